@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/events"
@@ -81,9 +82,9 @@ type Context struct {
 	Own        kube.Own
 	Dial       DialFunc
 	Reach      ReachFunc
-	// IsAsked reports whether a new Cluster with a kubeconfig is being probed and has not answered yet. Nothing is
-	// created for it before. The result enqueues the Cluster. If IsAsked is nil, Clusters are not probed.
-	IsAsked func(*fleet.Cluster) (bool, error)
+	// Remote runs work on other clusters. Probes are those of new Clusters: nothing is created for a Cluster before.
+	Remote *remote.Scheduler
+	Probes *remote.Probes
 	// Recorder writes Events for users. The log is for developers, and Metrics are for operators.
 	Recorder record.EventRecorder
 	Metrics  *metrics.Hub
@@ -201,6 +202,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	a.addIndexes()
+	a.addRemote()
 	if err := a.addLiveness(); err != nil {
 		return nil, err
 	}

@@ -53,10 +53,8 @@ func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, 
 	if cluster == nil {
 		return nil, h.leaveNothing(reconcile.KeyOf(key))
 	}
-	if isNew(cluster) && h.app.IsAsked != nil {
-		if waits, err := h.app.IsAsked(cluster); waits || err != nil {
-			return cluster, err
-		}
+	if isNew(cluster) && h.app.Probes.Start(cluster) {
+		return cluster, nil // the end of the probe enqueues it
 	}
 	in, err := h.gather(cluster)
 	if err != nil {

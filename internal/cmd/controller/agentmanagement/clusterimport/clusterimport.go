@@ -20,7 +20,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -37,10 +36,8 @@ const steps = 3
 type handler struct {
 	app       *hub.Context
 	addresses *addresses
-	arrivals  *arrivals
 	jobs      *jobs
 	trust     trustFunc
-	lanes     lanes
 	// supervision remembers agents that do not report.
 	supervision *supervision
 	// paced limits how often agents are checked downstream while most agents of the hub are silent.
@@ -52,14 +49,13 @@ type handler struct {
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
-		app: a, addresses: newAddresses(), arrivals: newArrivals(), jobs: newJobs(a.Clock), trust: trust, lanes: newLanes(),
+		app: a, addresses: newAddresses(), jobs: newJobs(a.Clock), trust: trust,
 		supervision: newSupervision(a.Clock), paced: flowcontrol.NewTokenBucketPassiveRateLimiter(looksPerSecond, looksAtOnce),
 	}
-	a.IsAsked = func(cluster *fleet.Cluster) (bool, error) { return h.isAsked(ctx, cluster) }
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
 			h.addresses.forget(key)
-			h.arrivals.forget(key)
+			a.Probes.Forget(key)
 			h.jobs.forget(key)
 			h.supervision.forget(key)
 			return nil, nil
@@ -165,16 +161,16 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	key := keyOf(cluster).String()
-	if h.arrivals.waits(key) || h.jobs.busy(key, cluster.ResourceVersion) {
+	if h.app.Probes.IsPending(key) || h.jobs.busy(key, cluster.ResourceVersion) {
 		return cluster, nil // the end of the probe or job enqueues the Cluster
 	}
-	defer h.arrivals.worked(key)
+	defer h.app.Probes.Reconciled(key)
 	for range steps {
 		out, err := h.decide(ctx, cluster)
 		if err != nil {
 			return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)
 		}
-		next, more, err := h.act(ctx, cluster, out)
+		next, more, err := h.act(cluster, out)
 		if err != nil || !more {
 			return next, err
 		}
@@ -238,25 +234,25 @@ func (h *handler) gather(cluster *fleet.Cluster) (importing.Input, error) {
 }
 
 // act carries out the outcome. more means that the rule has to decide again about the changed Cluster.
-func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (next *fleet.Cluster, more bool, err error) {
+func (h *handler) act(cluster *fleet.Cluster, out importing.Outcome) (next *fleet.Cluster, more bool, err error) {
 	switch out.Stage {
 	case importing.NeedsClientID:
 		next, err = h.giveClientID(cluster)
 		return next, err == nil, err
 	case importing.NeedsToken:
-		if out.CreateToken != nil && !h.isThere(cluster, out) {
-			h.dispatch(ctx, cluster, out)
+		if out.CreateToken != nil && !h.isReachable(cluster, out) {
+			h.dispatch(cluster, out)
 			return cluster, false, nil
 		}
 		return cluster, false, h.makeToken(cluster, out)
 	case importing.AwaitingToken:
 		return cluster, false, nil // the values enqueue the Cluster when they appear
 	case importing.NeedsAgent, importing.MustRemove:
-		h.dispatch(ctx, cluster, out)
+		h.dispatch(cluster, out)
 		return cluster, false, nil
 	}
 	if out.Supervise {
-		h.lookAfter(ctx, cluster)
+		h.lookAfter(cluster)
 		return cluster, false, nil // the result is reported after the check
 	}
 	h.supervision.forget(keyOf(cluster).String())
@@ -265,16 +261,18 @@ func (h *handler) act(ctx context.Context, cluster *fleet.Cluster, out importing
 	return next, false, err
 }
 
-// isThere reports whether the cluster has just been found reachable, so that no probe is needed. An unreachable
-// cluster waits before its next probe.
-func (h *handler) isThere(cluster *fleet.Cluster, out importing.Outcome) bool {
+// isReachable reports whether the cluster has just answered, so that no probe is needed. The failure of a new
+// Cluster's first probe counts as that of the first attempt.
+func (h *handler) isReachable(cluster *fleet.Cluster, out importing.Outcome) bool {
 	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
-	if h.arrivals.take(key, absent) {
+	wasProbed, err := h.app.Probes.Result(key)
+	if err != nil {
 		if begun, _ := h.jobs.begin(key, attempt); begun {
-			h.jobs.failed(key, foreign.ErrUnreachable)
+			h.finish(cluster, out, h.app.Clock(), err)
 		}
+		return false
 	}
-	return h.arrivals.take(key, present) || h.jobs.hasAnswered(key, attempt)
+	return wasProbed || h.jobs.hasAnswered(key, attempt)
 }
 
 func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {

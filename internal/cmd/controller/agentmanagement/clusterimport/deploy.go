@@ -12,8 +12,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -21,9 +23,10 @@ import (
 // errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
 var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
 
-// dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago.
-func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) {
-	key := keyOf(cluster)
+// dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
+// token has to be created, it only probes the cluster.
+func (h *handler) dispatch(cluster *fleet.Cluster, out importing.Outcome) {
+	key, began := keyOf(cluster), h.app.Clock()
 	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
@@ -31,43 +34,42 @@ func (h *handler) dispatch(ctx context.Context, cluster *fleet.Cluster, out impo
 		}
 		return
 	}
-	go func() {
-		// Enqueue in any case: changes during the job were not handled, and their events are past.
-		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, h.carryOut(ctx, cluster, out))
-	}()
+	h.app.Remote.Submit(remote.Job{
+		Kubeconfig: func(context.Context) ([]byte, error) { return kubeconfigFor(out), nil },
+		Local:      h.isLocal(key.String()), Retry: h.jobs.dead(key.String()), ProbeOnly: out.CreateToken != nil,
+		Do: func(ctx context.Context, _ []byte, err error) {
+			// Changes during the job were not handled, and their events are past.
+			defer reconcile.Nudge(h.app.Clusters)(key)
+			written := cluster
+			if err == nil && out.CreateToken == nil {
+				written, err = h.run(ctx, cluster, out)
+			}
+			switch {
+			case ctx.Err() != nil:
+				h.jobs.failed(key.String(), nil) // the process is stopping, which means nothing for the Cluster
+			case err == nil && out.CreateToken != nil:
+				h.jobs.answered(key.String())
+			default:
+				h.finish(written, out, began, err)
+			}
+		},
+	})
 }
 
-// seen is the time after which the caches normally show a write.
-const seen = time.Second
-
-// carryOut runs a job and returns the time after which to reconcile the Cluster again.
-func (h *handler) carryOut(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) time.Duration {
+// finish reports and records the end of an attempt.
+func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began time.Time, err error) {
 	key := keyOf(cluster).String()
-	begun := h.app.Clock()
-	written, err := h.run(ctx, cluster, out)
-	if ctx.Err() != nil {
-		h.jobs.failed(key, nil)
-		return 0 // the process is stopping, which means nothing for the Cluster
-	}
-	if err == nil && out.CreateToken != nil {
-		h.jobs.answered(key) // before the token exists, because its event must not find a running job
-		if h.makeToken(cluster, out) == nil {
-			return seen
-		}
-		return 0 // the handler tries again
-	}
-	h.measure(cluster, out, h.app.Clock().Sub(begun), err)
-	written, reportErr := h.reportRun(written, out, err)
+	h.measure(cluster, out, h.app.Clock().Sub(began), err)
+	written, reportErr := h.reportRun(cluster, out, err)
 	if err := errors.Join(err, reportErr); err != nil {
 		h.app.Log.Warn("import failed", "cluster", key, "error", err)
 		h.jobs.failed(key, err)
-		return 0
+		return
 	}
 	if out.Deploy != nil {
 		h.supervision.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
 	}
 	h.jobs.succeeded(key, written.ResourceVersion)
-	return 0
 }
 
 // attempt identifies an attempt: a failed attempt is retried after a pause, a different one starts at once.
@@ -92,18 +94,8 @@ func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took ti
 	}
 }
 
-// run waits for its slots and does the work within a time limit. If a token has to be created, it only probes the
-// cluster. It returns the Cluster as it is afterwards.
+// run does the work within a time limit. It returns the Cluster as it is afterwards.
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
-	if out.CreateToken != nil {
-		_, err := h.ask(ctx, keyOf(cluster).String(), out.Kubeconfig)
-		return cluster, err
-	}
-	leave, err := h.approach(ctx, keyOf(cluster).String(), kubeconfigFor(out), false)
-	if err != nil {
-		return cluster, err
-	}
-	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	if out.Remove != nil {

@@ -328,6 +328,7 @@ func TestStoppingProcess_ReportsNoFailure(t *testing.T) {
 	if err := Register(ctx, hub.App); err != nil {
 		t.Fatal(err)
 	}
+	go hub.App.Remote.Run(ctx)
 	hub.Put(cluster(), kubeconfig(), importToken(), values(t), ownNamespace())
 	hub.Before(asked, end)
 	hub.Fail(asked, context.Canceled)

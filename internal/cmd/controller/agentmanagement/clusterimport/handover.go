@@ -79,5 +79,5 @@ func kubeconfigFor(out importing.Outcome) []byte {
 	case out.Remove != nil:
 		return out.Remove.Kubeconfig
 	}
-	return nil
+	return out.Kubeconfig
 }

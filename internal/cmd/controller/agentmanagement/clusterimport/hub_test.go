@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -96,9 +97,14 @@ func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *
 	secret := kubeconfig()
 	secret.Namespace = "fleet-local"
 	hub, _ := start(t, cluster(elsewhere), secret, importToken(), values(t))
-	if waits, err := hub.App.IsAsked(cluster(elsewhere)); waits || err != nil {
-		t.Errorf("the cluster is asked: %v, error %v", waits, err)
+	hub.App.Reach = func(context.Context, []byte, time.Duration, bool) error {
+		t.Error("the cluster is probed")
+		return nil
 	}
+	if hub.App.Probes.Start(cluster(elsewhere)) {
+		hub.AwaitWoken()
+	}
+	hub.App.Reach = func(context.Context, []byte, time.Duration, bool) error { return nil }
 	handle(t, hub)
 	for _, request := range hub.Requests() {
 		if strings.HasPrefix(request, "downstream ") {

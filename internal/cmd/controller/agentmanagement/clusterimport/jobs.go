@@ -2,11 +2,11 @@ package clusterimport
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
@@ -23,7 +23,8 @@ const (
 
 // jobs holds the running imports and the failed ones that wait for a retry, at most one per Cluster.
 type jobs struct {
-	clock func() time.Time
+	clock   func() time.Time
+	backoff workqueue.TypedRateLimiter[string]
 
 	mu   sync.Mutex
 	jobs map[string]*job
@@ -33,7 +34,6 @@ type job struct {
 	running bool
 	// of identifies the attempt. A different job starts at once, the same job only after notBefore.
 	of        string
-	failures  int
 	notBefore time.Time
 	// dead means that the cluster did not answer the last probe. reached means that it did, and that the job needed
 	// nothing else.
@@ -44,7 +44,7 @@ type job struct {
 }
 
 func newJobs(clock func() time.Time) *jobs {
-	return &jobs{clock: clock, jobs: map[string]*job{}}
+	return &jobs{clock: clock, jobs: map[string]*job{}, backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax)}
 }
 
 // busy reports whether a job of the Cluster is running, or whether this version of the Cluster does not show its
@@ -78,7 +78,8 @@ func (j *jobs) begin(cluster, of string) (begun bool, wait time.Duration) {
 		return false, 0
 	}
 	if found.of != of {
-		found.of, found.failures, found.notBefore, found.dead, found.reached = of, 0, time.Time{}, false, false
+		found.of, found.notBefore, found.dead, found.reached = of, time.Time{}, false, false
+		j.backoff.Forget(cluster)
 	}
 	if wait := found.notBefore.Sub(j.clock()); wait > 0 {
 		return false, wait
@@ -93,6 +94,7 @@ func (j *jobs) succeeded(cluster, written string) {
 	defer j.mu.Unlock()
 	if found := j.jobs[cluster]; found != nil {
 		*found = job{written: written}
+		j.backoff.Forget(cluster)
 	}
 }
 
@@ -102,6 +104,7 @@ func (j *jobs) answered(cluster string) {
 	defer j.mu.Unlock()
 	if found := j.jobs[cluster]; found != nil {
 		*found = job{of: found.of, reached: true, written: found.written}
+		j.backoff.Forget(cluster)
 	}
 }
 
@@ -130,11 +133,11 @@ func (j *jobs) failed(cluster string, err error) (retry time.Duration) {
 		return 0 // the Cluster was deleted in the meantime
 	}
 	found.running, found.dead, found.reached = false, errors.Is(err, foreign.ErrUnreachable), false
-	retry = backoff(found.failures)
+	retry = j.backoff.When(cluster)
+	retry += spread(retry / 4) // clusters that failed together are not retried together
 	if isBeingDeleted(err) {
 		retry = min(retry, retryDeleting)
 	}
-	found.failures++
 	found.notBefore = j.clock().Add(retry)
 	return retry
 }
@@ -149,19 +152,12 @@ func (j *jobs) ended(cluster, written string, err error) {
 	}
 }
 
-// backoff doubles from retryMin to retryMax and adds up to a quarter, so that clusters that failed together are not
-// retried together.
-func backoff(failures int) time.Duration {
-	d := retryMin << min(failures, 20)
-	d = min(d, retryMax)
-	return d + time.Duration(rand.Int64N(int64(d)/4+1)) //nolint:gosec // a spread, not a secret
-}
-
 // forget removes the failures of a Cluster. A running job ends by itself.
 func (j *jobs) forget(cluster string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if found := j.jobs[cluster]; found != nil && !found.running {
 		delete(j.jobs, cluster)
+		j.backoff.Forget(cluster)
 	}
 }

@@ -72,10 +72,16 @@ func TestSomethingElseIsTriedAtOnce(t *testing.T) {
 }
 
 func TestTheWaitIsBounded(t *testing.T) {
-	for _, failures := range []int{9, 20, 63, 1000} {
-		if d := backoff(failures); d < retryMax || d > retryMax+retryMax/4 {
-			t.Errorf("after %d failures: %s", failures, d)
+	j, clock := newTestJobs()
+	for failures := range 100 {
+		if begun, _ := j.begin("ws/a", "x"); !begun {
+			t.Fatal("it did not begin")
 		}
+		retry := j.failed("ws/a", errServer)
+		if retry > retryMax+retryMax/4 || failures > 9 && retry < retryMax {
+			t.Errorf("after %d failures: %s", failures, retry)
+		}
+		clock.now = clock.now.Add(retry)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -78,7 +79,7 @@ func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
 }
 
 // lookAfter checks a silent agent downstream when a check is due, in the background.
-func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
+func (h *handler) lookAfter(cluster *fleet.Cluster) {
 	key := keyOf(cluster)
 	of := h.lookOf(cluster)
 	if wait := h.supervision.due(key.String(), of); wait > 0 {
@@ -92,20 +93,27 @@ func (h *handler) lookAfter(ctx context.Context, cluster *fleet.Cluster) {
 	if begun, _ := h.jobs.begin(key.String(), of); !begun {
 		return // the end of the job enqueues the Cluster
 	}
-	go func() {
-		defer reconcile.Nudge(h.app.Clusters)(key)
-		out, err := h.look(ctx, cluster)
-		if ctx.Err() != nil {
-			h.jobs.ended(key.String(), "", nil)
-			return // the process is stopping, which means nothing for the agent
-		}
-		h.supervision.looked(key.String(), !supervisionrule.NeverHeard(cluster), out)
-		written, reportErr := h.reportLook(cluster, out, err)
-		if failed := errors.Join(err, reportErr); failed != nil {
-			h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
-		}
-		h.jobs.ended(key.String(), written.ResourceVersion, err)
-	}()
+	h.app.Remote.Submit(remote.Job{
+		Kubeconfig: func(ctx context.Context) ([]byte, error) { return h.kubeconfigOf(ctx, cluster) },
+		Local:      h.isLocal(key.String()), Retry: h.jobs.dead(key.String()), CanWait: true,
+		Do: func(ctx context.Context, kubeconfig []byte, err error) {
+			defer reconcile.Nudge(h.app.Clusters)(key)
+			var out supervisionrule.Outcome
+			if err == nil {
+				out, err = h.look(ctx, cluster, kubeconfig)
+			}
+			if ctx.Err() != nil {
+				h.jobs.ended(key.String(), "", nil)
+				return // the process is stopping, which means nothing for the agent
+			}
+			h.supervision.looked(key.String(), !supervisionrule.NeverHeard(cluster), out)
+			written, reportErr := h.reportLook(cluster, out, err)
+			if failed := errors.Join(err, reportErr); failed != nil {
+				h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
+			}
+			h.jobs.ended(key.String(), written.ResourceVersion, err)
+		},
+	})
 }
 
 // mayLook reports whether to check an agent now. While most agents are silent, the hub is a more likely cause than
@@ -142,28 +150,8 @@ func (h *handler) reportLook(cluster *fleet.Cluster, out supervisionrule.Outcome
 }
 
 // look checks an agent downstream. It deletes the agent's import token if the agent needs another one.
-func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (supervisionrule.Outcome, error) {
+func (h *handler) look(ctx context.Context, cluster *fleet.Cluster, kubeconfig []byte) (supervisionrule.Outcome, error) {
 	key := keyOf(cluster)
-	secret, err := h.kubeconfigOf(ctx, cluster)
-	if err != nil {
-		return supervisionrule.Outcome{}, err
-	}
-	reason, message := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get())
-	switch {
-	case reason != "":
-		return supervisionrule.Outcome{Stage: supervisionrule.Troubled, Reason: reason, Message: message}, nil
-	case secret == nil:
-		return supervisionrule.Outcome{
-			Stage: supervisionrule.Troubled, Reason: fleet.ReasonKubeconfigMissing,
-			Message: fmt.Sprintf("the agent does not report, and without Secret %s the cause cannot be found: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster)),
-		}, nil
-	}
-	kubeconfig := secret.Data[protocol.KubeconfigValueKey]
-	leave, err := h.approach(ctx, key.String(), kubeconfig, true)
-	if err != nil {
-		return supervisionrule.Outcome{}, err
-	}
-	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
@@ -183,9 +171,20 @@ func (h *handler) look(ctx context.Context, cluster *fleet.Cluster) (supervision
 	return out, h.renewToken(cluster)
 }
 
-func (h *handler) kubeconfigOf(ctx context.Context, cluster *fleet.Cluster) (*corev1.Secret, error) {
+// kubeconfigOf reads the kubeconfig with which to look for an agent.
+func (h *handler) kubeconfigOf(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
 	name := importing.KubeconfigSecret(cluster)
-	return reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	if err != nil {
+		return nil, err
+	}
+	if reason, message := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get()); reason != "" {
+		return nil, &blockedError{reason, message}
+	}
+	if secret == nil || len(secret.Data[protocol.KubeconfigValueKey]) == 0 {
+		return nil, &blockedError{fleet.ReasonKubeconfigMissing, fmt.Sprintf("the agent does not report, and without Secret %s the cause cannot be found: create it, or correct spec.kubeConfigSecret", name)}
+	}
+	return secret.Data[protocol.KubeconfigValueKey], nil
 }
 
 // renewToken deletes the import token of an agent that has not registered. The deletion enqueues the Cluster, and the

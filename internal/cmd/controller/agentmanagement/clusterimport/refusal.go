@@ -10,9 +10,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// blockedError means that a person has to change something on the hub.
+type blockedError struct{ reason, message string }
+
+func (e *blockedError) Error() string { return e.message }
+
 // refusal returns why a downstream cluster refuses the agent although it can be reached and written to. An empty
 // reason means that there is another cause.
 func refusal(err error) (reason, message string) {
+	if blocked := (*blockedError)(nil); errors.As(err, &blocked) {
+		return blocked.reason, blocked.message
+	}
 	if another := (*anotherHubError)(nil); errors.As(err, &another) {
 		return fleet.ReasonAnotherHub, another.message()
 	}

@@ -217,6 +217,7 @@ func start(t *testing.T, objects ...hubtest.Object) (*hubtest.Hub, *downstream) 
 	if err := Register(t.Context(), hub.App); err != nil {
 		t.Fatal(err)
 	}
+	go hub.App.Remote.Run(t.Context())
 	hub.Have(ownNamespace())
 	hub.Put(objects...)
 	return hub, behind
@@ -244,11 +245,13 @@ func work(t *testing.T, hub *hubtest.Hub) {
 	}
 }
 
-// askForToken lets the controller ask whether the cluster is there, and waits for the end of that: a token, if it is.
+// askForToken lets the controller probe the cluster, and then create a token if it has answered.
 func askForToken(t *testing.T, hub *hubtest.Hub) {
 	t.Helper()
 	handle(t, hub)
 	hub.AwaitWoken()
+	hub.Sync()
+	handle(t, hub)
 }
 
 // imported is a hub on which ws/c1 was imported and its agent seen, and the caches show it.

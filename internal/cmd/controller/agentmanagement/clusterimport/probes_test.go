@@ -22,14 +22,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// isAsked is what the controller of Clusters asks of a new one.
-func isAsked(t *testing.T, hub *hubtest.Hub, name string) bool {
+// isPending starts the probe of a new Cluster, as the controller of Clusters does, and reports whether the Cluster has
+// to wait for it.
+func isPending(t *testing.T, hub *hubtest.Hub, name string) bool {
 	t.Helper()
-	waits, err := hub.App.IsAsked(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return waits
+	return hub.App.Probes.Start(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name))
 }
 
 // doors let clusters answer, each when it is told.
@@ -79,19 +76,19 @@ func TestANewClusterThatAnswersIsAskedOnce(t *testing.T) {
 	hub, _ := start(t, newcomers(1)...)
 	doors := newDoors(hub)
 	for range 2 {
-		if !isAsked(t, hub, "new-0") {
+		if !isPending(t, hub, "new-0") {
 			t.Error("it is not waited for")
 		}
 	}
 	if err := hub.Handle("Cluster", "ws/new-0"); err != nil {
 		t.Fatal(err)
 	}
-	hubtest.ExpectRequests(t, hub, "get Secret ws/new-0")
 	doors.door("new-0") <- nil
 	if diff := cmp.Diff([]string{"Cluster ws/new-0"}, hub.AwaitWoken()); diff != "" {
 		t.Error(diff)
 	}
-	if isAsked(t, hub, "new-0") {
+	hubtest.ExpectRequests(t, hub, "get Secret ws/new-0")
+	if isPending(t, hub, "new-0") {
 		t.Error("it is waited for, though it has answered")
 	}
 	if err := hub.Handle("Cluster", "ws/new-0"); err != nil {
@@ -106,22 +103,20 @@ func TestANewClusterThatAnswersIsAskedOnce(t *testing.T) {
 func TestUnreachableNewCluster_ReportsItAndIsProbedAgain(t *testing.T) {
 	hub, _ := start(t, newcomers(1)...)
 	doors := newDoors(hub)
-	isAsked(t, hub, "new-0")
+	isPending(t, hub, "new-0")
 	doors.door("new-0") <- foreign.ErrUnreachable
 	hub.AwaitWoken()
-	if reason := importedReason(t, hub, "new-0"); reason != fleet.ReasonDownstreamUnreachable {
-		t.Errorf("it says %s", reason)
-	}
-	if isAsked(t, hub, "new-0") {
+	if isPending(t, hub, "new-0") {
 		t.Error("it is waited for, though its turn has come")
 	}
-	hub.Told()
 	hub.Requests()
-	hub.Sync()
 	if err := hub.Handle("Cluster", "ws/new-0"); err != nil {
 		t.Fatal(err)
 	}
-	hubtest.ExpectRequests(t, hub, "patch Cluster ws/new-0", "get Secret ws/new-0") // no token
+	hubtest.ExpectRequests(t, hub, "patch Cluster ws/new-0", "get Secret ws/new-0", "update Cluster/status ws/new-0") // no token
+	if reason := importedReason(t, hub, "new-0"); reason != fleet.ReasonDownstreamUnreachable {
+		t.Errorf("it says %s", reason)
+	}
 	woken := hub.Woken()
 	if len(woken) != 1 || woken[0] == "Cluster ws/new-0" {
 		t.Errorf("it is asked again at once: woken %v", woken)
@@ -138,7 +133,7 @@ func TestClustersWithoutAProbe(t *testing.T) {
 		secret  func(*corev1.Secret)
 		config  func(*config.Config)
 		fails   bool
-		request []string
+		request []string // empty: it is not even queued
 	}{
 		"one whose agent comes by itself":   {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
 		"one that names a forbidden Secret": {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, request: []string{"get Secret kube-system/kc"}},
@@ -165,9 +160,14 @@ func TestClustersWithoutAProbe(t *testing.T) {
 			if test.fails {
 				hub.Fail("get Secret ws/kc", failing)
 			}
-			waits, err := hub.App.IsAsked(c)
-			if waits || test.fails != errors.Is(err, failing) {
-				t.Errorf("waits %v, error %v", waits, err)
+			hub.Woken()
+			if started := hub.App.Probes.Start(c); started != (test.request != nil) {
+				t.Errorf("started %v", started)
+			} else if started {
+				hub.AwaitWoken()
+			}
+			if hub.App.Probes.Start(c) {
+				t.Error("it is waited for")
 			}
 			hubtest.ExpectRequests(t, hub, test.request...)
 		})
@@ -177,29 +177,30 @@ func TestClustersWithoutAProbe(t *testing.T) {
 // Of many that are not there, a few at a time are given what every Cluster has; the next one follows when one of them
 // was worked on, or is gone.
 func TestThoseThatAreNotThereTakeTurns(t *testing.T) {
-	const count = absentAtOnce + 3
+	const turns = 4
+	const count = turns + 3
 	hub, _ := start(t, newcomers(count)...)
 	doors := newDoors(hub)
-	var turns, done []string
+	var inTurn, done []string
 	for n := range count {
 		name := fmt.Sprintf("new-%d", n)
-		isAsked(t, hub, name)
+		isPending(t, hub, name)
 		doors.door(name) <- foreign.ErrUnreachable
 	}
 	for len(done) < count {
-		for len(turns) < min(absentAtOnce, count-len(done)) {
+		for len(inTurn) < min(turns, count-len(done)) {
 			for _, woken := range hub.AwaitWoken() {
 				if key := strings.TrimPrefix(woken, "Cluster "); !strings.Contains(key, " in ") { // or it is to be asked again
-					turns = append(turns, key)
+					inTurn = append(inTurn, key)
 				}
 			}
 			hub.Told()
 		}
-		if len(turns) > absentAtOnce {
-			t.Fatalf("%v have their turn at once", turns)
+		if len(inTurn) > turns {
+			t.Fatalf("%v have their turn at once", inTurn)
 		}
-		next := turns[0]
-		turns = turns[1:]
+		next := inTurn[0]
+		inTurn = inTurn[1:]
 		if slices.Contains(done, next) {
 			t.Fatalf("%s has a second turn", next)
 		}
@@ -211,58 +212,4 @@ func TestThoseThatAreNotThereTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-func TestArrivals(t *testing.T) {
-	const key = "ws/c1"
-	open := func(c <-chan struct{}) bool {
-		select {
-		case <-c:
-			return false
-		default:
-			return true
-		}
-	}
-	t.Run("what nobody knows is nobody's answer", func(t *testing.T) {
-		a := newArrivals()
-		if a.waits(key) || a.take(key, present) || a.take(key, absent) || open(a.becomes(key, "u", absent)) {
-			t.Error("it is known")
-		}
-		a.worked(key)
-		a.forget(key)
-	})
-	t.Run("an answer is told once", func(t *testing.T) {
-		a := newArrivals()
-		a.begin(key, "u")
-		a.becomes(key, "u", present)
-		if a.waits(key) || a.take(key, absent) || !a.take(key, present) || a.take(key, present) {
-			t.Error("it is not")
-		}
-	})
-	t.Run("another Cluster of the name is asked anew, and nobody waits for the first", func(t *testing.T) {
-		a := newArrivals()
-		a.begin(key, "u")
-		turn := a.becomes(key, "u", absent)
-		if begun, waits := a.begin(key, "v"); !begun || !waits || open(turn) {
-			t.Errorf("begun %v, waits %v", begun, waits)
-		}
-		if open(a.becomes(key, "u", present)) || !a.waits(key) {
-			t.Error("the answer of the first is taken for the second's")
-		}
-	})
-	t.Run("a turn is over when the Cluster was worked on, or is gone", func(t *testing.T) {
-		for _, end := range []func(*arrivals){func(a *arrivals) { a.worked(key) }, func(a *arrivals) { a.forget(key) }} {
-			a := newArrivals()
-			a.begin(key, "u")
-			turn := a.becomes(key, "u", absent)
-			if !open(turn) {
-				t.Error("it is over at once")
-			}
-			end(a)
-			if open(turn) {
-				t.Error("it is not over")
-			}
-			a.worked(key) // once more
-		}
-	})
 }

@@ -1,0 +1,133 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Limits of the work on other clusters.
+const (
+	// probes is the number of probes at once, retries of those of clusters that did not answer the last time.
+	probes, retries = 1000, 500
+	// workers is the number of clusters that are worked on at once, slowWorkers that of slow ones in addition.
+	workers, slowWorkers = 20, 10
+	// turns is the number of new, unreachable clusters whose objects on the hub are created at once.
+	turns = 4
+	// firstConnect and laterConnect are the time limits for a connection at the first probe and at later ones. The
+	// time limit for an answer is another one: see kube.Reach.
+	firstConnect, laterConnect = 5 * time.Second, 15 * time.Second
+	// slowAnswer is the response time from which a cluster counts as slow.
+	slowAnswer = 2 * time.Second
+)
+
+// ReachFunc checks whether the address in a kubeconfig accepts connections within connect. local is set for the hub's
+// own Cluster.
+type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error
+
+// Job describes work on another cluster.
+type Job struct {
+	// Kubeconfig returns the kubeconfig of the cluster. It returns nil if there is none: then there is nothing to
+	// probe, and Do runs at once.
+	Kubeconfig func(ctx context.Context) ([]byte, error)
+	// Local is set for the hub's own Cluster.
+	Local bool
+	// Retry means that the cluster did not answer the last time. It gets more time to do so.
+	Retry bool
+	// ProbeOnly means that Do needs no worker, because it does nothing on the cluster.
+	ProbeOnly bool
+	// CanWait means that the job uses the workers for slow clusters.
+	CanWait bool
+	// Do is called once. err means that the kubeconfig could not be read, or that the cluster did not answer. If the
+	// process is stopping, the context has ended; then Do may not be called at all.
+	Do func(ctx context.Context, kubeconfig []byte, err error)
+}
+
+// Scheduler runs jobs. The caller makes sure that there is one job of a cluster at a time.
+type Scheduler struct {
+	clock func() time.Time
+	reach ReachFunc
+
+	probes, retries, workers, slowWorkers, turns *pool
+}
+
+// NewScheduler returns a Scheduler that does nothing before Run.
+func NewScheduler(clock func() time.Time, reach ReachFunc) *Scheduler {
+	return &Scheduler{
+		clock: clock, reach: reach, probes: newPool(probes), retries: newPool(retries),
+		workers: newPool(workers), slowWorkers: newPool(slowWorkers), turns: newPool(turns),
+	}
+}
+
+// Run runs jobs until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, p := range []*pool{s.probes, s.retries, s.workers, s.slowWorkers, s.turns} {
+		running.Go(func() { p.run(ctx) })
+	}
+	running.Wait()
+}
+
+// Submit queues a job.
+func (s *Scheduler) Submit(j Job) {
+	p := s.probes
+	if j.Retry {
+		p = s.retries
+	}
+	p.add(func(ctx context.Context) { s.probe(ctx, j) })
+}
+
+func (s *Scheduler) probe(ctx context.Context, j Job) {
+	kubeconfig, err := j.Kubeconfig(ctx)
+	if err != nil || len(kubeconfig) == 0 {
+		j.Do(ctx, nil, err)
+		return
+	}
+	connect, began := firstConnect, s.clock()
+	if j.Retry {
+		connect = laterConnect
+	}
+	if err = s.reach(ctx, kubeconfig, connect, j.Local); err != nil || j.ProbeOnly {
+		j.Do(ctx, kubeconfig, err)
+		return
+	}
+	p := s.workers
+	if j.CanWait || j.Retry || s.clock().Sub(began) > slowAnswer {
+		p = s.slowWorkers
+	}
+	p.add(func(ctx context.Context) { j.Do(ctx, kubeconfig, nil) })
+}
+
+// pool runs tasks in the order in which they were added, at most limit at a time.
+type pool struct {
+	queue workqueue.TypedInterface[*task]
+	limit int
+}
+
+type task struct{ do func(context.Context) }
+
+func newPool(limit int) *pool {
+	return &pool{queue: workqueue.NewTyped[*task](), limit: limit}
+}
+
+func (p *pool) add(do func(context.Context)) { p.queue.Add(&task{do}) }
+
+func (p *pool) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, p.queue.ShutDown)
+	defer stop()
+	running := make(chan struct{}, p.limit)
+	for {
+		next, stopped := p.queue.Get()
+		if stopped {
+			return
+		}
+		running <- struct{}{}
+		go func() {
+			defer func() { <-running }()
+			defer p.queue.Done(next)
+			next.do(ctx)
+		}()
+	}
+}
