@@ -1,8 +1,10 @@
 // Package grant decides about a ClusterRegistration: whether it is granted, with which account, rights and credential,
 // or why it waits or is rejected.
 //
-//	Input (request, Clusters, token, account, namespaces, time) ─► Decide ─► Outcome (objects, status, deletions)
+//	Input (request, Clusters, token, account, namespaces, time) ─► Decide ─► Outcome (writes in order, objects, status)
 //
-// Nothing is granted for a Cluster of another manager. An agent that is at work loses its place only to a request with
-// the same token, or after the operator confirms it.
+// Invariants:
+//   - Nothing is granted for a Cluster of another manager.
+//   - An agent that is at work loses its place only to a request with the same token, or after the operator confirms it.
+//   - The credential is handed out last: when the rights are in force, and the Cluster owns the request.
 package grant

@@ -31,6 +31,8 @@ const (
 	Abandoned Stage = "Abandoned"
 	// Rejected means that the request can never be granted as it is. Its condition explains why.
 	Rejected Stage = "Rejected"
+	// OtherManager means that the request has the label of another manager, which grants it.
+	OtherManager Stage = "OtherManager"
 	// Queued means that older requests of the same client or token come first. Nothing is created for the request.
 	Queued Stage = "InLine"
 	// TakeoverPending means that the Cluster has another agent, and nothing proves that this request comes from the
@@ -82,9 +84,13 @@ type Input struct {
 	NamespaceTaken bool
 	// Stale means that the Cluster's agent has not reported for so long that it is considered gone.
 	Stale bool
-	// Speaker is the UID of the account that sent the Cluster's last heartbeat. It is looked up only if Decide
-	// without it returns requests to delete.
-	Speaker string
+	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
+	// NeedsHeartbeatAccount.
+	HeartbeatAccount string
+	// WorkspaceLeaves means that the request's namespace is being deleted.
+	WorkspaceLeaves bool
+	// Queue is the queue in which the request has no place, if any.
+	Queue Queue
 	// Crowded means that the request's client has more than OpenPerClient requests.
 	Crowded bool
 	// TokenClusters is the number of Clusters that the request's token has created. MaxClusters limits it; 0 means
@@ -100,6 +106,8 @@ type Input struct {
 // Outcome describes the desired state of a ClusterRegistration.
 type Outcome struct {
 	Stage Stage
+	// Writes are what has to be written now, in this order. After an error nothing more is written.
+	Writes []Write
 	// Reason is a condition reason that names the problem. Message explains it and the remedy.
 	Reason, Message string
 	// Ends is when a waiting request is processed again and deleted. It is zero if the request does not expire.
@@ -142,6 +150,32 @@ type Ownership struct {
 
 // Decide returns the desired state of a request.
 func Decide(in Input) Outcome {
+	out := decide(in)
+	if until, held := heldUntil(in.Request); held {
+		if out.Ends = until; !in.Now.Before(until) {
+			out.Writes = []Write{RemoveFinalizers}
+			return out
+		}
+	}
+	out.Writes = writes(in, out)
+	return out
+}
+
+// NeedsCluster reports whether Decide needs to know the Cluster of a request, and everything else that is found through
+// caches. Finding it costs more, the more requests a client has.
+func NeedsCluster(in Input) bool {
+	return IsOurs(in.Request) && !in.WorkspaceLeaves && in.Queue == NoQueue
+}
+
+func decide(in Input) Outcome {
+	switch {
+	case !IsOurs(in.Request):
+		return ofOtherManager(in)
+	case in.WorkspaceLeaves:
+		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
+	case in.Queue != NoQueue:
+		return queued(in)
+	}
 	cluster := ClusterOf(in)
 	switch {
 	case abandoned(in, cluster):
@@ -263,7 +297,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
-	if len(out.Superseded) == 0 || !speaksAnother(in) {
+	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}
 	if in.Credential == nil {

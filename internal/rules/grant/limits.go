@@ -67,15 +67,27 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 	return true
 }
 
-// InLine returns the outcome for a request that has no place. With ofClient there are OpenPerClient older requests of
-// the same client. Otherwise there are OpenPerToken older requests of the same token.
-func InLine(request *fleet.ClusterRegistration, ofClient bool, now time.Time) Outcome {
+// Queue is a queue of requests.
+type Queue string
+
+const (
+	// NoQueue means that a request has its places.
+	NoQueue Queue = ""
+	// QueueOfClient means that there are OpenPerClient older requests of the same client.
+	QueueOfClient Queue = "client"
+	// QueueOfToken means that there are OpenPerToken older requests of the same token.
+	QueueOfToken Queue = "token"
+)
+
+// queued returns the outcome for a request that has no place.
+func queued(in Input) Outcome {
+	request := in.Request
 	ends := request.CreationTimestamp.Add(CredentialLife)
-	if !now.Before(ends) {
+	if !in.Now.Before(ends) {
 		return Outcome{Stage: Abandoned} // its agent has sent another request
 	}
 	what := fmt.Sprintf("%d older requests that name this token, or tokens that do not exist, are being answered", OpenPerToken)
-	if ofClient {
+	if in.Queue == QueueOfClient {
 		what = fmt.Sprintf("%d older requests with this clientID are there", OpenPerClient)
 	}
 	return Outcome{
@@ -95,23 +107,29 @@ func unused(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	return noted && !Used(request, cluster)
 }
 
-// OfAnotherManager decides about a request with the label of another manager, which grants it. If it is not granted
-// within RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever.
-func OfAnotherManager(request *fleet.ClusterRegistration, now time.Time) Outcome {
-	if request.Status.Granted || request.DeletionTimestamp != nil {
-		return Outcome{Stage: Leaving}
-	}
-	ends := request.CreationTimestamp.Add(RejectionLife)
-	if !now.Before(ends) {
-		return Outcome{Stage: Abandoned}
-	}
-	return Outcome{Stage: Leaving, Ends: ends}
+// IsOurs reports whether this hub grants a request. Otherwise the request has the label of another manager.
+func IsOurs(request *fleet.ClusterRegistration) bool {
+	return request.Labels[fleet.LabelClusterManagement] == ""
 }
 
-// HeldUntil returns when the finalizers of a request that is being deleted are removed. It returns false if the
+// ofOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
+// RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever.
+func ofOtherManager(in Input) Outcome {
+	request := in.Request
+	if request.Status.Granted || request.DeletionTimestamp != nil {
+		return Outcome{Stage: OtherManager}
+	}
+	ends := request.CreationTimestamp.Add(RejectionLife)
+	if !in.Now.Before(ends) {
+		return Outcome{Stage: Abandoned}
+	}
+	return Outcome{Stage: OtherManager, Ends: ends}
+}
+
+// heldUntil returns when the finalizers of a request that is being deleted are removed. It returns false if the
 // request has no finalizers or is not being deleted. The hub adds no finalizer to requests, but clients can create
 // requests with any.
-func HeldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
+func heldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	if request.DeletionTimestamp == nil || len(request.Finalizers) == 0 {
 		return time.Time{}, false
 	}

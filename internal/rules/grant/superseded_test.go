@@ -98,7 +98,7 @@ func TestGrantSupersedes(t *testing.T) {
 
 // spokenBy means that this account has sent the last heartbeat.
 func spokenBy(account string) func(*grant.Input) {
-	return func(in *grant.Input) { in.Speaker = account }
+	return func(in *grant.Input) { in.HeartbeatAccount = account }
 }
 
 // A request whose answer has ended unused, while another agent serves the Cluster, will never be used: it is removed.

@@ -121,7 +121,8 @@ func TestGrantTakeover(t *testing.T) {
 				return
 			}
 			want := grant.Outcome{
-				Stage: pending, ClusterName: "east", Reason: fleet.ReasonTakeoverPending, Ends: rulestest.At(-30 * time.Second).Add(grant.CredentialLife),
+				Stage: pending, Writes: []grant.Write{grant.Revoke, grant.WriteStatus}, ClusterName: "east", Reason: fleet.ReasonTakeoverPending,
+				Ends: rulestest.At(-30 * time.Second).Add(grant.CredentialLife),
 			}
 			rulestest.ExpectEqual(t, "what is done", got, want, cmpopts.IgnoreFields(grant.Outcome{}, "Message"))
 		})

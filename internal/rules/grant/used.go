@@ -17,7 +17,14 @@ func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	return seen != "" && seen != before
 }
 
-// speaksAnother reports whether the last heartbeat is known to come from another account than the request's.
-func speaksAnother(in Input) bool {
-	return in.Speaker != "" && (in.Account == nil || in.Speaker != string(in.Account.UID))
+// usesAnother reports whether the last heartbeat is known to come from another account than the request's.
+func usesAnother(in Input) bool {
+	return in.HeartbeatAccount != "" && (in.Account == nil || in.HeartbeatAccount != string(in.Account.UID))
+}
+
+// NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: the request was answered, and
+// older ones go if its credential is in use. No cache contains it, so it costs a request.
+func NeedsHeartbeatAccount(in Input) bool {
+	cluster := ClusterOf(in)
+	return cluster != nil && cluster.Status.Namespace != "" && !awaitsRights(in, cluster) && answered(in) && len(superseded(in, cluster)) > 0
 }

@@ -2,15 +2,15 @@ package grant
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -18,154 +18,123 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// byClient is the index of requests by client: "<workspace>/<clientID>".
-const byClient = "fleet.requests-by-client"
+// reads reads from caches and keeps the errors.
+type reads struct{ errs []error }
 
-// byCluster is the index of requests by the Cluster in their status: "<workspace>/<cluster>".
-const byCluster = "fleet.requests-by-cluster"
+func (r *reads) err() error { return errors.Join(r.errs...) }
 
-// byToken is the index of requests by token: "<workspace>/<token>".
-const byToken = "fleet.requests-by-token"
-
-// byName is the index of requests of all workspaces by name.
-const byName = "fleet.requests-by-name"
-
-// watch enqueues requests when something that they wait for changes.
-func (h *handler) watch() error {
-	requests := h.app.ClusterRegistrations.Cache()
-	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
-		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
-	})
-	requests.AddIndexer(byCluster, func(r *fleet.ClusterRegistration) ([]string, error) {
-		if r.Status.ClusterName == "" {
-			return nil, nil
-		}
-		return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
-	})
-	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
-		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
-	})
-	requests.AddIndexer(byName, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{r.Name}, nil })
-	h.app.CredentialSecrets.Cache().AddIndexer(byRequest, func(s *corev1.Secret) (keys []string, _ error) {
-		for _, request := range requestOf(s) {
-			keys = append(keys, request.String())
-		}
-		return keys, nil
-	})
-	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
-	h.liveness.OnChange(func(cluster types.NamespacedName) { h.wakePending(cluster, nudge) })
-	return errors.Join(
-		h.set.Watch(nudge),
-		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
-			return h.requests(byClient, c.Namespace+"/"+c.Spec.ClientID)
-		}, nudge),
-		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
-			return h.requests(byToken, t.Namespace+"/"+t.Name)
-		}, nudge),
-		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
-		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
-		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
-		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), h.contentReaders, nudge),
-	)
+// get returns an object, or nil if it does not exist or no name is given.
+func get[T any](r *reads, cache interface {
+	Get(namespace, name string) (T, error)
+}, namespace, name string) (found T) {
+	if name == "" {
+		return found
+	}
+	found, err := reconcile.Optional(cache.Get(namespace, name))
+	r.errs = append(r.errs, err)
+	return found
 }
 
-func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
-	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(index, key)
-	if err != nil {
-		return nil // only without the index, which watch adds
-	}
-	for _, request := range found {
-		keys = append(keys, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
-	}
-	return keys
+// byIndex returns the objects of an index.
+func byIndex[T any](r *reads, cache interface {
+	GetByIndex(index, key string) ([]T, error)
+}, index, key string) []T {
+	found, err := cache.GetByIndex(index, key)
+	r.errs = append(r.errs, err)
+	return found
 }
 
+// gather returns everything that the rule decides from.
 func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error) {
 	in := grant.Input{
-		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces,
-		Crowded: h.turns.crowded(request), MaxClusters: h.app.Env.MaxClustersPerToken,
+		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceLeaves: h.app.Leaves(request.Namespace),
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: grant.AddressHash(h.app.Config.Get()),
 	}
-	client := request.Namespace + "/" + request.Spec.ClientID
-	var err [8]error
-	in.Clusters, err[0] = h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, client)
-	in.Others, err[1] = h.app.ClusterRegistrations.Cache().GetByIndex(byClient, client)
-	in.Derived, err[2] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, names.Cluster(request.Spec.ClientID)))
-	if name := request.Status.ClusterName; name != "" {
-		in.Named, err[3] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
+	if grant.IsOurs(request) {
+		h.enqueue(h.queue.put(request, h.tokenOf(request)))
+		in.Queue, in.Crowded = h.queue.waitsIn(request), h.queue.crowded(request)
 	}
-	if name := request.Labels[fleet.LabelRegistrationToken]; name != "" {
-		in.Asked, err[4] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, name))
-	}
-	if name := grant.ImporterOf(request, in.Asked); name != "" {
-		in.Importer, err[5] = reconcile.Optional(h.app.Clusters.Cache().Get(request.Namespace, name))
-	}
-	in.Namesakes, err[7] = h.namesakes(request)
-	secret := names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
-	in.Credential, err[6] = reconcile.Optional(h.app.CredentialSecrets.Cache().Get(h.app.Namespaces.Registration, secret))
-	if err := errors.Join(err[:]...); err != nil {
-		return in, err
-	}
-	cluster := grant.ClusterOf(in)
-	if cluster == nil {
-		if in.MaxClusters > 0 {
-			in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.Asked))
-		}
+	if !grant.NeedsCluster(in) {
 		return in, nil
 	}
-	return in, h.gatherPlace(&in, cluster)
+	client, r := request.Namespace+"/"+request.Spec.ClientID, &reads{}
+	in.Clusters = byIndex(r, h.app.Clusters.Cache(), hub.ClustersByClientID, client)
+	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), byClient, client)
+	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
+	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
+	in.Asked = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
+	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.Asked))
+	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom))
+	in.Namesakes = slices.DeleteFunc(byIndex(r, h.app.ClusterRegistrations.Cache(), byName, request.Name),
+		func(other *fleet.ClusterRegistration) bool { return other.Namespace == request.Namespace })
+	if err := r.err(); err != nil {
+		return in, err
+	}
+	if cluster := grant.ClusterOf(in); cluster != nil {
+		return in, h.gatherOfCluster(&in, cluster)
+	}
+	if in.MaxClusters = h.app.Env.MaxClustersPerToken; in.MaxClusters > 0 {
+		in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.Asked))
+	}
+	return in, nil
 }
 
-// gatherPlace adds the namespace of a request's Cluster and, if it may contain any, the request's rights there.
-func (h *handler) gatherPlace(in *grant.Input, cluster *fleet.Cluster) (err error) {
+// gatherOfCluster adds the namespace of a request's Cluster, the request's rights there, if it may have any, and whose
+// heartbeat the last one was, if that matters.
+func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err error) {
 	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
 		return err
 	}
 	if cluster.Status.Namespace == "" && cluster.Labels[fleet.LabelClusterManagement] == "" {
 		return nil
 	}
-	return h.gatherRights(in, cluster)
+	if err := h.gatherRights(in, cluster); err != nil {
+		return err
+	}
+	if grant.NeedsHeartbeatAccount(*in) {
+		in.HeartbeatAccount, err = h.heartbeatAccount(cluster)
+	}
+	return err
 }
 
 // gatherRights adds the objects that a request has in its Cluster's namespace and for its Cluster.
 func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
-	request, namespace, shared := in.Request, clusters.NamespaceOf(cluster), grant.SharedName(*in)
-	reader := grant.ReaderName(shared)
-	var err [9]error
-	account := grant.RequestAccount(request, cluster)
-	in.Account, err[0] = reconcile.Optional(h.app.ServiceAccounts.Cache().Get(account.Namespace, account.Name))
-	role, roleErr := reconcile.Optional(h.app.Roles.Cache().Get(request.Namespace, request.Name))
-	status, statusErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(request.Namespace, request.Name))
-	work, workErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(namespace, request.Name))
-	content, contentErr := readsContents(h.app, account)
-	read, readErr := reconcile.Optional(h.app.Roles.Cache().Get(h.app.Namespaces.Registration, reader))
-	reads, readsErr := reconcile.Optional(h.app.RoleBindings.Cache().Get(h.app.Namespaces.Registration, reader))
-	in.Imported, err[1] = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, names.ImportToken(cluster.Name)))
+	request, namespace, registration := in.Request, clusters.NamespaceOf(cluster), h.app.Namespaces.Registration
+	account, reader, r := grant.RequestAccount(request, cluster), grant.ReaderName(grant.SharedName(*in)), &reads{}
+	in.Account = get(r, h.app.ServiceAccounts.Cache(), account.Namespace, account.Name)
+	role := get(r, h.app.Roles.Cache(), request.Namespace, request.Name)
+	status := get(r, h.app.RoleBindings.Cache(), request.Namespace, request.Name)
+	work := get(r, h.app.RoleBindings.Cache(), namespace, request.Name)
+	read := get(r, h.app.Roles.Cache(), registration, reader)
+	reads := get(r, h.app.RoleBindings.Cache(), registration, reader)
+	in.Imported = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, names.ImportToken(cluster.Name))
+	contents, contentsErr := readsContents(h.app, account)
 	if request.Labels[fleet.LabelRegistrationToken] == "" && in.Imported == nil {
-		in.Tokens, err[2] = h.app.ClusterRegistrationTokens.Cache().List(request.Namespace, labels.Everything())
+		var err error
+		in.Tokens, err = h.app.ClusterRegistrationTokens.Cache().List(request.Namespace, labels.Everything())
+		r.errs = append(r.errs, err)
 	}
-	in.RightsExist = role != nil && status != nil && work != nil && content
+	in.RightsExist = role != nil && status != nil && work != nil && contents
 	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
 	in.Stale = h.liveness.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
-	copy(err[3:], []error{roleErr, statusErr, workErr, contentErr, readErr, readsErr})
-	return errors.Join(append(err[:], h.gatherOthers(in, cluster))...)
-}
-
-// namesakes returns the requests of other workspaces with the same name.
-func (h *handler) namesakes(request *fleet.ClusterRegistration) ([]*fleet.ClusterRegistration, error) {
-	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byName, request.Name)
-	return slices.DeleteFunc(all, func(r *fleet.ClusterRegistration) bool { return r.Namespace == request.Namespace }), err
-}
-
-// gatherOthers adds the requests that were made for the Cluster when it had another client ID.
-func (h *handler) gatherOthers(in *grant.Input, cluster *fleet.Cluster) error {
-	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
-	for _, other := range found {
-		if other.Spec.ClientID != in.Request.Spec.ClientID {
+	for _, other := range byIndex(r, h.app.ClusterRegistrations.Cache(), byCluster, cluster.Namespace+"/"+cluster.Name) {
+		if other.Spec.ClientID != request.Spec.ClientID { // it was made for the Cluster when that had another client ID
 			in.Others = append(in.Others, other)
 		}
 	}
-	return err
+	return errors.Join(r.err(), contentsErr)
+}
+
+// heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat.
+func (h *handler) heartbeatAccount(cached *fleet.Cluster) (string, error) {
+	cluster, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
+	if err != nil {
+		return "", fmt.Errorf("reading cluster %s/%s: %w", cached.Namespace, cached.Name, err)
+	}
+	if cluster == nil {
+		return "", nil
+	}
+	return protocol.Speaker(cluster), nil
 }
 
 // isOf reports whether a Role or RoleBinding in the registration namespace was made for a request.

@@ -1,8 +1,3 @@
-// Package grant answers ClusterRegistrations. It finds or creates the Cluster, creates an account for the agent in
-// the cluster's namespace, and writes the account's token to a credential Secret. Only the account that the agent
-// registers with can read this Secret.
-//
-//	ClusterRegistration ─► Cluster ─► Namespace ─► ServiceAccount ─► rights ─► credential Secret
 package grant
 
 import (
@@ -10,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,24 +20,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Time until the next attempt to hand out a credential.
-const (
-	// notInForceDelay is for rights that were written but that the API server does not apply yet. notInForceSoon
-	// after the request was created, something is probably wrong with them, and notInForceLate is used instead.
-	notInForceDelay = 25 * time.Millisecond
-	notInForceSoon  = 10 * time.Second
-	notInForceLate  = 2 * time.Second
-	// pendingDelay is for a token Secret without a token yet.
-	pendingDelay = 500 * time.Millisecond
-	// takenDelay is for a right whose name another object has.
-	takenDelay = 15 * time.Second
-	// noticeable is how long a request waits before its status says what for. Most are granted long before.
-	noticeable = 10 * time.Second
-)
-
-// errAnswersAnother means that the credential Secret answers another request.
-var errAnswersAnother = errors.New("the credential is the answer to another request")
-
 // liveness reports which agents are considered gone.
 type liveness interface {
 	Stale(cluster types.NamespacedName) bool
@@ -58,12 +33,12 @@ type handler struct {
 	readers  readers
 	clusters reconcile.Kind
 	prover   *accounts.Prover
-	// way measures the requests until the first use of their credential.
-	way *metrics.Stages
-	// turns decides which requests are processed now.
-	turns *turns
-	// settled maps a request to the state in which its rights were last found to be correct.
-	settled sync.Map
+	// stages measures the requests until the first use of their credential.
+	stages *metrics.Stages
+	// queue decides which requests are processed now.
+	queue *queue
+	// correct maps a request to the state in which its rights were last found to be correct.
+	correct sync.Map
 }
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
@@ -79,7 +54,7 @@ func register(ctx context.Context, a *hub.Context, liveness liveness) error {
 	}
 	read := readersOf(a)
 	h := &handler{
-		app: a, liveness: liveness, prover: prover, turns: newTurns(), way: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, liveness: liveness, prover: prover, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
@@ -98,164 +73,126 @@ func gvk() schema.GroupVersionKind {
 
 func (h *handler) onChange(ctx context.Context, key string, request *fleet.ClusterRegistration) error {
 	if request == nil {
-		h.way.Drop(key)
-		h.settled.Delete(key)
-		namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
-		h.wake(h.turns.drop(types.NamespacedName{Namespace: namespace, Name: name}))
-		return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
-	}
-	if done, err := h.expire(request); done {
-		return err
-	}
-	h.wake(h.turns.put(request, h.tokenOf(request)))
-	if h.app.Leaves(request.Namespace) {
-		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name) // deleted with its workspace
-	}
-	if waits, ofClient := h.turns.waits(request); waits {
-		return h.inLine(request, ofClient)
+		return h.gone(key)
 	}
 	in, err := h.gather(request)
 	if err != nil {
 		return fmt.Errorf("processing registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	out := grant.Decide(in)
-	if len(out.Superseded) > 0 { // Superseded needs the account of the last heartbeat, which no cache contains
-		if in.Speaker, err = h.speaker(in); err != nil {
-			return err
-		}
-		out = grant.Decide(in)
-	}
-	h.follow(in, out)
+	h.measure(in, out)
 	return h.act(ctx, in, out)
 }
 
+// gone revokes what a request had that no longer exists.
+func (h *handler) gone(key string) error {
+	h.stages.Drop(key)
+	h.correct.Delete(key)
+	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
+	h.enqueue(h.queue.drop(types.NamespacedName{Namespace: namespace, Name: name}))
+	return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
+}
+
+// round is what one reconcile writes.
+type round struct {
+	in  grant.Input
+	out grant.Outcome
+	// request is the request as it was last written.
+	request *fleet.ClusterRegistration
+	// later means that the remaining writes have to wait. The request is enqueued for them.
+	later bool
+}
+
+func (r *round) key() string { return r.request.Namespace + "/" + r.request.Name }
+
+// act writes what the outcome lists, in order.
 func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
-	request := in.Request
-	switch out.Stage {
-	case grant.Leaving:
-		return h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name)
-	case grant.Abandoned:
-		return h.abandon(request)
-	case grant.Rejected:
-		// The right to read is granted early, before it is known which request is answered.
-		dropped := h.dropReader(types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
-		return errors.Join(dropped, h.reject(request, out))
-	case grant.ManagedElsewhere:
-		return h.refuse(request, out)
-	case grant.TakeoverPending:
-		return h.pend(in, out)
-	case grant.AwaitingCluster:
-		return h.create(in, out)
-	}
-	return h.give(ctx, in, out)
-}
-
-// refuse grants nothing to a request whose Cluster another manager owns. It revokes an existing grant unless that may
-// stay.
-func (h *handler) refuse(request *fleet.ClusterRegistration, out grant.Outcome) error {
-	if out.Granted {
-		_, err := h.report(request, out)
-		return err
-	}
-	return errors.Join(h.revoke(reconcile.OwnerOf(gvk(), request), request.Namespace, request.Name), h.reject(request, out))
-}
-
-// create creates the Cluster of a client that does not have one. The Cluster's appearance enqueues the request;
-// something else may enqueue it earlier. The right to read the answer is written at the same time, so that the agent
-// can wait for it.
-func (h *handler) create(in grant.Input, out grant.Outcome) error {
-	request := in.Request
-	var readErr error
-	var read sync.WaitGroup
-	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
-	made, err := h.clusters.CreateOnce(out.CreateCluster)
-	read.Wait()
-	if err != nil {
-		err = fmt.Errorf("creating the cluster of registration %s/%s: %w", request.Namespace, request.Name, err)
-	}
-	if err = errors.Join(readErr, err); err != nil {
-		return h.taken(in, err)
-	}
-	if made {
-		h.app.Log.Info("cluster created for its agent", "cluster", out.CreateCluster.Namespace+"/"+out.CreateCluster.Name)
-	}
-	_, err = h.report(request, out)
-	return err
-}
-
-// give grants a request as far as possible now. It writes the status only once, at the end.
-func (h *handler) give(ctx context.Context, in grant.Input, out grant.Outcome) error {
-	var readErr error
-	var read sync.WaitGroup
-	if len(out.Children) == 0 { // nothing else to write while the namespace is awaited
-		read.Go(func() { readErr = h.readers.letRead(out.Reader) })
-	}
-	request, err := h.ownAndGive(in, out)
-	read.Wait()
-	if err = errors.Join(err, readErr); err != nil {
-		return h.taken(in, err)
-	}
-	if out.Stage == grant.AwaitingRights {
-		h.awaitContents(in)
-	}
-	if out.Mint != nil {
-		again, err := h.answer(ctx, request, out)
-		if err != nil {
+	r := &round{in: in, out: out, request: in.Request}
+	h.enqueueAtEnd(r.request, out)
+	for _, write := range out.Writes {
+		err := h.write(ctx, r, write)
+		if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
+			return h.reportTaken(r, taken)
+		}
+		if err != nil || r.later {
 			return err
 		}
-		if again > 0 {
-			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, again)
-			return h.reportDelay(request, out)
-		}
 	}
-	_, err = h.report(request, out)
-	return errors.Join(h.supersede(request.Namespace, out.Superseded), err)
+	return nil
 }
 
-// taken reports that another object has the name of one of a request's rights. It returns any other error. The
-// request is retried after takenDelay, because deleting that object does not enqueue it.
-func (h *handler) taken(in grant.Input, err error) error {
-	var taken *reconcile.TakenError
-	if !errors.As(err, &taken) {
-		return err
+func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err error) {
+	switch write {
+	case grant.RemoveFinalizers:
+		return h.removeFinalizers(r)
+	case grant.DeleteRequest:
+		return h.deleteRequest(r.request)
+	case grant.Revoke:
+		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
+	case grant.RemoveReader:
+		return h.removeReader(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
+	case grant.CreateCluster:
+		return h.createCluster(r)
+	case grant.SetOwner:
+		return h.setOwner(r)
+	case grant.WriteRights:
+		return h.writeRights(r)
+	case grant.HandOut:
+		return h.handOut(ctx, r)
+	case grant.WriteStatus:
+		return h.writeStatus(r)
+	case grant.DeleteSuperseded:
+		return h.deleteSuperseded(r)
 	}
-	out := grant.RightsTaken(in, taken.What(), taken.Remedy())
-	if out.Stage == grant.Abandoned {
-		return h.abandon(in.Request)
-	}
-	h.app.ClusterRegistrations.EnqueueAfter(in.Request.Namespace, in.Request.Name, takenDelay)
-	_, err = h.report(in.Request, out)
+	return fmt.Errorf("registration %s: unknown write %s", r.key(), write)
+}
+
+func (h *handler) removeFinalizers(r *round) error {
+	h.app.Log.Info("finalizers of a deleted registration removed", "registration", r.key())
+	_, err := reconcile.Update(h.app.ClusterRegistrations, r.request, func(r *fleet.ClusterRegistration) { r.Finalizers = nil })
 	return err
 }
 
-// ownAndGive makes the Cluster the request's owner and writes the account's rights. A request whose owner is gone is
-// garbage-collected; its agent does not notice, and creates another request only after half an hour. The Cluster may
-// exist only in the cache, for example after the hub was restored from an older state. So a new request gets its
-// owner only after its rights could be written to the Cluster's namespace, which is deleted with the Cluster. A
-// granted request first records the heartbeat, before its account is created again.
-func (h *handler) ownAndGive(in grant.Input, out grant.Outcome) (*fleet.ClusterRegistration, error) {
-	if len(out.Children) > 0 && !in.Request.Status.Granted {
-		if err := h.giveRights(in, in.Request, out); err != nil {
-			return in.Request, err
-		}
-		return h.own(in.Request, out.Own)
+func (h *handler) deleteRequest(request *fleet.ClusterRegistration) error {
+	h.app.Log.Info("registration deleted, no agent waits for it", "registration", request.Namespace+"/"+request.Name)
+	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
-	request, err := h.own(in.Request, out.Own)
-	if err != nil {
-		return request, err
-	}
-	if request, err = h.recordAccountReplaced(in, request, out); err != nil {
-		return request, err
-	}
-	return request, h.giveRights(in, request, out)
+	return nil
 }
 
-// own makes the Cluster the request's only owner.
-func (h *handler) own(request *fleet.ClusterRegistration, own *grant.Ownership) (*fleet.ClusterRegistration, error) {
-	if own == nil {
-		return request, nil
+// createCluster creates the Cluster of a client that does not have one. The Cluster's appearance enqueues the request;
+// something else may enqueue it earlier. The right to read the answer is written at the same time, so that the agent
+// can wait for it.
+func (h *handler) createCluster(r *round) error {
+	wanted, created := r.out.CreateCluster, false
+	err := atOnce(func() error { return h.readers.write(r.out.Reader) }, func() (err error) {
+		if created, err = h.clusters.CreateOnce(wanted); err != nil {
+			return fmt.Errorf("creating the cluster of registration %s: %w", r.key(), err)
+		}
+		return nil
+	})
+	if created {
+		h.app.Log.Info("cluster created for its agent", "cluster", wanted.Namespace+"/"+wanted.Name)
 	}
-	return reconcile.Update(h.app.ClusterRegistrations, request, func(r *fleet.ClusterRegistration) {
+	return err
+}
+
+// atOnce runs two functions at the same time.
+func atOnce(one, other func() error) error {
+	var oneErr error
+	var running sync.WaitGroup
+	running.Go(func() { oneErr = one() })
+	err := other()
+	running.Wait()
+	return errors.Join(oneErr, err)
+}
+
+// setOwner makes the Cluster the request's only owner.
+func (h *handler) setOwner(r *round) (err error) {
+	own := r.out.Own
+	r.request, err = reconcile.Update(h.app.ClusterRegistrations, r.request, func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{own.Owner}
 		if r.Annotations == nil {
 			r.Annotations = map[string]string{}
@@ -269,112 +206,14 @@ func (h *handler) own(request *fleet.ClusterRegistration, own *grant.Ownership) 
 			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
 		}
 	})
-}
-
-// giveRights writes the account's rights and, at the same time, the right to read the answer. If nothing has changed
-// since the rights were last found to be correct, as with most heartbeats, it does not compare them again.
-func (h *handler) giveRights(in grant.Input, request *fleet.ClusterRegistration, out grant.Outcome) error {
-	if len(out.Children) == 0 {
-		return nil
-	}
-	owner, key := reconcile.OwnerOf(gvk(), request), request.Namespace+"/"+request.Name
-	found, err := h.rightsOf(owner, in)
-	if err != nil {
-		return err
-	}
-	if out.Stage == grant.AwaitingRights {
-		h.settled.Delete(key) // once they exist, older ones may be deleted
-	}
-	if before, known := h.settled.Load(key); known && before == found {
-		return h.readers.letRead(out.Reader)
-	}
-	var readErr error
-	var read sync.WaitGroup
-	read.Go(func() { readErr = h.readers.letRead(out.Reader) })
-	err = h.set.Apply(owner, out.Children...)
-	read.Wait()
-	if err = errors.Join(err, readErr); err != nil {
-		return fmt.Errorf("writing the rights of registration %s: %w", key, err)
-	}
-	if out.Stage != grant.AwaitingRights {
-		h.settled.Store(key, found)
-	}
-	return nil
-}
-
-// rights identifies a state of a request's rights in the caches, and of the values that they are derived from.
-type rights struct {
-	versions           uint64
-	cluster, namespace string
-	credential         bool
-}
-
-func (h *handler) rightsOf(owner reconcile.Owner, in grant.Input) (rights, error) {
-	cluster := grant.ClusterOf(in)
-	versions, err := h.set.Versions(owner)
-	return rights{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
-}
-
-// answer hands out the credential. This is the last step, and is done only once the token can be used, because an
-// agent whose token is refused registers again. If it is too early, answer returns the time until the next attempt.
-func (h *handler) answer(ctx context.Context, request *fleet.ClusterRegistration, out grant.Outcome) (again time.Duration, err error) {
-	token, err := accounts.Mint(ctx, h.app.Kube, out.Mint.Namespace, out.Mint.Account, out.Mint.Lifetime)
-	if errors.Is(err, accounts.ErrTokenPending) {
-		return pendingDelay, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + out.Credential.DeploymentNamespace + "/bundledeployments"
-	if err := h.prover.List(ctx, token, work); errors.Is(err, accounts.ErrNotInForce) {
-		if h.waited(request) > notInForceSoon {
-			return notInForceLate, nil
-		}
-		return notInForceDelay, nil
-	} else if err != nil {
-		return 0, err
-	}
-	out.Credential.Token = token
-	if err := h.write(grant.CredentialSecret(request, h.app.Namespaces.Registration, out.Credential)); err != nil {
-		return 0, fmt.Errorf("writing the credential of registration %s/%s: %w", request.Namespace, request.Name, err)
-	}
-	h.tellGranted(request, out)
-	return 0, nil
-}
-
-// write creates the credential Secret, or updates it if its token does not work.
-func (h *handler) write(secret *corev1.Secret) error {
-	_, err := h.app.CredentialSecrets.Create(secret)
-	if !apierrors.IsAlreadyExists(err) {
-		return err
-	}
-	live, err := h.app.CredentialSecrets.Get(secret.Namespace, secret.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if others := requestOf(live); len(others) > 0 && others[0] != requestOf(secret)[0] {
-		return errAnswersAnother // the cache will soon show the same
-	}
-	live = live.DeepCopy()
-	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations
-	_, err = h.app.CredentialSecrets.Update(live)
 	return err
 }
 
-// abandon deletes a request that no agent waits for. Garbage collection and revoke delete its objects.
-func (h *handler) abandon(request *fleet.ClusterRegistration) error {
-	h.app.Log.Info("registration deleted, no agent waits for it", "registration", request.Namespace+"/"+request.Name)
-	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)
-	}
-	return nil
-}
-
-// supersede deletes the older requests of a client that has reported with its new credential.
-func (h *handler) supersede(namespace string, older []string) error {
+// deleteSuperseded deletes the older requests of a client that has reported with its new credential.
+func (h *handler) deleteSuperseded(r *round) error {
+	namespace := r.request.Namespace
 	var failures []error
-	for _, name := range older {
+	for _, name := range r.out.Superseded {
 		h.app.Log.Info("registration superseded", "registration", namespace+"/"+name)
 		err := h.app.ClusterRegistrations.Delete(namespace, name, &metav1.DeleteOptions{})
 		if err == nil {

@@ -7,41 +7,70 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// report writes the status. A waiting request gets a status only after a while, and a granted request keeps its
-// status while its rights are repaired.
-func (h *handler) report(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
-	h.recheck(request, out)
-	if isWaiting(out) {
-		if request.Status.Granted {
-			return request, nil
+const (
+	// noticeable is how long a request waits before its status says what for. Most are granted long before.
+	noticeable = 10 * time.Second
+	// takenDelay is the time until the next attempt for a right whose name another object has. Deleting that object
+	// does not enqueue the request.
+	takenDelay = 15 * time.Second
+)
+
+// reasonGranted is the reason of the Event for a registration that took a while.
+const reasonGranted = "RegistrationGranted"
+
+// writeStatus writes the status, and counts and records a new reason. A waiting request gets a status only after a
+// while, and a granted request keeps its status while its rights are repaired.
+func (h *handler) writeStatus(r *round) error {
+	before := conditionReason(r.request)
+	if isWaiting(r.out) {
+		if r.request.Status.Granted {
+			return nil
 		}
-		if left := noticeable - h.waited(request); left > 0 {
-			h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
-			return request, nil
+		if left := noticeable - h.waited(r.request); left > 0 {
+			h.app.ClusterRegistrations.EnqueueAfter(r.request.Namespace, r.request.Name, left)
+			return nil
 		}
 	}
-	return h.say(request, out)
+	request, err := h.setStatus(r.request, r.out)
+	if err != nil {
+		return err
+	}
+	if r.request = request; r.out.Reason != "" && r.out.Reason != before {
+		h.recordReason(r)
+	}
+	return nil
 }
 
-// recheck enqueues a request at the time when it expires.
-func (h *handler) recheck(request *fleet.ClusterRegistration, out grant.Outcome) {
+func conditionReason(request *fleet.ClusterRegistration) string {
+	if granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); granted != nil {
+		return granted.Reason
+	}
+	return ""
+}
+
+// reportTaken reports that another object has the name of one of a request's rights.
+func (h *handler) reportTaken(r *round, taken *reconcile.TakenError) error {
+	out := grant.RightsTaken(r.in, taken.What(), taken.Remedy())
+	if out.Stage == grant.Abandoned {
+		return h.deleteRequest(r.in.Request)
+	}
+	h.app.ClusterRegistrations.EnqueueAfter(r.request.Namespace, r.request.Name, takenDelay)
+	h.enqueueAtEnd(r.request, out)
+	_, err := h.setStatus(r.request, out)
+	return err
+}
+
+// enqueueAtEnd enqueues a request at the time when it expires.
+func (h *handler) enqueueAtEnd(request *fleet.ClusterRegistration, out grant.Outcome) {
 	if left := out.Ends.Sub(h.app.Clock()); !out.Ends.IsZero() && left > 0 {
 		h.app.ClusterRegistrations.EnqueueAfter(request.Namespace, request.Name, left)
 	}
-}
-
-// reportDelay is report for a request that has its rights but no credential yet.
-func (h *handler) reportDelay(request *fleet.ClusterRegistration, out grant.Outcome) error {
-	if request.Status.Granted || h.waited(request) < noticeable {
-		return nil
-	}
-	out.Stage, out.Granted, out.Unreadable = grant.AwaitingRights, false, false
-	_, err := h.say(request, out)
-	return err
 }
 
 func (h *handler) waited(request *fleet.ClusterRegistration) time.Duration {
@@ -58,8 +87,8 @@ func isWaiting(out grant.Outcome) bool {
 	return false
 }
 
-// say writes the status, unless it is unchanged.
-func (h *handler) say(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
+// setStatus writes the status, unless it is unchanged.
+func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	wanted := granted(out)
 	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 	if said != nil && said.Status == wanted.Status && said.Reason == wanted.Reason && said.Message == wanted.Message &&
@@ -97,4 +126,78 @@ func granted(out grant.Outcome) genericcondition.GenericCondition {
 		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of this agent is being made"
 	}
 	return condition
+}
+
+// recordReason counts and records why a request is not granted, once per reason.
+func (h *handler) recordReason(r *round) {
+	switch r.out.Stage {
+	case grant.Rejected:
+		h.app.Metrics.Registration(metrics.OutcomeRejected)
+		if r.out.Reason == fleet.ReasonTooManyClusters {
+			h.app.Metrics.Limited(metrics.LimitClustersOfToken)
+		}
+	case grant.ManagedElsewhere:
+		if !r.out.Granted {
+			h.app.Metrics.Registration(metrics.OutcomeRejected)
+		}
+	case grant.Queued:
+		limit := metrics.LimitRequestsOfToken
+		if r.in.Queue == grant.QueueOfClient {
+			limit = metrics.LimitRequestsOfClient
+		}
+		h.app.Metrics.Limited(limit)
+	case grant.TakeoverPending:
+		h.app.Log.Info("registration waits to take over", "registration", r.key(), "cluster", r.request.Namespace+"/"+r.out.ClusterName)
+		h.app.Metrics.Registration(metrics.OutcomeRejected)
+		h.app.Recorder.Eventf(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason,
+			"registration %s asks to take the place of this Cluster's agent with another token: if it is to, annotate this Cluster with %s=%s", r.request.Name, fleet.AnnotationConfirmTakeover, r.request.Name)
+	default:
+		if r.out.Reason == fleet.ReasonAccountReplaced {
+			h.app.Recorder.Event(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason, r.out.Message)
+		}
+	}
+}
+
+// recordGranted logs, counts and records that a credential was handed out.
+func (h *handler) recordGranted(r *round) {
+	h.app.Log.Info("registration granted", "registration", r.key(), "cluster", r.out.Credential.ClusterNamespace+"/"+r.out.Credential.ClusterName)
+	h.app.Metrics.Registration(metrics.OutcomeGranted)
+	if r.out.LeftOut != "" {
+		h.app.Metrics.Limited(metrics.LimitLabels)
+		h.app.Recorder.Event(r.request, corev1.EventTypeWarning, fleet.ReasonLabelsLeftOut, r.out.LeftOut)
+	}
+	h.app.Took(r.request, reasonGranted, "registration granted", h.stages.Enter(r.key(), metrics.StageHeartbeat))
+}
+
+// measure measures how long a request stays in each stage. Requests that were granted before this process started are
+// not measured.
+func (h *handler) measure(in grant.Input, out grant.Outcome) {
+	key := in.Request.Namespace + "/" + in.Request.Name
+	switch out.Stage {
+	case grant.Queued:
+		return
+	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.TakeoverPending, grant.ManagedElsewhere, grant.OtherManager:
+		h.stages.Drop(key)
+	case grant.Done:
+		if grant.Used(in.Request, grant.ClusterOf(in)) {
+			h.stages.Arrive(key)
+		}
+	default:
+		if stage := stageOf(out.Stage); !in.Request.Status.Granted {
+			h.stages.Enter(key, stage)
+		}
+	}
+}
+
+// stageOf returns the metrics' name of a stage in which a request waits.
+func stageOf(stage grant.Stage) string {
+	switch stage {
+	case grant.AwaitingCluster:
+		return metrics.StageCluster
+	case grant.AwaitingNamespace:
+		return metrics.StageNamespace
+	case grant.AwaitingRights:
+		return metrics.StageRights
+	}
+	return metrics.StageCredential
 }

@@ -15,13 +15,13 @@ import (
 
 // waiting computes from all requests which of them wait.
 func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration, tokenOf map[types.NamespacedName]string) map[types.NamespacedName]bool {
-	var standings []standing
+	var members []member
 	for key, r := range all {
-		standings = append(standings, standingOf(r, tokenOf[key]))
+		members = append(members, memberOf(r, tokenOf[key]))
 	}
-	slices.SortFunc(standings, func(a, b standing) int { return compareTurns(a.turn, b.turn) })
+	slices.SortFunc(members, func(a, b member) int { return compareEntries(a.entry, b.entry) })
 	clients, tokens, waits := map[string]int{}, map[string]int{}, map[types.NamespacedName]bool{}
-	for _, s := range standings {
+	for _, s := range members {
 		if s.client == "" {
 			continue
 		}
@@ -37,11 +37,11 @@ func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration, tokenOf ma
 	return waits
 }
 
-func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
+func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	turns, all := newTurns(), map[types.NamespacedName]*fleet.ClusterRegistration{}
+	queue, all := newQueue(), map[types.NamespacedName]*fleet.ClusterRegistration{}
 	tokenOf := map[types.NamespacedName]string{} // a token appears, goes, and is created again
 	for step := range 2500 {
 		r := request(named(fmt.Sprint("r", random.IntN(700))), ofClient(fmt.Sprint("c", random.IntN(40))))
@@ -55,7 +55,7 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 		switch random.IntN(6) {
 		case 0:
 			delete(all, key)
-			woken = turns.drop(key)
+			woken = queue.drop(key)
 		case 1:
 			r.Status.Granted, r.Annotations = true, map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
 		case 2:
@@ -63,11 +63,11 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 		}
 		if _, there := all[key]; there || random.IntN(6) > 0 {
 			all[key], tokenOf[key] = r, fmt.Sprint("t", random.IntN(2))
-			woken = append(woken, turns.put(r, tokenOf[key])...)
+			woken = append(woken, queue.put(r, tokenOf[key])...)
 		}
 		now := waiting(all, tokenOf)
 		for one, r := range all {
-			if got, _ := turns.waits(r); got != now[one] {
+			if got := queue.waitsIn(r) != grant.NoQueue; got != now[one] {
 				t.Fatalf("step %d: %s waits: %v, want %v", step, one, got, now[one])
 			}
 			if before[one] && !now[one] && one != key && !slices.Contains(woken, one) {
@@ -76,9 +76,9 @@ func TestTurnsInAnyOrder_AreThoseOfTheOldest(t *testing.T) {
 		}
 	}
 	for key := range all {
-		turns.drop(key)
+		queue.drop(key)
 	}
-	if len(turns.standings)+len(turns.clients)+len(turns.tokens) > 0 {
-		t.Errorf("something is left: %+v", turns)
+	if len(queue.members)+len(queue.clients)+len(queue.tokens) > 0 {
+		t.Errorf("something is left: %+v", queue)
 	}
 }

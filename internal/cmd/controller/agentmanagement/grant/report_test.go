@@ -96,11 +96,11 @@ func TestARejectionCountsOnce(t *testing.T) {
 
 func TestARequestThatCameTooLateIsNotMeasured(t *testing.T) {
 	hub := start(t)
-	h := &handler{app: hub.App, way: metrics.NewStages(hub.App.Clock, hub.App.Metrics.Stage)}
+	h := &handler{app: hub.App, stages: metrics.NewStages(hub.App.Clock, hub.App.Metrics.Stage)}
 	in := grant.Input{Request: request()}
-	h.follow(in, grant.Outcome{Stage: grant.AwaitingNamespace})
+	h.measure(in, grant.Outcome{Stage: grant.AwaitingNamespace})
 	hub.Pass(time.Second)
-	h.follow(in, grant.Outcome{Stage: grant.Abandoned})
+	h.measure(in, grant.Outcome{Stage: grant.Abandoned})
 	expectCounted(t, hub)
 }
 

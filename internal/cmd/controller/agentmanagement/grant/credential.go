@@ -1,0 +1,91 @@
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Time until the next attempt to hand out a credential.
+const (
+	// notInForceDelay is for rights that were written but that the API server does not apply yet. notInForceSoon
+	// after the request was created, something is probably wrong with them, and notInForceLate is used instead.
+	notInForceDelay = 25 * time.Millisecond
+	notInForceSoon  = 10 * time.Second
+	notInForceLate  = 2 * time.Second
+	// pendingDelay is for a token Secret without a token yet.
+	pendingDelay = 500 * time.Millisecond
+)
+
+// errAnswersAnother means that the credential Secret answers another request.
+var errAnswersAnother = errors.New("the credential is the answer to another request")
+
+// handOut hands out the credential. This is done only once the token can be used, because an agent whose token is
+// refused registers again. If it is too early, the request is enqueued for the next attempt.
+func (h *handler) handOut(ctx context.Context, r *round) error {
+	mint := r.out.Mint
+	token, err := accounts.Mint(ctx, h.app.Kube, mint.Namespace, mint.Account, mint.Lifetime)
+	if errors.Is(err, accounts.ErrTokenPending) {
+		return h.postpone(r, pendingDelay)
+	}
+	if err != nil {
+		return err
+	}
+	work := "apis/" + fleet.SchemeGroupVersion.String() + "/namespaces/" + r.out.Credential.DeploymentNamespace + "/bundledeployments"
+	err = h.prover.List(ctx, token, work)
+	switch {
+	case errors.Is(err, accounts.ErrNotInForce) && h.waited(r.request) > notInForceSoon:
+		return h.postpone(r, notInForceLate)
+	case errors.Is(err, accounts.ErrNotInForce):
+		return h.postpone(r, notInForceDelay)
+	case err != nil:
+		return err
+	}
+	r.out.Credential.Token = token
+	if err := h.writeCredential(grant.CredentialSecret(r.request, h.app.Namespaces.Registration, r.out.Credential)); err != nil {
+		return fmt.Errorf("writing the credential of registration %s: %w", r.key(), err)
+	}
+	h.recordGranted(r)
+	return nil
+}
+
+// postpone enqueues a request that has its rights but no credential yet. Its status says so if it waits for long.
+func (h *handler) postpone(r *round, delay time.Duration) error {
+	r.later = true
+	h.app.ClusterRegistrations.EnqueueAfter(r.request.Namespace, r.request.Name, delay)
+	if r.request.Status.Granted || h.waited(r.request) < noticeable {
+		return nil
+	}
+	out := r.out
+	out.Stage, out.Granted, out.Unreadable = grant.AwaitingRights, false, false
+	_, err := h.setStatus(r.request, out)
+	return err
+}
+
+// writeCredential creates the credential Secret, or updates it if its token does not work.
+func (h *handler) writeCredential(secret *corev1.Secret) error {
+	_, err := h.app.CredentialSecrets.Create(secret)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	live, err := h.app.CredentialSecrets.Get(secret.Namespace, secret.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if others := requestOf(live); len(others) > 0 && others[0] != requestOf(secret)[0] {
+		return errAnswersAnother // the cache will soon show the same
+	}
+	live = live.DeepCopy()
+	live.Data, live.Labels, live.Annotations = secret.Data, secret.Labels, secret.Annotations
+	_, err = h.app.CredentialSecrets.Update(live)
+	return err
+}

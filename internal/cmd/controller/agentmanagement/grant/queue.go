@@ -1,0 +1,224 @@
+package grant
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// An entry is the place of a request in the order: by creation, then by UID.
+type entry struct {
+	created int64
+	uid     types.UID
+	key     types.NamespacedName
+}
+
+func compareEntries(a, b entry) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
+}
+
+// An list holds the entries of one client or token in their order. The first of them have a place.
+type list struct {
+	places  int
+	entries []entry
+}
+
+func (l *list) rank(t entry) (rank int, found bool) {
+	return slices.BinarySearchFunc(l.entries, t, compareEntries)
+}
+
+func (l *list) has(t entry) bool {
+	rank, found := l.rank(t)
+	return found && rank < l.places
+}
+
+// add adds an entry. It returns the entry that loses its place, if any.
+func (l *list) add(t entry) (out []entry) {
+	rank, found := l.rank(t)
+	if found {
+		return nil
+	}
+	l.entries = slices.Insert(l.entries, rank, t)
+	if rank < l.places && len(l.entries) > l.places {
+		return l.entries[l.places : l.places+1 : l.places+1]
+	}
+	return nil
+}
+
+// drop removes an entry. It returns the entry that gets a place, if any.
+func (l *list) drop(t entry) (in []entry) {
+	rank, found := l.rank(t)
+	if !found {
+		return nil
+	}
+	l.entries = slices.Delete(l.entries, rank, rank+1)
+	if rank < l.places && len(l.entries) >= l.places {
+		return l.entries[l.places-1 : l.places : l.places]
+	}
+	return nil
+}
+
+// member describes one request. Its client and token are "" if it takes no place. The client is counted in the
+// whole workspace, because a request only claims its token. The token is the value of grant.CreatedWith.
+type member struct {
+	entry
+	client, token string
+	inProgress    bool
+}
+
+func entryOf(r *fleet.ClusterRegistration) entry {
+	return entry{created: r.CreationTimestamp.Unix(), uid: r.UID, key: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
+}
+
+func memberOf(r *fleet.ClusterRegistration, token string) member {
+	s := member{entry: entryOf(r)}
+	if grant.Counts(r) {
+		s.token, s.client, s.inProgress = r.Namespace+"/"+token, r.Namespace+"/"+r.Spec.ClientID, grant.InProgress(r)
+	}
+	return s
+}
+
+// queue limits how many requests of one client, and of one token, are processed at a time. The cost of a decision
+// does not grow with the number of requests.
+//
+//	request ─► list of its client ─(has a place, in progress)─► list of its token ─(has a place)─► Decide
+//
+// So a client that creates too many requests takes few places of its token.
+type queue struct {
+	mu              sync.Mutex
+	members         map[types.NamespacedName]member
+	clients, tokens map[string]*list
+}
+
+func newQueue() *queue {
+	return &queue{members: map[types.NamespacedName]member{}, clients: map[string]*list{}, tokens: map[string]*list{}}
+}
+
+// put records the current state of a request and its token. It returns the requests to enqueue.
+func (t *queue) put(r *fleet.ClusterRegistration, token string) (wake []types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := memberOf(r, token)
+	before, known := t.members[now.key]
+	switch {
+	case before == now && known:
+		return nil
+	case known && before.client == now.client && before.token == now.token && before.entry == now.entry:
+		t.members[now.key] = now
+		if now.client != "" && t.clients[now.client].has(now.entry) {
+			wake = t.addToToken(now)
+		}
+		return wake
+	}
+	wake = t.leave(before)
+	t.members[now.key] = now
+	return append(wake, t.enter(now)...)
+}
+
+// drop removes a request that is gone. It returns the requests to enqueue.
+func (t *queue) drop(key types.NamespacedName) []types.NamespacedName {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.members[key]
+	delete(t.members, key)
+	return t.leave(before)
+}
+
+// waitsIn returns the list in which a request has no place, if any.
+func (t *queue) waitsIn(r *fleet.ClusterRegistration) grant.Queue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
+	switch {
+	case s.client == "" || r.Status.Granted:
+		return grant.NoQueue
+	case !t.clients[s.client].has(s.entry):
+		return grant.QueueOfClient
+	case s.inProgress && !t.tokens[s.token].has(s.entry):
+		return grant.QueueOfToken
+	}
+	return grant.NoQueue
+}
+
+// crowded reports whether the client of a request has more requests than places.
+func (t *queue) crowded(r *fleet.ClusterRegistration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clients := t.clients[t.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}].client]
+	return clients != nil && len(clients.entries) > clients.places
+}
+
+func (t *queue) enter(s member) (wake []types.NamespacedName) {
+	if s.client == "" {
+		return nil
+	}
+	clients := t.clients[s.client]
+	if clients == nil {
+		clients = &list{places: grant.OpenPerClient}
+		t.clients[s.client] = clients
+	}
+	for _, out := range clients.add(s.entry) {
+		wake = append(wake, t.removeFromToken(t.members[out.key])...)
+	}
+	if clients.has(s.entry) {
+		wake = append(wake, t.addToToken(s)...)
+	}
+	if len(clients.entries) == clients.places+1 { // requests granted long ago and never used give way
+		wake = append(wake, keysOf(clients.entries[:clients.places])...)
+	}
+	return wake
+}
+
+func (t *queue) leave(s member) (wake []types.NamespacedName) {
+	clients := t.clients[s.client]
+	if clients == nil {
+		return nil
+	}
+	in := clients.drop(s.entry)
+	wake = append(t.removeFromToken(s), keysOf(in)...)
+	for _, one := range in {
+		wake = append(wake, t.addToToken(t.members[one.key])...)
+	}
+	if len(clients.entries) == 0 {
+		delete(t.clients, s.client)
+	}
+	return wake
+}
+
+// addToToken puts a request that has a place of its client into the list of its token while it is in progress.
+func (t *queue) addToToken(s member) []types.NamespacedName {
+	if !s.inProgress {
+		return t.removeFromToken(s)
+	}
+	tokens := t.tokens[s.token]
+	if tokens == nil {
+		tokens = &list{places: grant.OpenPerToken}
+		t.tokens[s.token] = tokens
+	}
+	tokens.add(s.entry)
+	return nil
+}
+
+func (t *queue) removeFromToken(s member) []types.NamespacedName {
+	tokens := t.tokens[s.token]
+	if tokens == nil {
+		return nil
+	}
+	wake := keysOf(tokens.drop(s.entry))
+	if len(tokens.entries) == 0 {
+		delete(t.tokens, s.token)
+	}
+	return wake
+}
+
+func keysOf(entries []entry) (keys []types.NamespacedName) {
+	for _, one := range entries {
+		keys = append(keys, one.key)
+	}
+	return keys
+}

@@ -1,0 +1,183 @@
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Indexes. Those of requests and credentials have the keys "<workspace>/<value>".
+const (
+	byClient  = "fleet.requests-by-client"
+	byCluster = "fleet.requests-by-cluster"
+	byToken   = "fleet.requests-by-token"
+	// byName is the index of requests of all workspaces by name.
+	byName = "fleet.requests-by-name"
+	// byRequest is the index of credentials by the request that they answer.
+	byRequest = "fleet.credentials-by-request"
+	// byCreator is the index of Clusters by the token that created them: "<workspace>/<UID of the token>".
+	byCreator = "fleet.clusters-by-creator"
+	// byLackOfClusters is the index, by workspace, of requests that wait until a Cluster of their token is deleted.
+	byLackOfClusters = "fleet.requests-by-lack-of-clusters"
+)
+
+// watch enqueues requests when something that they wait for changes.
+func (h *handler) watch() error {
+	requests := h.app.ClusterRegistrations.Cache()
+	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
+	})
+	requests.AddIndexer(byCluster, func(r *fleet.ClusterRegistration) ([]string, error) {
+		if r.Status.ClusterName == "" {
+			return nil, nil
+		}
+		return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
+	})
+	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
+	})
+	requests.AddIndexer(byName, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{r.Name}, nil })
+	h.app.CredentialSecrets.Cache().AddIndexer(byRequest, func(s *corev1.Secret) (keys []string, _ error) {
+		for _, request := range requestOf(s) {
+			keys = append(keys, request.String())
+		}
+		return keys, nil
+	})
+	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
+	h.liveness.OnChange(h.enqueueRequestsOf)
+	return errors.Join(
+		h.set.Watch(nudge),
+		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
+			return h.requests(byClient, c.Namespace+"/"+c.Spec.ClientID)
+		}, nudge),
+		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
+			return h.requests(byToken, t.Namespace+"/"+t.Name)
+		}, nudge),
+		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
+		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
+		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
+		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), h.contentReaders, nudge),
+	)
+}
+
+func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
+	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(index, key)
+	if err != nil {
+		return nil // only without the index, which watch adds
+	}
+	for _, request := range found {
+		keys = append(keys, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+	}
+	return keys
+}
+
+// watchLimits enqueues requests when a place becomes free.
+func (h *handler) watchLimits() error {
+	h.app.First(h.fillQueue)
+	h.app.Clusters.Cache().AddIndexer(byCreator, func(c *fleet.Cluster) ([]string, error) {
+		if with := c.Annotations[fleet.AnnotationCreatedWithToken]; with != "" {
+			return []string{c.Namespace + "/" + with}, nil
+		}
+		return nil, nil
+	})
+	h.app.ClusterRegistrations.Cache().AddIndexer(byLackOfClusters, func(r *fleet.ClusterRegistration) ([]string, error) {
+		if said := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted); said != nil && said.Reason == fleet.ReasonTooManyClusters {
+			return []string{r.Namespace}, nil
+		}
+		return nil, nil
+	})
+	_, err := h.app.Clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if cluster, ok := obj.(*fleet.Cluster); ok {
+			h.enqueue(h.lackingClusters(cluster))
+		}
+	}})
+	if err != nil {
+		return fmt.Errorf("watching deleted Clusters: %w", err)
+	}
+	return nil
+}
+
+// fillQueue puts all requests in order before any is answered.
+func (h *handler) fillQueue(context.Context) {
+	all, err := h.app.ClusterRegistrations.Cache().List("", labels.Everything())
+	if err != nil {
+		return // the cache has not started; each request is put in the queue when it is reconciled
+	}
+	for _, request := range all {
+		h.queue.put(request, h.tokenOf(request))
+	}
+}
+
+// tokenOf returns the identity of the token that a request names. The label is only the client's claim, so only a
+// token that exists in the workspace has a queue of its own. A token that is created or deleted enqueues its requests.
+func (h *handler) tokenOf(request *fleet.ClusterRegistration) string {
+	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))
+	if err != nil {
+		token = nil // only a cache that has not started
+	}
+	return grant.CreatedWith(token)
+}
+
+func (h *handler) enqueue(requests []types.NamespacedName) {
+	for _, request := range requests {
+		reconcile.Nudge(h.app.ClusterRegistrations)(request)
+	}
+}
+
+// lackingClusters returns the oldest requests that waited for the deletion of a Cluster of the same token, as many as
+// may now create one.
+func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
+	with := gone.Annotations[fleet.AnnotationCreatedWithToken]
+	if with == "" || h.app.Env.MaxClustersPerToken == 0 {
+		return nil
+	}
+	requests, err := h.app.ClusterRegistrations.Cache().GetByIndex(byLackOfClusters, gone.Namespace)
+	room := h.app.Env.MaxClustersPerToken - h.countClusters(gone.Namespace, with)
+	if err != nil || room <= 0 {
+		return nil
+	}
+	var waiting []entry
+	for _, request := range requests {
+		if h.tokenOf(request) == with {
+			waiting = append(waiting, entryOf(request))
+		}
+	}
+	slices.SortFunc(waiting, compareEntries)
+	return keysOf(waiting[:min(room, len(waiting))])
+}
+
+func (h *handler) countClusters(namespace, with string) int {
+	found, err := h.app.Clusters.Cache().GetByIndex(byCreator, namespace+"/"+with)
+	if err != nil {
+		return 0 // only without the index, which watchLimits adds
+	}
+	return len(found)
+}
+
+// enqueueRequestsOf enqueues the requests that may wait until a Cluster's agent is gone.
+func (h *handler) enqueueRequestsOf(key types.NamespacedName) {
+	cluster, err := h.app.Clusters.Cache().Get(key.Namespace, key.Name)
+	if err != nil {
+		return // a Cluster that is gone enqueues its requests
+	}
+	h.enqueue(h.requests(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID))
+}
+
+// credentialsOf returns the credentials that answer a request.
+func (h *handler) credentialsOf(request types.NamespacedName) ([]*corev1.Secret, error) {
+	return h.app.CredentialSecrets.Cache().GetByIndex(byRequest, request.String())
+}

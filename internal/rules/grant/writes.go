@@ -1,0 +1,85 @@
+package grant
+
+import fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+
+// Write is something that the hub writes for a request.
+type Write string
+
+const (
+	// RemoveFinalizers removes the finalizers of a request that is being deleted.
+	RemoveFinalizers Write = "RemoveFinalizers"
+	// DeleteRequest deletes the request.
+	DeleteRequest Write = "DeleteRequest"
+	// Revoke deletes the request's rights, its credential, and the right to read the credential.
+	Revoke Write = "Revoke"
+	// RemoveReader deletes the right to read the credential.
+	RemoveReader Write = "RemoveReader"
+	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.Reader.
+	CreateCluster Write = "CreateCluster"
+	// SetOwner writes Outcome.Own.
+	SetOwner Write = "SetOwner"
+	// WriteRights writes Outcome.Children and, at the same time, Outcome.Reader.
+	WriteRights Write = "WriteRights"
+	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
+	HandOut Write = "HandOut"
+	// WriteStatus writes the request's status.
+	WriteStatus Write = "WriteStatus"
+	// DeleteSuperseded deletes Outcome.Superseded.
+	DeleteSuperseded Write = "DeleteSuperseded"
+)
+
+// writes returns what to write for an outcome, in order.
+func writes(in Input, out Outcome) []Write {
+	switch out.Stage {
+	case OtherManager:
+		return nil
+	case Leaving:
+		return []Write{Revoke}
+	case Abandoned:
+		return []Write{DeleteRequest} // garbage collection and Revoke delete its objects
+	case Queued:
+		return []Write{WriteStatus}
+	case Rejected: // the right to read is granted early, before it is known which request is answered
+		return []Write{RemoveReader, WriteStatus}
+	case ManagedElsewhere:
+		if out.Granted {
+			return []Write{WriteStatus}
+		}
+		return []Write{Revoke, WriteStatus}
+	case TakeoverPending: // in general there is nothing to revoke, which costs nothing
+		return []Write{Revoke, WriteStatus}
+	case AwaitingCluster:
+		return []Write{CreateCluster, WriteStatus}
+	}
+	steps := writesOfGrant(in, out)
+	if out.Mint != nil {
+		steps = append(steps, HandOut)
+	}
+	if steps = append(steps, WriteStatus); len(out.Superseded) > 0 {
+		steps = append(steps, DeleteSuperseded)
+	}
+	return steps
+}
+
+// writesOfGrant returns how to write the rights of a request and its owner. A request whose owner is gone is
+// garbage-collected; its agent does not notice, and creates another request only after half an hour. The Cluster may
+// exist only in the cache, for example after the hub was restored from an older state. So a new request gets its owner
+// only after its rights could be written to the Cluster's namespace, which is deleted with the Cluster. A granted
+// request first records the heartbeat and the loss of its account. When the account was created again, neither can be
+// detected any more.
+func writesOfGrant(in Input, out Outcome) (steps []Write) {
+	isNew := !in.Request.Status.Granted && len(out.Children) > 0
+	if out.Own != nil && !isNew {
+		steps = append(steps, SetOwner)
+	}
+	if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
+		steps = append(steps, WriteStatus)
+	}
+	if len(out.Children)+len(out.Reader) > 0 {
+		steps = append(steps, WriteRights)
+	}
+	if out.Own != nil && isNew {
+		steps = append(steps, SetOwner)
+	}
+	return steps
+}
