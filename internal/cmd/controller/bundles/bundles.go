@@ -29,14 +29,13 @@ func Register(ctx context.Context, a *hub.Context) error {
 	index.Add(a)
 	outcomes := ledger.New()
 	// status is registered first, because it is notified of the outcomes that bundle stores.
-	telling, err := status.Register(ctx, a, outcomes)
-	if err != nil {
+	if err := status.Register(ctx, a, outcomes); err != nil {
 		return fmt.Errorf("registering status: %w", err)
 	}
-	if err := bundle.Register(ctx, a, outcomes, telling); err != nil {
+	if err := bundle.Register(ctx, a, outcomes); err != nil {
 		return fmt.Errorf("registering bundle: %w", err)
 	}
-	err = downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
+	err := downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
 		outcomes.Troubles.Set(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
 	})
 	if err != nil {

@@ -131,8 +131,9 @@ func (h *handler) writeValues(ctx context.Context, w write) error {
 	}
 }
 
-// create writes the Secret before the BundleDeployment, which refers to it. The owner has a UID only afterwards; its
-// reference is set later.
+// create writes the Secret before the BundleDeployment, which refers to it. The BundleDeployment has a UID only
+// afterwards, so a patch then makes it the owner. If that patch fails, the next pass compares the Secret and sets the
+// owner; if the process ends before, the guard of the next process does.
 func (h *handler) create(ctx context.Context, w write) error {
 	wanted := w.Deployment
 	if err := refuseForeign(wanted)(h.app.BundleDeployments.Cache().Get(wanted.Namespace, wanted.Name)); err != nil {
@@ -154,8 +155,12 @@ func (h *handler) create(ctx context.Context, w write) error {
 	}
 	h.note(index.BundleOf(created), created)
 	h.app.Log.Debug("bundledeployment created", "bundledeployment", keyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
-	if !w.Values.Empty() {
-		h.owners.later(keyOf(created))
+	if w.Values.Empty() {
+		return nil
+	}
+	if err := h.setOwner(ctx, w.Values.Secret(created)); err != nil {
+		h.memo.doubt(created.UID)
+		return err
 	}
 	return nil
 }

@@ -37,7 +37,6 @@ type handler struct {
 	queue  *queue.Queue
 	memo   *memo
 	sights *sights
-	owners *owners
 	// awaited are the Bundles whose values Secret is missing or does not match.
 	awaited *awaited
 	// waiting are the Bundles with targets that wait for other targets.
@@ -46,15 +45,10 @@ type handler struct {
 }
 
 // Register starts the controller that watches Bundles and everything that decides where they are deployed. It stores
-// the outcome of each Bundle in the ledger. telling reports whether status updates are pending; work that users do not
-// wait for is postponed until then.
-func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger, telling func() bool) error {
+// the outcome of each Bundle in the ledger.
+func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
-	var err error
-	if h.owners, err = newOwners(ctx, a, &outcomes.Writing, telling); err != nil {
-		return err
-	}
 	values, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
 	if err != nil {
 		return err

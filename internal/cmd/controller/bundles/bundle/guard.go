@@ -29,23 +29,34 @@ import (
 // together with the Secret is cached, and several changes cause one check.
 const guardDelay = 2 * time.Second
 
+// abandonedDelay is the delay between finding a Secret without a BundleDeployment and its deletion. The BundleDeployment
+// may be created in the meantime.
+const abandonedDelay = 30 * time.Second
+
 // hubManager is the field manager of hubs. It is the name of the binary, which is the same in Rancher Fleet.
 const hubManager = "fleetcontroller"
 
 // guard finds values Secrets that were edited or deleted by a client other than a hub, and has them compared again. It
-// does not depend on agents to report them. It sees only names and managed fields, and stores none of them.
+// does not depend on agents to report them. It sees only names, owners and managed fields, and stores none of them.
 //
 //	watch of metadata ─► edited by others, or gone ─► queue ─► doubt, Bundle ─► compared and written
+//	startup ─► Secrets that an earlier process left without an owner ─► compared, or deleted without a BundleDeployment
 type guard struct {
 	h *handler
 	// own is the field manager of this process.
 	own   string
 	queue *queue.Queue
+	// abandoned are the Secrets without an owner whose BundleDeployment was not found.
+	abandoned *queue.Queue
 }
+
+// guardPage is the page size for listing Secrets.
+const guardPage = 500
 
 func newGuard(h *handler, cfg *rest.Config) *guard {
 	g := &guard{h: h, own: managerOf(cfg)}
 	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: h.app.Log}, g.handle)
+	g.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: h.app.Log}, h.deleteAbandoned)
 	return g
 }
 
@@ -67,6 +78,7 @@ func (g *guard) run(ctx context.Context, synced ...cache.InformerSynced) error {
 	}
 	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
 	go g.queue.Run(ctx, synced...)
+	go g.abandoned.Run(ctx, synced...)
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			g.reflector(secrets).RunWithContext(ctx)
@@ -86,7 +98,7 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 	source := listed{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			// Resource version 0 would return everything in one answer.
-			o.FieldSelector, o.Limit, o.ResourceVersion, o.ResourceVersionMatch = selector, ownersPage, "", ""
+			o.FieldSelector, o.Limit, o.ResourceVersion, o.ResourceVersionMatch = selector, guardPage, "", ""
 			page, err := secrets.List(ctx, o)
 			if err != nil {
 				return nil, err
@@ -104,15 +116,21 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 	return cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, g, cache.ReflectorOptions{Name: "values-guard"})
 }
 
-// edited marks stripped metadata whose managed fields show an edit by others.
-const edited = "edited"
+// Marks of stripped metadata: its managed fields show an edit by others, or it has no owner.
+const (
+	edited  = "edited"
+	unowned = "unowned"
+)
 
 // slim returns only the metadata that the guard needs.
 func (g *guard) slim(secret *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: secret.Namespace, Name: secret.Name, ResourceVersion: secret.ResourceVersion,
 	}}
-	if editedByOthers(secret.ManagedFields, g.own) {
+	switch {
+	case len(secret.OwnerReferences) == 0:
+		slim.Annotations = map[string]string{unowned: ""}
+	case editedByOthers(secret.ManagedFields, g.own):
 		slim.Annotations = map[string]string{edited: ""}
 	}
 	return slim
@@ -163,32 +181,45 @@ func (g *guard) Replace(all []any, _ string) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range damaged(all, deployments) {
+	broken, abandoned := damaged(all, deployments)
+	for _, key := range broken {
 		g.queue.AddAfter(key, guardDelay)
+	}
+	for _, key := range abandoned {
+		g.abandoned.AddAfter(key, abandonedDelay)
 	}
 	return nil
 }
 
-// damaged returns the Secrets that others have edited, and the missing Secrets of BundleDeployments. The given Secrets
-// are stripped.
-func damaged(secrets []any, deployments []*fleet.BundleDeployment) (keys []types.NamespacedName) {
-	there := make(map[types.NamespacedName]bool, len(secrets))
+// damaged returns the Secrets to compare: those that others have edited, those of BundleDeployments that have no owner,
+// and the missing Secrets of BundleDeployments. abandoned are the Secrets that have neither an owner nor a
+// BundleDeployment. The given Secrets are stripped.
+func damaged(secrets []any, deployments []*fleet.BundleDeployment) (broken, abandoned []types.NamespacedName) {
+	needed := make(map[types.NamespacedName]bool, len(deployments))
+	for _, bd := range deployments {
+		needed[keyOf(bd)] = bd.Spec.ValuesHash != ""
+	}
 	for _, obj := range secrets {
 		secret, ok := obj.(*metav1.PartialObjectMetadata)
 		if !ok {
 			continue
 		}
-		there[keyOf(secret)] = true
-		if _, is := secret.Annotations[edited]; is {
-			keys = append(keys, keyOf(secret))
+		_, isEdited := secret.Annotations[edited]
+		_, isUnowned := secret.Annotations[unowned]
+		switch _, deployed := needed[keyOf(secret)]; {
+		case isUnowned && !deployed:
+			abandoned = append(abandoned, keyOf(secret))
+		case isUnowned || isEdited:
+			broken = append(broken, keyOf(secret))
+		}
+		delete(needed, keyOf(secret))
+	}
+	for key, missing := range needed {
+		if missing {
+			broken = append(broken, key)
 		}
 	}
-	for _, bd := range deployments {
-		if bd.Spec.ValuesHash != "" && !there[keyOf(bd)] {
-			keys = append(keys, keyOf(bd))
-		}
-	}
-	return keys
+	return broken, abandoned
 }
 
 // Resync is called by the reflector for periodic resyncs, which are not used.

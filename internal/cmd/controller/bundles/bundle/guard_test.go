@@ -5,10 +5,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -65,14 +67,104 @@ func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
 	noValues.Spec.ValuesHash = ""
 	g := &guard{own: "own"}
 	var secrets []any
-	for _, one := range []struct{ cluster, manager string }{{"fine", "own"}, {"edited", "kubectl-edit"}} {
-		secrets = append(secrets, g.slim(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+	for _, one := range []struct {
+		cluster, manager string
+		owned            bool
+	}{{"fine", "own", true}, {"edited", "kubectl-edit", true}, {"unowned", "own", false}, {"abandoned", "own", false}} {
+		secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "c-" + one.cluster, Name: "web", ManagedFields: []metav1.ManagedFieldsEntry{managing(one.manager, ownValues)},
-		}}))
+		}}
+		if one.owned {
+			secret.OwnerReferences = []metav1.OwnerReference{{UID: "u"}}
+		}
+		secrets = append(secrets, g.slim(secret))
 	}
-	want := []types.NamespacedName{{Namespace: "c-edited", Name: "web"}, {Namespace: "c-deleted", Name: "web"}}
-	got := damaged(secrets, []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("deleted"), noValues})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	want := []types.NamespacedName{{Namespace: "c-edited", Name: "web"}, {Namespace: "c-unowned", Name: "web"}, {Namespace: "c-deleted", Name: "web"}}
+	deployments := []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("unowned"), valued("deleted"), noValues}
+	broken, abandoned := damaged(secrets, deployments)
+	if diff := cmp.Diff(want, broken); diff != "" {
+		t.Errorf("broken (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "c-abandoned", Name: "web"}}, abandoned); diff != "" {
+		t.Errorf("abandoned (-want +got):\n%s", diff)
+	}
+}
+
+// valued returns a BundleDeployment with values.
+func valued(cluster string) *fleet.BundleDeployment {
+	return existing(cluster, func(bd *fleet.BundleDeployment) { bd.Spec.ValuesHash = "h" })
+}
+
+// unownedSecret returns the values Secret of cluster one without an owner.
+func unownedSecret(modifiers ...func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c-one", Name: "web", UID: "s"}, Type: fleet.SecretTypeBundleDeployment}
+	for _, modify := range modifiers {
+		modify(secret)
+	}
+	return secret
+}
+
+// An earlier process may have ended between creating the Secret and its BundleDeployment.
+func TestAbandonedSecret_IsDeleted(t *testing.T) {
+	const readSecret, readOwner, deleteSecret = "get Secret c-one/web", "get BundleDeployment c-one/web", "delete Secret c-one/web"
+	tests := map[string]struct {
+		server   []hubtest.Object
+		fail     string
+		before   func(*hubtest.Hub)
+		requests []string
+		deleted  bool
+	}{
+		"without a BundleDeployment: it is deleted": {
+			server: []hubtest.Object{unownedSecret()}, requests: []string{readSecret, readOwner, deleteSecret}, deleted: true,
+		},
+		"already deleted: nothing is done": {requests: []string{readSecret}, deleted: true},
+		"of another type: it stays": {
+			server:   []hubtest.Object{unownedSecret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })},
+			requests: []string{readSecret},
+		},
+		"with an owner by now: left to the garbage collector": {
+			server: []hubtest.Object{unownedSecret(func(s *corev1.Secret) {
+				s.OwnerReferences = []metav1.OwnerReference{{UID: "u"}}
+			})},
+			requests: []string{readSecret},
+		},
+		"its BundleDeployment is not in the cache: it stays": {
+			server: []hubtest.Object{valued("one"), unownedSecret()}, requests: []string{readSecret, readOwner},
+		},
+		"written again in the meantime: it stays": {
+			server: []hubtest.Object{unownedSecret()}, requests: []string{readSecret, readOwner, deleteSecret},
+			before: func(hub *hubtest.Hub) { hub.Have(unownedSecret()) },
+		},
+		"the Secret cannot be read: tried again": {
+			server: []hubtest.Object{unownedSecret()}, fail: readSecret, requests: []string{readSecret},
+		},
+		"the BundleDeployment cannot be read: it stays, tried again": {
+			server: []hubtest.Object{unownedSecret()}, fail: readOwner, requests: []string{readSecret, readOwner},
+		},
+		"it cannot be deleted: tried again": {
+			server: []hubtest.Object{unownedSecret()}, fail: deleteSecret, requests: []string{readSecret, readOwner, deleteSecret},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := hubtest.New(t)
+			hub.Have(test.server...)
+			if test.fail != "" {
+				hub.Fail(test.fail, errDown)
+			}
+			if test.before != nil {
+				hub.Before(deleteSecret, func() { test.before(hub) })
+			}
+			err := (&handler{app: hub.App}).deleteAbandoned(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"})
+			if (err != nil) != (test.fail != "") {
+				t.Errorf("error = %v", err)
+			}
+			if diff := cmp.Diff(test.requests, hub.Requests()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if deleted := hubtest.Get[*corev1.Secret](hub, "c-one", "web") == nil; deleted != test.deleted {
+				t.Errorf("deleted: %v, want %v", deleted, test.deleted)
+			}
+		})
 	}
 }

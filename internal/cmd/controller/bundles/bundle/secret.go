@@ -55,6 +55,34 @@ func (h *handler) changeSecret(ctx context.Context, wanted *corev1.Secret) error
 	return nil
 }
 
+// setOwner writes the owner reference of a values Secret. A Secret that is missing by now is restored by the guard.
+func (h *handler) setOwner(ctx context.Context, wanted *corev1.Secret) error {
+	err := h.patchSecret(ctx, wanted, map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("setting the owner of the values secret: %w", err)
+	}
+	return nil
+}
+
+// deleteAbandoned deletes a values Secret without an owner whose BundleDeployment does not exist: the process that
+// wrote it ended before it created the BundleDeployment.
+func (h *handler) deleteAbandoned(ctx context.Context, key types.NamespacedName) error {
+	secrets := h.app.Kube.CoreV1().Secrets(key.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, key.Name, metav1.GetOptions{}))
+	if err != nil || found == nil || found.Type != fleet.SecretTypeBundleDeployment || len(found.OwnerReferences) > 0 {
+		return err
+	}
+	live, err := reconcile.Optional(h.app.BundleDeployments.Get(key.Namespace, key.Name, metav1.GetOptions{}))
+	if err != nil || live != nil {
+		return err // the cache reports the BundleDeployment, and the next write sets the owner
+	}
+	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, or in use again
+	}
+	return err
+}
+
 // checkSecret reads a values Secret whose state is unknown and creates, replaces or updates it as needed.
 func (h *handler) checkSecret(ctx context.Context, wanted *corev1.Secret) error {
 	secrets := h.app.Kube.CoreV1().Secrets(wanted.Namespace)

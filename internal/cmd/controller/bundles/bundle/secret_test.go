@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -106,4 +107,50 @@ func TestValuesThatAreMissing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The owner of a Secret has a UID only after the Secret was written.
+func TestNewSecret_GetsItsOwner(t *testing.T) {
+	const patchSecret = "patch Secret "
+	newValues := func(t *testing.T) *delivery {
+		return newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) {
+			b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"a": 1}}}
+		}), 1)
+	}
+	ownerOf := func(t *testing.T, d *delivery) []metav1.OwnerReference {
+		t.Helper()
+		return hubtest.MustGet[*corev1.Secret](t, d.hub, placeOf(nameOf(0)), "web").OwnerReferences
+	}
+	t.Run("in one request", func(t *testing.T) {
+		d := newValues(t)
+		if err := d.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		bd := d.all(t)[0]
+		if owners := ownerOf(t, d); len(owners) != 1 || owners[0].UID != bd.UID {
+			t.Errorf("owners: %v, want %s", owners, bd.UID)
+		}
+		d.hub.Sync()
+		d.hub.Requests()
+		if err := d.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hubtest.ExpectRequests(t, d.hub)
+	})
+	t.Run("after a failure: in the next pass", func(t *testing.T) {
+		d := newValues(t)
+		request := patchSecret + placeOf(nameOf(0)) + "/web"
+		d.fail(errDown, request)
+		if err := d.pass(t.Context()); err == nil {
+			t.Fatal("the failure is not retried")
+		}
+		d.fail(nil, request)
+		d.hub.Sync()
+		if err := d.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if owners := ownerOf(t, d); len(owners) != 1 || owners[0].UID != d.all(t)[0].UID {
+			t.Errorf("owners: %v", owners)
+		}
+	})
 }

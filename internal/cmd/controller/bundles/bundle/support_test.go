@@ -30,7 +30,6 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	index.Add(hub.App)
 	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
-	h.owners = ownersOf(hub.App, &h.ledger.Writing, never)
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)
 	for number := range clusters {

@@ -140,7 +140,6 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 		return
 	}
 	h.memo.trust(gone.UID)
-	h.owners.gone(keyOf(gone))
 	bundle := index.BundleOf(gone)
 	h.sights.gone(bundle, gone)
 	if bundle.Name != "" {

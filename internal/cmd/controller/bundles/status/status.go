@@ -62,9 +62,8 @@ type handler struct {
 	turn chan struct{}
 }
 
-// Register watches BundleDeployments and the objects whose status depends on them. behind reports whether status
-// updates of Bundles or Clusters are pending.
-func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (behind func() bool, err error) {
+// Register watches BundleDeployments and the objects whose status depends on them.
+func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
@@ -74,18 +73,18 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) (beh
 		h.bundles.AddAfter(bundle, waitingBundle) // or earlier, when a BundleDeployment changes
 	})
 	a.Liveness.OnChange(h.clusters.Add)
-	err = errors.Join(
+	err := errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
 		queue.Watch(a.Bundles.Informer(), h.bundleChanged),
 		queue.Watch(a.Clusters.Informer(), h.clusterChanged),
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, q := range []*queue.Queue{h.deployments, h.bundles, h.clusters} {
 		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
-	return func() bool { return h.bundles.Behind() || h.clusters.Behind() }, nil
+	return nil
 }
 
 // yielding runs status updates one at a time while BundleDeployments are being written, so that the writes reach the

@@ -33,6 +33,7 @@ func (h *Hub) clientset() *fake.Clientset {
 	c.PrependReactor("get", "namespaces", reading(&corev1.Namespace{}))
 	c.PrependReactor("create", "serviceaccounts", h.mint)
 	c.PrependReactor("create", "secrets", h.createSecret)
+	c.PrependReactor("update", "secrets", h.updateSecret)
 	c.PrependReactor("patch", "secrets", h.patchSecret)
 	c.PrependReactor("delete", "secrets", h.deleteSecret)
 	return c

@@ -23,6 +23,21 @@ func (h *Hub) createSecret(action testing.Action) (bool, runtime.Object, error) 
 	return true, secret, nil
 }
 
+// updateSecret replaces a Secret.
+func (h *Hub) updateSecret(action testing.Action) (bool, runtime.Object, error) {
+	secret := action.(testing.UpdateAction).GetObject().(*corev1.Secret)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.note("update", "Secret "+keyOf(secret.Namespace, secret.Name)); err != nil {
+		return true, nil, err
+	}
+	if _, err := h.liveSecret(action, secret.Name); err != nil {
+		return true, nil, err
+	}
+	h.store(secret.DeepCopy())
+	return true, secret, nil
+}
+
 // patchSecret merges into a Secret.
 func (h *Hub) patchSecret(action testing.Action) (bool, runtime.Object, error) {
 	patch := action.(testing.PatchAction)
