@@ -150,7 +150,7 @@ func (k Kind) adjust(live, desired Object) error {
 
 // delete deletes exactly this object. It is not an error if the object is gone or was replaced.
 func (k Kind) delete(obj Object) error {
-	k.recent.forget(keyOf(obj))
+	k.written.Forget(keyOf(obj), obj)
 	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	if uid != "" {

@@ -44,7 +44,7 @@ type Kind struct {
 	live      func(namespace, name string) (Object, error)
 	create    func(Object) error
 	patch     func(namespace, name string, body []byte) error
-	recent    *recent
+	written   *MutationCache[types.NamespacedName, Object]
 	remove    func(namespace, name string, options *metav1.DeleteOptions) error
 	owned     []path
 	drops     []string
@@ -122,9 +122,9 @@ type verbs[T Object] struct {
 
 func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexInformer, v verbs[T]) Kind {
 	index(informer)
-	written := &recent{clock: time.Now} //nolint:forbidigo // the age of this process's writes; no rule uses it
+	written := &MutationCache[types.NamespacedName, Object]{}
 	return Kind{
-		recent:   written,
+		written:  written,
 		gvk:      gvk,
 		goType:   reflect.TypeFor[T](),
 		informer: informer,
@@ -143,7 +143,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			}
 			made, err := v.create(typed)
 			if err == nil {
-				written.note(made, nil)
+				written.Note(keyOf(made), made, nil, now())
 			}
 			return err
 		},
@@ -154,7 +154,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			}
 			patched, err := v.patch(namespace, name, types.MergePatchType, body)
 			if err == nil {
-				written.note(patched, before)
+				written.Note(keyOf(patched), patched, before, now())
 			}
 			return err
 		},
@@ -185,8 +185,15 @@ func (k Kind) known(key types.NamespacedName) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.recent.newest(key, cached, k.informer.LastSyncResourceVersion()), nil
+	newest := k.written.Newest(key, cached, now())
+	if cached == nil && newest != nil && !NewerVersion(newest.GetResourceVersion(), k.informer.LastSyncResourceVersion()) {
+		return nil, nil // the informer has passed the write, so the object was deleted
+	}
+	return newest, nil
 }
+
+// now returns the time for the age of this process's writes. No rule uses it.
+func now() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 // inCache returns an object from the cache. It returns nil if it is not there.
 func inCache(informer cache.SharedIndexInformer, key types.NamespacedName) (Object, error) {

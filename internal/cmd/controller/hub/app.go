@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -122,7 +123,7 @@ type Context struct {
 
 	first   []func(context.Context)
 	begun   atomic.Bool
-	written reconcile.Written
+	written reconcile.MutationCache[types.UID, reconcile.Object]
 	unread  *unread
 	scopes  []*scope
 	secrets cache.SharedIndexInformer

@@ -17,7 +17,9 @@ import (
 // server could refuse it otherwise.
 func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
-	read = reconcile.Newest(&a.written, read, a.Clock())
+	if newest, ok := a.written.Newest(read.GetUID(), read, a.Clock()).(T); ok {
+		read = newest
+	}
 	written, err := reconcile.WriteStatus(client, read, func(object T) {
 		before := slices.Clone(conditionsOf(object))
 		change(object)
@@ -28,7 +30,7 @@ func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], re
 		return written, err
 	}
 	if written.GetResourceVersion() != read.GetResourceVersion() {
-		a.written.Note(written, a.Clock())
+		a.written.Note(written.GetUID(), written, read, a.Clock())
 	}
 	for _, condition := range told {
 		a.Recorder.Event(written, corev1.EventTypeWarning, condition.Reason, condition.Message)

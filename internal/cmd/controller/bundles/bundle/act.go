@@ -91,11 +91,11 @@ func (h *handler) write(ctx context.Context, w write) error {
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
 		})
 		if err != nil {
-			h.sights.doubt(bundle, w.existing, err)
+			h.mutations.doubt(bundle, w.existing, err)
 			return err
 		}
 		if written.ResourceVersion == w.existing.ResourceVersion {
-			h.sights.gone(bundle, w.existing) // the watch reports the deletion
+			h.mutations.gone(bundle, w.existing) // the watch reports the deletion
 			return nil
 		}
 		h.note(bundle, written)

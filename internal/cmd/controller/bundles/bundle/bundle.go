@@ -36,7 +36,7 @@ type handler struct {
 	ledger *ledger.Ledger
 	queue  *queue.Queue
 	memo   *memo
-	sights *sights
+	mutations *mutations
 	// awaited are the Bundles whose values Secret is missing or does not match.
 	awaited *awaited
 	// waiting are the Bundles with targets that wait for other targets.
@@ -47,7 +47,7 @@ type handler struct {
 // Register starts the controller that watches Bundles and everything that decides where they are deployed. It stores
 // the outcome of each Bundle in the ledger.
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, memo: newMemo(), sights: newSights(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
+	h := &handler{app: a, ledger: outcomes, memo: newMemo(), mutations: newMutations(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
 	values, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	}
 	if bundle == nil || !h.app.Owns(bundle) {
 		h.ledger.Forget(key)
-		h.sights.forget(key)
+		h.mutations.forget(key)
 		h.waiting.set(key, false)
 		h.awaited.end(key)
 		return nil

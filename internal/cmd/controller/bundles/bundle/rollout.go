@@ -65,7 +65,7 @@ func flowing(layout rollout.Layout) (rest rollout.Layout, together int) {
 func (h *handler) round(ctx context.Context, in *input, aimed aim, p *pass) (again bool, err error) {
 	steps := aimed.steps(*in)
 	decision := rollout.Decide(aimed.layout, steps)
-	if slices.Contains(decision.Costly, true) && aimed.layout.Limits() && !h.sights.isListed(keyOf(in.bundle)) {
+	if slices.Contains(decision.Costly, true) && aimed.layout.Limits() && !h.mutations.isListed(keyOf(in.bundle)) {
 		if err := h.list(in); err != nil {
 			return false, err
 		}
@@ -94,15 +94,15 @@ func (h *handler) list(in *input) error {
 	if err != nil {
 		return fmt.Errorf("listing what is promoted: %w", err)
 	}
-	h.sights.noteAll(keyOf(in.bundle), live)
+	h.mutations.noteAll(keyOf(in.bundle), live)
 	return h.gatherDeployments(in)
 }
 
 // note stores an object that the API server returned, unless the cache has it already.
 func (h *handler) note(bundle types.NamespacedName, written *fleet.BundleDeployment) {
-	h.sights.note(bundle, written)
+	h.mutations.note(bundle, written)
 	if cached, err := h.app.BundleDeployments.Cache().Get(written.Namespace, written.Name); err == nil {
-		h.sights.cached(bundle, cached)
+		h.mutations.cached(bundle, cached)
 	}
 }
 
@@ -112,7 +112,7 @@ func (h *handler) gatherDeployments(in *input) error {
 	if err != nil {
 		return err
 	}
-	in.existing, in.inDoubt = h.sights.newest(keyOf(in.bundle), cached)
+	in.existing, in.inDoubt = h.mutations.newest(keyOf(in.bundle), cached)
 	return h.gatherUnlabelled(in)
 }
 

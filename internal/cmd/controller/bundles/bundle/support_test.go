@@ -28,7 +28,7 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	t.Helper()
 	hub := hubtest.New(t)
 	index.Add(hub.App)
-	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), sights: newSights(hub.Now), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
+	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), mutations: newMutations(hub.Now), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
 	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)

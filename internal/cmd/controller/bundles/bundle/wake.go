@@ -141,7 +141,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	}
 	h.memo.trust(gone.UID)
 	bundle := index.BundleOf(gone)
-	h.sights.gone(bundle, gone)
+	h.mutations.gone(bundle, gone)
 	if bundle.Name != "" {
 		h.queue.Add(bundle)
 	}
@@ -166,10 +166,10 @@ func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
 	h.recheckValues(older, newer)
-	h.sights.cached(bundle, newer)
+	h.mutations.cached(bundle, newer)
 	if older != nil {
 		if before := index.BundleOf(older); before != bundle && before.Name != "" {
-			h.sights.cached(before, newer)
+			h.mutations.cached(before, newer)
 			h.queue.Add(before)
 		}
 		if frees(older, newer) {

@@ -1,0 +1,180 @@
+package bundle
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// unseen is how long a created BundleDeployment may be missing from the cache before it is considered deleted.
+const unseen = time.Minute
+
+// mutations holds the BundleDeployments that the API server returned to this process until the cache has caught up.
+// The rollout counts with the newest state: a BundleDeployment that was just promoted is unavailable, even if the
+// watch has not reported the change yet.
+//
+//	answer to a write, consistent list ─► note ─┐
+//	cache ──────────────────────────────────────┴─► newest ─► rollout
+//
+// The entries are lost when the process ends. The next process lists the BundleDeployments of a Bundle once before it
+// relies on its entries.
+type mutations struct {
+	clock func() time.Time
+
+	mu      sync.Mutex
+	bundles map[types.NamespacedName]*mutationsOfBundle
+}
+
+// mutationsOfBundle has at most one entry per cluster, by namespace.
+type mutationsOfBundle struct {
+	// listed means that this process has listed all BundleDeployments of the Bundle once. The list includes writes of
+	// earlier processes.
+	listed  bool
+	written reconcile.MutationCache[string, *fleet.BundleDeployment]
+	// inDoubt has the states before the writes of which it is unknown whether they were applied.
+	inDoubt map[string]*fleet.BundleDeployment
+}
+
+func newMutations(clock func() time.Time) *mutations {
+	return &mutations{clock: clock, bundles: map[types.NamespacedName]*mutationsOfBundle{}}
+}
+
+// of returns the entries of a Bundle and creates them if necessary. The caller must hold the lock.
+func (m *mutations) of(bundle types.NamespacedName) *mutationsOfBundle {
+	known := m.bundles[bundle]
+	if known == nil {
+		known = &mutationsOfBundle{inDoubt: map[string]*fleet.BundleDeployment{}}
+		known.written.Life = math.MaxInt64 // a rollout must not count with an older state, however long the cache lags
+		m.bundles[bundle] = known
+	}
+	return known
+}
+
+// note stores objects that the API server returned.
+func (m *mutations) note(bundle types.NamespacedName, written ...*fleet.BundleDeployment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(bundle)
+	for _, bd := range written {
+		known.written.Note(bd.Namespace, bd, nil, m.clock())
+		known.settle(bd)
+	}
+}
+
+// doubt records that a write, based on the state base, failed in a way that leaves its result unknown. Errors that
+// prove a refusal are ignored.
+func (m *mutations) doubt(bundle types.NamespacedName, base *fleet.BundleDeployment, err error) {
+	if isRefusal(err) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(bundle)
+	known.written.Note(base.Namespace, base, base, m.clock())
+	known.inDoubt[base.Namespace] = base
+}
+
+// isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a
+// retry of a request that was applied the first time.
+func isRefusal(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// newest returns the BundleDeployments of a Bundle as last seen, from the cache or from an answer, ordered by
+// namespace. inDoubt are the namespaces in which the result of a write is unknown. newest drops the entries that the
+// cache has caught up with.
+func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDeployment) (newest []*fleet.BundleDeployment, inDoubt map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.of(bundle)
+	inDoubt = map[string]bool{}
+	here := map[string]bool{}
+	for _, bd := range cached {
+		here[bd.Namespace] = true
+		newest = append(newest, known.written.Newest(bd.Namespace, bd, m.clock()))
+		known.caughtUp(bd)
+		if known.inDoubt[bd.Namespace] != nil {
+			inDoubt[bd.Namespace] = true
+		}
+	}
+	for namespace, written := range known.written.All() {
+		switch bd := known.written.Newest(namespace, nil, m.clock()); {
+		case here[namespace]:
+		case bd == nil || m.clock().Sub(written.At) > unseen: // deleted, or never reached the cache
+			known.forget(written.Object)
+		default:
+			newest = append(newest, bd)
+		}
+	}
+	slices.SortFunc(newest, func(a, b *fleet.BundleDeployment) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return newest, inDoubt
+}
+
+// caughtUp drops the entries that the cache has caught up with.
+func (of *mutationsOfBundle) caughtUp(cached *fleet.BundleDeployment) {
+	of.written.CaughtUp(cached.Namespace, cached)
+	of.settle(cached)
+}
+
+// settle ends the doubt about a write when a later state is seen.
+func (of *mutationsOfBundle) settle(seen *fleet.BundleDeployment) {
+	if base := of.inDoubt[seen.Namespace]; base != nil && reconcile.Newer(seen, base) {
+		delete(of.inDoubt, seen.Namespace)
+	}
+}
+
+func (of *mutationsOfBundle) forget(bd *fleet.BundleDeployment) {
+	of.written.Forget(bd.Namespace, bd)
+	if base := of.inDoubt[bd.Namespace]; base != nil && base.UID == bd.UID {
+		delete(of.inDoubt, bd.Namespace)
+	}
+}
+
+// gone drops the entries of a BundleDeployment that was deleted.
+func (m *mutations) gone(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.bundles[bundle]; known != nil {
+		known.forget(bd)
+	}
+}
+
+// cached drops the entries that the cache has caught up with, to save memory.
+func (m *mutations) cached(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.bundles[bundle]; known != nil {
+		known.caughtUp(bd)
+	}
+}
+
+// forget drops the entries of a deleted Bundle.
+func (m *mutations) forget(bundle types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.bundles, bundle)
+}
+
+// isListed reports whether this process has listed all BundleDeployments of the Bundle.
+func (m *mutations) isListed(bundle types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of(bundle).listed
+}
+
+// noteAll stores the result of a consistent list.
+func (m *mutations) noteAll(bundle types.NamespacedName, all []*fleet.BundleDeployment) {
+	m.note(bundle, all...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(bundle).listed = true
+}
