@@ -124,24 +124,13 @@ func (k Kind) adjust(live, desired Object) error {
 	if live.GetDeletionTimestamp() != nil {
 		return ErrTerminating
 	}
-	if k.isAsDesired(live, desired) {
-		return nil
-	}
-	liveMap, err := toMap(live)
-	if err != nil {
-		return err
-	}
-	desiredMap, err := toMap(desired)
-	if err != nil {
-		return err
-	}
-	if mustRecreate(k.gvk.Kind, liveMap, desiredMap) {
+	if mustRecreate(live, desired) {
 		if err := k.delete(live); err != nil {
 			return err
 		}
 		return k.create(desired)
 	}
-	body, err := k.patchFor(liveMap, desiredMap)
+	body, err := k.patchFor(live, desired)
 	if err != nil || body == nil {
 		return err
 	}

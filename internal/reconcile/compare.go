@@ -1,11 +1,18 @@
 package reconcile
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -14,7 +21,9 @@ import (
 // key that is no longer desired is removed. Changing this annotation's key orphans such labels.
 const AnnotationLabelKeys = "fleet.cattle.io/label-keys"
 
-func splitPath(field string) path { return strings.Split(field, ".") }
+// Equal reports whether two values mean the same, as equality.Semantic does. It is much faster if they are identical,
+// which most are.
+func Equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
 
 // ownedFields returns the fields of a child that we own, in addition to labels, annotations and owner references. A
 // ServiceAccount's list of Secrets and a Namespace's finalizers belong to Kubernetes.
@@ -34,28 +43,37 @@ func ownedFields(kind string) []path {
 }
 
 // mustRecreate reports whether an immutable field differs.
-func mustRecreate(kind string, live, desired map[string]any) bool {
-	if kind == "Secret" {
-		return text(live["type"], "Opaque") != text(desired["type"], "Opaque")
-	}
-	return slices.ContainsFunc(fixedFields(kind), func(field path) bool { return !reflect.DeepEqual(at(live, field), at(desired, field)) })
+func mustRecreate(live, desired Object) bool {
+	return secretType(live) != secretType(desired) || roleRefOf(live) != roleRefOf(desired)
 }
 
-func text(value any, fallback string) string {
-	if s, ok := value.(string); ok && s != "" {
-		return s
+// secretType returns the type of a Secret, or "" for other kinds.
+func secretType(object Object) corev1.SecretType {
+	if secret, ok := object.(*corev1.Secret); ok {
+		return cmp.Or(secret.Type, corev1.SecretTypeOpaque)
 	}
-	return fallback
+	return ""
 }
 
-// patchFor returns the merge patch that brings live to the desired state. It returns nil if nothing differs.
-func (k Kind) patchFor(live, desired map[string]any) ([]byte, error) {
-	changes := map[string]any{}
-	for _, field := range k.owned {
-		k.compareField(changes, live, desired, field)
+// roleRefOf returns the role of a binding, or the zero value for other kinds.
+func roleRefOf(object Object) rbacv1.RoleRef {
+	switch binding := object.(type) {
+	case *rbacv1.RoleBinding:
+		return binding.RoleRef
+	case *rbacv1.ClusterRoleBinding:
+		return binding.RoleRef
 	}
-	meta := k.compareMeta(mapAt(live, "metadata"), mapAt(desired, "metadata"))
-	if len(meta) > 0 {
+	return rbacv1.RoleRef{}
+}
+
+// patchFor returns the merge patch that brings live to the desired state. It returns nil if nothing differs. Most
+// children are as desired, so only fields that differ are encoded.
+func (k Kind) patchFor(live, desired Object) ([]byte, error) {
+	changes, err := k.fieldChanges(live, desired)
+	if err != nil {
+		return nil, err
+	}
+	if meta := k.metaChanges(live, desired); len(meta) > 0 {
 		changes["metadata"] = meta
 	}
 	if len(changes) == 0 {
@@ -64,113 +82,63 @@ func (k Kind) patchFor(live, desired map[string]any) ([]byte, error) {
 	return json.Marshal(changes)
 }
 
-// compareField adds the change of a field that we own completely: entries that are not desired are removed.
-func (k Kind) compareField(changes, live, desired map[string]any, field path) {
-	found, wanted := at(live, field), at(desired, field)
-	if reflect.DeepEqual(found, wanted) || isEmpty(found) && isEmpty(wanted) {
-		return
+// fieldChanges returns the merge patch for the fields that we own completely: entries that are not desired are removed.
+func (k Kind) fieldChanges(live, desired Object) (map[string]any, error) {
+	changes := map[string]any{}
+	for _, field := range k.owned {
+		change, differs, err := fieldChange(fieldAt(live, field), fieldAt(desired, field))
+		if err != nil {
+			return nil, err
+		}
+		if !differs {
+			continue
+		}
+		target := changes
+		for _, name := range field[:len(field)-1] {
+			if target[name] == nil {
+				target[name] = map[string]any{}
+			}
+			target, _ = target[name].(map[string]any)
+		}
+		target[field[len(field)-1]] = change
+	}
+	return changes, nil
+}
+
+// fieldChange returns what a merge patch sets for a field. Values that an API server stores alike do not differ.
+func fieldChange(foundField, wantedField any) (change any, differs bool, err error) {
+	if Equal(foundField, wantedField) {
+		return nil, false, nil
+	}
+	found, err := toJSON(foundField)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted, err := toJSON(wantedField)
+	if err != nil || reflect.DeepEqual(found, wanted) || isEmpty(found) && isEmpty(wanted) {
+		return nil, false, err
 	}
 	foundMap, wasMap := found.(map[string]any)
 	wantedMap, isMap := wanted.(map[string]any)
-	if wasMap && isMap {
-		wanted = mergeDiff(foundMap, wantedMap)
+	switch {
+	case wasMap && isMap:
+		return mergeDiff(foundMap, wantedMap), true, nil
+	case isEmpty(wanted):
+		return nil, true, nil // removes the field
 	}
-	target := changes
-	for _, name := range field[:len(field)-1] {
-		next, ok := target[name].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			target[name] = next
-		}
-		target = next
-	}
-	target[field[len(field)-1]] = wanted
+	return wanted, true, nil
 }
 
-func (k Kind) compareMeta(live, desired map[string]any) map[string]any {
-	changes := map[string]any{}
-	labels := missing(mapAt(live, "labels"), mapAt(desired, "labels"))
-	if k.tracks {
-		dropLabels(labels, live, desired)
+// toJSON returns a value as JSON values.
+func toJSON(value any) (decoded any, err error) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &decoded)
 	}
-	if len(labels) > 0 {
-		changes["labels"] = labels
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", value, err)
 	}
-	annotations := missing(mapAt(live, "annotations"), mapAt(desired, "annotations"))
-	for _, key := range k.drops {
-		if _, there := mapAt(live, "annotations")[key]; there {
-			annotations[key] = nil
-		}
-	}
-	if len(annotations) > 0 {
-		changes["annotations"] = annotations
-	}
-	if owners, changed := withOwners(live["ownerReferences"], desired["ownerReferences"]); changed {
-		changes["ownerReferences"] = owners
-		changes["resourceVersion"] = live["resourceVersion"] // replaces the list: must fail if it changed
-	}
-	return changes
-}
-
-// missing returns the wanted entries that are absent or differ.
-func missing(found, wanted map[string]any) map[string]any {
-	changes := map[string]any{}
-	for key, value := range wanted {
-		if have, ok := found[key]; !ok || have != value {
-			changes[key] = value
-		}
-	}
-	return changes
-}
-
-// dropLabels adds the removal of labels that were ours.
-func dropLabels(changes, live, desired map[string]any) {
-	wanted := mapAt(desired, "labels")
-	ours := text(mapAt(live, "annotations")[AnnotationLabelKeys], "")
-	for _, key := range strings.Split(ours, ",") {
-		_, stays := wanted[key]
-		_, there := mapAt(live, "labels")[key]
-		if there && !stays {
-			changes[key] = nil
-		}
-	}
-}
-
-// withOwners adds the wanted owner references to the existing ones.
-func withOwners(found, wanted any) (owners []any, changed bool) {
-	owners, _ = found.([]any)
-	owners = slices.Clone(owners)
-	references, _ := wanted.([]any)
-	for _, reference := range references {
-		uid := at(reference, path{"uid"})
-		if !slices.ContainsFunc(owners, func(o any) bool { return at(o, path{"uid"}) == uid }) {
-			owners, changed = append(owners, reference), true
-		}
-	}
-	return owners, changed
-}
-
-// trackLabels records the keys of an object's labels in its annotation.
-func trackLabels(obj Object) {
-	keys := slices.Sorted(maps.Keys(obj.GetLabels()))
-	keys = slices.DeleteFunc(keys, func(key string) bool { return key == fleet.LabelSetHash })
-	annotate(obj, AnnotationLabelKeys, strings.Join(keys, ","))
-}
-
-func at(value any, field path) any {
-	for _, name := range field {
-		inner, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = inner[name]
-	}
-	return value
-}
-
-func mapAt(obj map[string]any, field string) map[string]any {
-	inner, _ := obj[field].(map[string]any)
-	return inner
+	return decoded, nil
 }
 
 func isEmpty(value any) bool {
@@ -185,4 +153,103 @@ func isEmpty(value any) bool {
 		return v == ""
 	}
 	return false
+}
+
+// fieldAt returns a field by its JSON names, or nil if it does not exist.
+func fieldAt(obj Object, field path) any {
+	value := reflect.ValueOf(obj)
+	for _, name := range field {
+		value = fieldNamed(value, name)
+	}
+	if !value.IsValid() {
+		return nil
+	}
+	return value.Interface()
+}
+
+// fieldNamed returns a field of a struct, or of the structs embedded in it.
+func fieldNamed(value reflect.Value, name string) reflect.Value {
+	value = reflect.Indirect(value)
+	if value.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	for i := range value.NumField() {
+		described := value.Type().Field(i)
+		tagged, _, _ := strings.Cut(described.Tag.Get("json"), ",")
+		if tagged == name && described.IsExported() {
+			return value.Field(i)
+		}
+		if tagged == "" && described.Anonymous {
+			if found := fieldNamed(value.Field(i), name); found.IsValid() {
+				return found
+			}
+		}
+	}
+	return reflect.Value{}
+}
+
+// metaChanges returns the merge patch for the metadata. Others may add labels, annotations and owners.
+func (k Kind) metaChanges(live, desired Object) map[string]any {
+	changes := map[string]any{}
+	labels := missing(live.GetLabels(), desired.GetLabels())
+	if k.tracks {
+		dropLabels(labels, live, desired)
+	}
+	if len(labels) > 0 {
+		changes["labels"] = labels
+	}
+	annotations := missing(live.GetAnnotations(), desired.GetAnnotations())
+	for _, key := range k.drops {
+		if _, there := live.GetAnnotations()[key]; there {
+			annotations[key] = nil
+		}
+	}
+	if len(annotations) > 0 {
+		changes["annotations"] = annotations
+	}
+	if owners := withOwners(live.GetOwnerReferences(), desired.GetOwnerReferences()); len(owners) > len(live.GetOwnerReferences()) {
+		changes["ownerReferences"] = owners
+		changes["resourceVersion"] = live.GetResourceVersion() // replaces the list: must fail if it changed
+	}
+	return changes
+}
+
+// missing returns the wanted entries that are absent or differ.
+func missing(found, wanted map[string]string) map[string]any {
+	changes := map[string]any{}
+	for key, value := range wanted {
+		if have, ok := found[key]; !ok || have != value {
+			changes[key] = value
+		}
+	}
+	return changes
+}
+
+// dropLabels adds the removal of labels that were ours.
+func dropLabels(changes map[string]any, live, desired Object) {
+	for key := range strings.SplitSeq(live.GetAnnotations()[AnnotationLabelKeys], ",") {
+		_, stays := desired.GetLabels()[key]
+		_, there := live.GetLabels()[key]
+		if there && !stays {
+			changes[key] = nil
+		}
+	}
+}
+
+// withOwners adds the wanted owner references to the existing ones.
+func withOwners(found, wanted []metav1.OwnerReference) []metav1.OwnerReference {
+	owners := slices.Clip(found)
+	for _, reference := range wanted {
+		if !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == reference.UID }) {
+			owners = append(owners, reference)
+		}
+	}
+	return owners
+}
+
+// trackLabels records the keys of an object's labels in its annotation.
+func trackLabels(obj Object) {
+	keys := slices.Sorted(maps.Keys(obj.GetLabels()))
+	keys = slices.DeleteFunc(keys, func(key string) bool { return key == fleet.LabelSetHash })
+	annotate(obj, AnnotationLabelKeys, strings.Join(keys, ","))
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +83,7 @@ func ClusterKind[T Object](client ClusterClient[T]) Kind {
 func (k Kind) Owning(fields ...string) Kind {
 	k.owned = nil
 	for _, field := range fields {
-		k.owned = append(k.owned, splitPath(field))
+		k.owned = append(k.owned, strings.Split(field, "."))
 	}
 	return k
 }

@@ -203,8 +203,8 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{account()},
 			wants: wants{requests: []string{
 				`patch ServiceAccount fleet-default/a {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"other","uid":"u"},` +
-					`{"apiVersion":"fleet.cattle.io/v1alpha1","blockOwnerDeletion":false,"controller":false,"kind":"ClusterRegistrationToken",` +
-					`"name":"import-token-east","uid":"` + ownerUID + `"}],"resourceVersion":"7"}}`,
+					`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterRegistrationToken",` +
+					`"name":"import-token-east","uid":"` + ownerUID + `","controller":false,"blockOwnerDeletion":false}],"resourceVersion":"7"}}`,
 			}},
 		},
 		"a Secret of another type is replaced": {
@@ -319,7 +319,7 @@ func TestApply(t *testing.T) {
 			if diff := cmp.Diff(test.requests, w.requests); diff != "" {
 				t.Errorf("the requests differ (-want +got):\n%s", diff)
 			}
-			if got := text(errText(err), ""); got != test.err {
+			if got := errText(err); got != test.err {
 				t.Errorf("error %q, want %q", got, test.err)
 			}
 		})
@@ -343,7 +343,7 @@ func deleting(a *corev1.ServiceAccount) {
 	a.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 }
 
-func errText(err error) any {
+func errText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -456,7 +456,7 @@ func TestApply_ConcurrentWriters(t *testing.T) {
 			if diff := cmp.Diff(test.want, w.requests); diff != "" {
 				t.Errorf("the requests differ (-want +got):\n%s", diff)
 			}
-			if got := text(errText(err), ""); got != test.err {
+			if got := errText(err); got != test.err {
 				t.Errorf("error %q, want %q", got, test.err)
 			}
 		})

@@ -196,7 +196,7 @@ func TestWriteStatus_RetriesAfterConflicts(t *testing.T) {
 				change = test.change
 			}
 			_, err := WriteStatus(w.clusters, read, change)
-			if got := text(errText(err), ""); got != test.err {
+			if got := errText(err); got != test.err {
 				t.Errorf("error %q, want %q", got, test.err)
 			}
 			if len(w.requests) != test.requests {

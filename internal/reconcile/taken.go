@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -77,27 +76,13 @@ func (k Kind) isTaken(live, desired Object) bool {
 }
 
 func (k Kind) takenBy(live, desired Object) error {
-	differs, err := k.differs(live, desired)
+	changes, err := k.fieldChanges(live, desired)
 	if err != nil {
 		return err
 	}
 	return &TakenError{
-		GVK: k.gvk, Namespace: live.GetNamespace(), Name: live.GetName(), Hash: desired.GetLabels()[fleet.LabelSetHash], differs: differs,
+		GVK: k.gvk, Namespace: live.GetNamespace(), Name: live.GetName(), Hash: desired.GetLabels()[fleet.LabelSetHash], differs: len(changes) > 0,
 	}
-}
-
-// differs reports whether a field that we own in a child is not as desired.
-func (k Kind) differs(live, desired Object) (bool, error) {
-	liveMap, err := toMap(live)
-	if err != nil {
-		return false, err
-	}
-	desiredMap, err := toMap(desired)
-	changes := map[string]any{}
-	for _, field := range k.owned {
-		k.compareField(changes, liveMap, desiredMap, field)
-	}
-	return len(changes) > 0, err
 }
 
 // unbind deletes the owner's bindings to Roles that now belong to something else: they grant rights that our rules
@@ -124,12 +109,6 @@ func (s *Set) unbind(owner Owner, failures []error) error {
 
 // binds reports whether an object is a binding to the Role.
 func binds(object Object, role *TakenError) bool {
-	ref := rbacv1.RoleRef{}
-	switch binding := object.(type) {
-	case *rbacv1.RoleBinding:
-		ref = binding.RoleRef
-	case *rbacv1.ClusterRoleBinding:
-		ref = binding.RoleRef
-	}
+	ref := roleRefOf(object)
 	return ref.Kind == role.GVK.Kind && ref.Name == role.Name && (role.Namespace == "" || role.Namespace == object.GetNamespace())
 }

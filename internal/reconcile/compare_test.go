@@ -21,8 +21,7 @@ func metaOf(labels, annotations map[string]string, owners ...string) metav1.Obje
 	return meta
 }
 
-// If isAsDesired returns true, the detailed comparison finds no difference either.
-func TestIsAsDesired(t *testing.T) {
+func TestPatchFor_FindsWhatDiffers(t *testing.T) {
 	role := func(verbs ...string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: metaOf(map[string]string{"a": "b"}, nil), Rules: []rbacv1.PolicyRule{{Verbs: verbs}}}
 	}
@@ -61,7 +60,7 @@ func TestIsAsDesired(t *testing.T) {
 		"the same Secret":                           {kind: "Secret", live: secret("t", "v"), desired: secret("t", "v"), want: true},
 		"a Secret with another value":               {kind: "Secret", live: secret("t", "v"), desired: secret("t", "w")},
 		"a Secret of another type":                  {kind: "Secret", live: secret("t", "v"), desired: secret("u", "v")},
-		"a Secret whose type is left to the server": {kind: "Secret", live: secret(corev1.SecretTypeOpaque, "v"), desired: secret("", "v")},
+		"a Secret whose type is left to the server": {kind: "Secret", live: secret(corev1.SecretTypeOpaque, "v"), desired: secret("", "v"), want: true},
 		"a binding to the same role":                {kind: "RoleBinding", live: binding("r"), desired: binding("r"), want: true},
 		"a binding to another role":                 {kind: "RoleBinding", live: binding("r"), desired: binding("s")},
 		"the same spec":                             {kind: "Cluster", live: cluster("c", "n"), desired: cluster("c", "n"), want: true},
@@ -70,8 +69,8 @@ func TestIsAsDesired(t *testing.T) {
 		"a field of ours, among others":             {kind: "Cluster", owned: []path{{"spec", "clientID"}}, live: cluster("b", "n"), desired: cluster("c", "m")},
 		"a field of an embedded struct":             {kind: "Bundle", owned: []path{{"spec", "defaultNamespace"}}, live: bundle("n"), desired: bundle("n"), want: true},
 		"another field of an embedded struct":       {kind: "Bundle", owned: []path{{"spec", "defaultNamespace"}}, live: bundle("n"), desired: bundle("m")},
-		"a field that no object has: look closer":   {kind: "Cluster", owned: []path{{"spec", "none"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
-		"a field of what is no struct: look closer": {kind: "Cluster", owned: []path{{"spec", "clientID", "x"}}, live: cluster("c", "n"), desired: cluster("c", "n")},
+		"a field that no object has":                {kind: "Cluster", owned: []path{{"spec", "none"}}, live: cluster("c", "n"), desired: cluster("c", "n"), want: true},
+		"a field of a value that is not a struct":   {kind: "Cluster", owned: []path{{"spec", "clientID", "x"}}, live: cluster("c", "n"), desired: cluster("c", "n"), want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,23 +79,12 @@ func TestIsAsDesired(t *testing.T) {
 			if k.owned == nil {
 				k.owned = ownedFields(test.kind)
 			}
-			if got := k.isAsDesired(test.live, test.desired); got != test.want {
-				t.Errorf("as desired: %v, want %v", got, test.want)
-			}
-			live, err := toMap(test.live)
+			patch, err := k.patchFor(test.live, test.desired)
 			if err != nil {
 				t.Fatal(err)
 			}
-			desired, err := toMap(test.desired)
-			if err != nil {
-				t.Fatal(err)
-			}
-			patch, err := k.patchFor(live, desired)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if test.want && (patch != nil || mustRecreate(test.kind, live, desired)) {
-				t.Errorf("a closer look finds %s", patch)
+			if same := patch == nil && !mustRecreate(test.live, test.desired); same != test.want {
+				t.Errorf("as desired: %v, want %v; patch %s", same, test.want, patch)
 			}
 		})
 	}
