@@ -97,7 +97,7 @@ type BundleDeploymentOptions struct {
 	Overwrites []OverwrittenResource `json:"overwrites,omitempty"`
 
 	// AllowedTargetNamespaceSelector restricts the namespaces the agent may deploy
-	// to, by label. Filled from restrictions, not by users.
+	// to, by label. Rancher Fleet also fills it from GitRepoRestrictions.
 	// +optional
 	// +nullable
 	AllowedTargetNamespaceSelector *metav1.LabelSelector `json:"allowedTargetNamespaceSelector,omitempty"`

@@ -60,8 +60,8 @@ type ClusterSpec struct {
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
 
 	// KubeConfigSecretNamespace is the namespace of KubeConfigSecret; empty means
-	// the Cluster's own. Others that are read: fleet-default, fleet-local,
-	// those of the system, and cluster namespaces.
+	// the Cluster's own. A Secret of another namespace must list the Cluster's
+	// namespace in its annotation fleet.cattle.io/allowed-workspaces.
 	// +optional
 	// +nullable
 	KubeConfigSecretNamespace string `json:"kubeConfigSecretNamespace,omitempty"`

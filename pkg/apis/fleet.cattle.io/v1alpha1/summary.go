@@ -101,7 +101,7 @@ type ModifiedStatus struct {
 	Missing bool `json:"missing,omitempty"`
 
 	// Exist is true, together with Missing, when the resource exists but belongs
-	// to somebody else.
+	// to another owner.
 	// +optional
 	Exist bool `json:"exist,omitempty"`
 
