@@ -58,8 +58,8 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
 
-test-unit: ## Run the tests that need no control plane: rules, and controllers against recorded API servers.
-	@go test $(TESTFLAGS) $$(dev/packages.sh unit)
+test-unit: ## Run the tests that need no control plane, with fewer random sequences than `make test`.
+	@go test $(TESTFLAGS) -short $$(dev/packages.sh unit)
 
 update-golden: ## Rewrite golden files and the tables that documents copy from the code. Read the difference before you commit.
 	@go test $(TESTFLAGS) $$(dev/packages.sh golden) -update

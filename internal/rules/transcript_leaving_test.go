@@ -62,7 +62,7 @@ func (d deletion) happen(w *world) (any bool) {
 
 // TestDeletionAtEveryStage plays each flow up to each of its steps, deletes an object, and lets all controllers and
 // the time proceed. Only objects with a reason may remain, and none twice. The controllers act in turn, and then, for
-// some of the steps, in random order.
+// some of the steps, in random order: ten times, or twice with -short.
 func TestDeletionAtEveryStage(t *testing.T) {
 	for flowName, flow := range flows() {
 		for what, deleted := range deletions() {
@@ -72,7 +72,11 @@ func TestDeletionAtEveryStage(t *testing.T) {
 				for deleted.after(steps, newWorld(t, nil), flow) {
 					steps++
 				}
-				for order := range uint64(10) {
+				orders := uint64(10)
+				if testing.Short() {
+					orders = 2
+				}
+				for order := range orders {
 					chance := rand.New(rand.NewPCG(order, 0)) //nolint:gosec // an order, not a secret
 					deleted.after(1+chance.IntN(steps), newWorld(t, chance), flow)
 				}

@@ -25,7 +25,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestTranscriptsInAnyOrder replays each flow in a hundred random orders with interruptions. The result is the same.
+// TestTranscriptsInAnyOrder replays each flow in a hundred random orders with interruptions, in ten with -short. The
+// result is the same.
 func TestTranscriptsInAnyOrder(t *testing.T) {
 	for name, flow := range flows() {
 		t.Run(name, func(t *testing.T) {
@@ -33,6 +34,9 @@ func TestTranscriptsInAnyOrder(t *testing.T) {
 			inTurn := newWorld(t, nil)
 			flow(inTurn)
 			first, last := uint64(1), uint64(100)
+			if testing.Short() {
+				last = 10
+			}
 			if *seed != 0 {
 				first, last = *seed, *seed
 			}
