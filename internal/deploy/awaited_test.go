@@ -45,7 +45,7 @@ func TestAwaited(t *testing.T) {
 	if got := receive(t, woken); !slices.Equal(got, []string{"y"}) {
 		t.Errorf("who waits for something else is woken: %v", got)
 	}
-	pulls, _ := client.Resource(secretsResource).Namespace("web").(metadatafake.MetadataClient)
+	pulls, _ := client.Resource(secrets).Namespace("web").(metadatafake.MetadataClient)
 	created := metadataOf("Secret", "pull", "1", "")
 	if _, err := pulls.CreateFake(created, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

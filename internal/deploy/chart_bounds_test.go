@@ -95,3 +95,12 @@ func TestFilesOfABundle_AreBoundedTogether(t *testing.T) {
 		t.Errorf("150 MiB: %v", err)
 	}
 }
+
+func bytesOf(files map[string]string) map[string][]byte {
+	out := map[string][]byte{}
+	for name, text := range files {
+		out[name] = []byte(text)
+	}
+	return out
+}
+

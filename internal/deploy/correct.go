@@ -71,8 +71,8 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 
 // rollBack makes a new revision of the release's current state, for the objects that drifted. Its errors contain
 // no confidential values.
-func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, release string, drifted map[objectRef]bool) (*installed, error) {
-	key, number, _ := parseRelease(release)
+func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, from string, drifted map[objectRef]bool) (*installed, error) {
+	key, number, _ := parseRelease(from)
 	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ const (
 )
 
 // agentDeployments returns the Deployments of agents in a manifest, or none if it is not valid.
-func agentDeployments(manifest string) []*unstructured.Unstructured {
-	objects, err := parseObjects([]byte(manifest))
+func agentDeployments(text string) []*unstructured.Unstructured {
+	objects, err := parseObjects([]byte(text))
 	if err != nil {
 		return nil
 	}

@@ -47,7 +47,8 @@ func (f *fuse) wrap(config *rest.Config) *rest.Config {
 
 func (f *fuse) counts(request *http.Request) bool {
 	path := request.URL.Path + "/"
-	return !isStream(request) &&
+	query := request.URL.Query()
+	return query.Get("watch") != "true" && query.Get("follow") != "true" &&
 		(request.Method != http.MethodGet || strings.Contains(path, "/contents/") || strings.Contains(path, "/namespaces/"+f.namespace+"/"))
 }
 

@@ -17,15 +17,15 @@ import (
 
 // Build implements kube.Interface. It parses a manifest into objects that can be sent.
 func (c *objectClient) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
-	manifest, err := io.ReadAll(reader)
+	text, err := io.ReadAll(reader)
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
-	objects, err := parseObjects(manifest)
+	objects, err := parseObjects(text)
 	if err != nil {
 		return nil, err
 	}
-	isNew, isOld := c.recognise(string(manifest))
+	isNew, isOld := c.recognise(string(text))
 	list := make(kube.ResourceList, 0, len(objects))
 	c.leftOut(nil)
 	for _, object := range objects {

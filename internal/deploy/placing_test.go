@@ -76,7 +76,10 @@ func TestSetFor(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Options{OwnBundle: "fleet-agent-east", Scope: test.scope}.setOf(test.name)
+			got := setFor(test.name, test.scope)
+			if test.name == "fleet-agent-east" {
+				got = agentSet(test.scope)
+			}
 			if got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}

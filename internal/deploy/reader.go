@@ -306,14 +306,14 @@ func (r *reader) leftBehind(ctx context.Context, release string, made *installed
 	}
 	client := newObjectClient(r.agent, key, r.stopped)
 	for _, hook := range stored.Hooks {
-		objects, err := client.Build(strings.NewReader(hook.Manifest), false)
+		found, err := client.Build(strings.NewReader(hook.Manifest), false)
 		if meta.IsNoMatchError(err) {
 			continue // the kind was deleted, and the object with it
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading hook %s of release %s: %w", hook.Path, release, err)
 		}
-		left = surplus(left, refsOf(objects))
+		left = surplus(left, refsOf(found))
 	}
 	return left, nil
 }

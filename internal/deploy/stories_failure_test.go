@@ -247,20 +247,26 @@ func (l *lab) store(namespace, name, bundleDeployment string, number int, status
 	}
 }
 
+// storedRevision is a revision as a killed agent has left it.
+type storedRevision struct {
+	Number int
+	Status release.Status
+}
+
 func TestInterruptedOperation_IsContinued(t *testing.T) {
 	t.Parallel()
 	leftover := strings.Replace(configMapYAML, "name: cm", "name: leftover", 1)
 	tests := map[string]struct {
-		revisions []revision
+		revisions []storedRevision
 		want      string
 	}{
-		"a first installation": {[]revision{{1, release.StatusPendingInstall}}, ":2"},
-		"an upgrade":           {[]revision{{1, release.StatusDeployed}, {2, release.StatusPendingUpgrade}}, ":3"},
-		"a rollback":           {[]revision{{3, release.StatusDeployed}, {4, release.StatusPendingRollback}}, ":5"},
-		"an upgrade of a release that never was deployed": {[]revision{{1, release.StatusFailed}, {2, release.StatusPendingUpgrade}}, ":3"},
-		"an uninstallation": {[]revision{{1, release.StatusUninstalling}}, ":1"},
-		"a replacement of a release that was uninstalled": {[]revision{{1, release.StatusUninstalled}, {2, release.StatusPendingInstall}}, ":3"},
-		"a failed release": {[]revision{{1, release.StatusFailed}}, ":2"},
+		"a first installation": {[]storedRevision{{1, release.StatusPendingInstall}}, ":2"},
+		"an upgrade":           {[]storedRevision{{1, release.StatusDeployed}, {2, release.StatusPendingUpgrade}}, ":3"},
+		"a rollback":           {[]storedRevision{{3, release.StatusDeployed}, {4, release.StatusPendingRollback}}, ":5"},
+		"an upgrade of a release that never was deployed": {[]storedRevision{{1, release.StatusFailed}, {2, release.StatusPendingUpgrade}}, ":3"},
+		"an uninstallation": {[]storedRevision{{1, release.StatusUninstalling}}, ":1"},
+		"a replacement of a release that was uninstalled": {[]storedRevision{{1, release.StatusUninstalled}, {2, release.StatusPendingInstall}}, ":3"},
+		"a failed release": {[]storedRevision{{1, release.StatusFailed}}, ":2"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

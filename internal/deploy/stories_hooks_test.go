@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"maps"
 	"strings"
 	"testing"
 
@@ -76,12 +75,6 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 // hooks returns a small chart with a hook.
 func hooks(hook string) map[string]string {
 	return with(helloFiles("hi"), map[string]string{"templates/hook.yaml": hook})
-}
-
-func with(files, more map[string]string) map[string]string {
-	all := maps.Clone(files)
-	maps.Copy(all, more)
-	return all
 }
 
 // TestHooksThroughTheirLife_KeepPoliciesAndLabels runs the hooks of an upgrade, a correction and an

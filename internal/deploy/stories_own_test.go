@@ -45,7 +45,7 @@ type marks struct {
 
 func importMarks() marks {
 	return marks{
-		labels:      map[string]string{fleet.LabelSetHash: newSet("fleet-agent-bootstrap").Hash},
+		labels:      map[string]string{fleet.LabelSetHash: agentSet("").Hash},
 		annotations: map[string]string{fleet.AnnotationSetID: names.AgentBootstrap},
 	}
 }

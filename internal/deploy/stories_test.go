@@ -10,15 +10,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// helloFiles returns a small chart; its ConfigMap has the name of the release.
-func helloFiles(greeting string) map[string]string {
-	return map[string]string{
-		"Chart.yaml":        "apiVersion: v2\nname: hello\nversion: 0.1.0\n",
-		"values.yaml":       "greeting: " + greeting + "\n",
-		"templates/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {greeting: {{ .Values.greeting | quote }}}\n",
-	}
-}
-
 // rawFiles returns plain YAML: a ConfigMap and a Deployment.
 func rawFiles() map[string]string {
 	return map[string]string{

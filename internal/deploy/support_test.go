@@ -1,9 +1,11 @@
 package deploy
 
 import (
+	"maps"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"sigs.k8s.io/yaml"
@@ -97,7 +98,11 @@ var aliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Rep
 // tooManyAliases is the error for it.
 const tooManyAliases = "the YAML is too large: with its aliases expanded, it contains too much; use fewer aliases"
 
-var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+// Resources of ConfigMaps and Secrets.
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
+)
 
 // metadataOf returns the metadata of an object as the API server sends them.
 func metadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {
@@ -138,18 +143,10 @@ const patience = 2 * time.Minute
 // manifestOf makes the manifest of files, sorted by name.
 func manifestOf(files map[string]string) content.Manifest {
 	var m content.Manifest
-	for _, f := range sortedFiles(bytesOf(files)) {
-		m.Resources = append(m.Resources, fleet.BundleResource{Name: f.Name, Content: string(f.Data)})
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		m.Resources = append(m.Resources, fleet.BundleResource{Name: name, Content: files[name]})
 	}
 	return m
-}
-
-func bytesOf(files map[string]string) map[string][]byte {
-	out := map[string][]byte{}
-	for name, text := range files {
-		out[name] = []byte(text)
-	}
-	return out
 }
 
 const configMapYAML = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {a: b}\n"
@@ -224,5 +221,20 @@ func everySetting() map[string]any {
 	return map[string]any{
 		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "agent": map[string]any{"replicas": 3},
 		"fleetAgent": map[string]any{"nodeSelector": map[string]any{"disk": "ssd"}},
+	}
+}
+
+func with(files, more map[string]string) map[string]string {
+	all := maps.Clone(files)
+	maps.Copy(all, more)
+	return all
+}
+
+// helloFiles returns a small chart; its ConfigMap has the name of the release.
+func helloFiles(greeting string) map[string]string {
+	return map[string]string{
+		"Chart.yaml":        "apiVersion: v2\nname: hello\nversion: 0.1.0\n",
+		"values.yaml":       "greeting: " + greeting + "\n",
+		"templates/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {greeting: {{ .Values.greeting | quote }}}\n",
 	}
 }
