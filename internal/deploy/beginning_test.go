@@ -14,6 +14,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -56,7 +59,7 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	var names []string
 	for i := range 4 {
 		name := fmt.Sprintf("b%d-restarted", i)
-		l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(l.Name)})
+		l.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 		l.expectStatus(name, ready)
 		names = append(names, name)
 	}
@@ -65,7 +68,7 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	asked := &storedReleases{}
 	local := rest.CopyConfig(l.local)
 	local.Wrap(func(next http.RoundTripper) http.RoundTripper { asked.next = next; return asked })
-	l.options = func(o *Options) { o.Local, o.Clock = local, func() time.Time { return noon } }
+	l.options = func(o *Options) { o.Local, o.Clock = local, func() time.Time { return deploytest.Noon } }
 	d := l.byHand()
 	if diff := cmp.Diff([]string{"list"}, ofThisTest(asked.take(), names)); diff != "" {
 		t.Errorf("requests to find all releases (-want +got):\n%s", diff)
@@ -74,8 +77,8 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 		if err := d.reconcile(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		record := d.records.of(d.hub.cached(name), setFor(name, "").Hash)
-		if record.tracking == nil || record.tracking.release != l.Name+"/"+name+":1" {
+		record := d.records.of(d.hub.Cached(name), placement.SetOf(name, "").Hash)
+		if record.tracking == nil || record.tracking.Release != l.Name+"/"+name+":1" {
 			t.Errorf("%s is not looked after", name)
 		}
 	}
@@ -85,8 +88,8 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	}
 
 	// Later checks send requests again: another writer may have changed the release.
-	key := releaseKey{l.Name, names[0]}
-	if last, err := d.reader.isLast(t.Context(), key, 1); !last || err != nil {
+	key := placement.Release{Namespace: l.Name, Name: names[0]}
+	if last, err := d.reader.IsLast(t.Context(), key, 1); !last || err != nil {
 		t.Errorf("then it is the last one: %t %v", last, err)
 	}
 	if diff := cmp.Diff([]string{"list name=" + names[0] + ",owner=helm"}, asked.take()); diff != "" {
@@ -119,28 +122,28 @@ func TestInterruptedRevision_IsFoundAfterRestart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart-later")
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.halt()
 	secrets := l.East.CoreV1().Secrets(l.Name)
-	h, err := loadHistory(t.Context(), secrets, releaseKey{l.Name, "x"}, time.Now, nil)
+	h, err := release.LoadHistory(t.Context(), secrets, placement.Release{Namespace: l.Name, Name: "x"}, time.Now, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun := *h.last()
+	begun := *h.Last()
 	info := *begun.Info
 	begun.Version, begun.Info = 2, &info
 	info.Status = "pending-upgrade"
-	if err := h.Create(secretName("x", 2), &begun); err != nil {
+	if err := h.Create(release.SecretName("x", 2), &begun); err != nil {
 		t.Fatal(err)
 	}
 	l.start()
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
-		h, err := loadHistory(context.WithoutCancel(t.Context()), secrets, releaseKey{l.Name, "x"}, time.Now, nil)
+		h, err := release.LoadHistory(context.WithoutCancel(t.Context()), secrets, placement.Release{Namespace: l.Name, Name: "x"}, time.Now, nil)
 		if err != nil {
 			return err.Error()
 		}
-		if last := h.last(); last.Info.Status != "deployed" || bd.Status.Release != fmt.Sprintf("%s/x:%d", l.Name, last.Version) {
+		if last := h.Last(); last.Info.Status != "deployed" || bd.Status.Release != fmt.Sprintf("%s/x:%d", l.Name, last.Version) {
 			return fmt.Sprintf("revision %d is %s, release %s", last.Version, last.Info.Status, bd.Status.Release)
 		}
 		return ready(bd)

@@ -11,6 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -48,13 +52,13 @@ type orphans map[string]time.Time
 
 // sweep runs one round of garbage collection. An unreadable release does not stop the round.
 func (d *deployer) sweep(ctx context.Context) error {
-	newest, err := d.reader.list(ctx)
+	newest, err := d.reader.List(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for key, found := range newest {
-		if d.inventory.owns(key) || d.inventory.isForeign(key, found.resourceVersion) {
+		if d.inventory.Owns(key) || d.inventory.IsForeign(key, found.ResourceVersion) {
 			continue
 		}
 		errs = append(errs, d.adoptRelease(ctx, key, found))
@@ -64,13 +68,13 @@ func (d *deployer) sweep(ctx context.Context) error {
 }
 
 // lookAtWhatIsLeft enqueues deleted BundleDeployments, and those with more than one release.
-func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[releaseKey]revisionSecret) {
+func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
-		return d.hub.cached(name) != nil || len(d.inventory.of(name)) == 0
+		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0
 	})
-	for _, name := range d.inventory.names() {
-		if d.hub.cached(name) != nil {
-			if len(d.inventory.of(name)) > 1 {
+	for _, name := range d.inventory.Names() {
+		if d.hub.Cached(name) != nil {
+			if len(d.inventory.Of(name)) > 1 {
 				d.queue.Add(name)
 			}
 		} else if d.mayGo(ctx, name, newest) {
@@ -83,13 +87,13 @@ func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[releaseKey]r
 // the BundleDeployment, they may. The releases of an orphan are kept while the hub lists no BundleDeployments for
 // this agent at all, and then until two rounds at least one interval apart have missed it. An uninstallation that
 // has already begun is continued.
-func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
+func (d *deployer) mayGo(ctx context.Context, name string, newest map[placement.Release]release.RevisionSecret) bool {
 	since, isOrphan := d.orphans[name]
 	now := d.Clock()
 	switch {
 	case !isOrphan:
 		return true
-	case len(d.hub.all()) == 0:
+	case len(d.hub.All()) == 0:
 		d.orphans[name] = time.Time{} // a hub without BundleDeployments may not be set up yet: start again
 		return false
 	case d.beingTakenDown(ctx, name, newest):
@@ -105,27 +109,27 @@ func (d *deployer) mayGo(ctx context.Context, name string, newest map[releaseKey
 
 // beingTakenDown reports whether all releases of a BundleDeployment are in the middle of an uninstallation. If
 // another release exists, only a former release may have been uninstalled.
-func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[releaseKey]revisionSecret) bool {
-	return !slices.ContainsFunc(d.inventory.of(name), func(key releaseKey) bool {
-		return !d.reader.isBeingUninstalled(ctx, key, newest[key])
+func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[placement.Release]release.RevisionSecret) bool {
+	return !slices.ContainsFunc(d.inventory.Of(name), func(key placement.Release) bool {
+		return !d.reader.IsBeingUninstalled(ctx, key, newest[key])
 	})
 }
 
 // adoptRelease adds a release to the inventory if this agent made it.
-func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revisionSecret) error {
-	marks, exists, err := d.reader.annotations(ctx, key, found)
+func (d *deployer) adoptRelease(ctx context.Context, key placement.Release, found release.RevisionSecret) error {
+	marks, exists, err := d.reader.Annotations(ctx, key, found)
 	if err != nil || !exists {
 		return err
 	}
 	name := marks[fleet.AnnotationBundleID]
 	if name == "" || marks[fleet.AnnotationAgentNamespace] != d.AgentNamespace {
-		d.inventory.setForeign(key, found.resourceVersion)
+		d.inventory.SetForeign(key, found.ResourceVersion)
 		return nil
 	}
-	if d.hub.cached(name) == nil && len(d.inventory.of(name)) == 0 {
+	if d.hub.Cached(name) == nil && len(d.inventory.Of(name)) == 0 {
 		d.orphans[name] = time.Time{}
 	}
-	d.inventory.add(name, key)
+	d.inventory.Add(name, key)
 	return nil
 }
 
@@ -133,13 +137,13 @@ func (d *deployer) adoptRelease(ctx context.Context, key releaseKey, found revis
 // was not known.
 func (d *deployer) watchKinds(ctx context.Context) {
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	informer := newMetadataInformer(d.metadata, d.metadata.Resource(crds), func(*metav1.ListOptions) {})
+	informer := watch.NewMetadataInformer(d.metadata, d.metadata.Resource(crds), func(*metav1.ListOptions) {})
 	var handler cache.ResourceEventHandlerRegistration
 	changed := func() {
-		d.bells.ring(crdBell)
+		d.bells.Ring(wakeups.CRDBell)
 		if handler != nil && handler.HasSynced() {
-			d.agent.forget()
-			d.enqueueAll(d.lacking.list())
+			d.agent.Reset()
+			d.enqueueAll(d.lacking.List())
 		}
 	}
 	// Cannot fail: the informer is new.

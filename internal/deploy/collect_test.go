@@ -24,13 +24,19 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	releases "github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // storedRelease returns the Secret of a bundle's release, and its metadata.
 func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialObjectMetadata) {
 	t.Helper()
-	text, err := encodeRelease(&release.Release{
+	text, err := releases.Encode(&release.Release{
 		Name: bundle, Namespace: "web", Version: 1, Info: &release.Info{Status: release.StatusDeployed},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{Annotations: map[string]string{
 			fleet.AnnotationBundleID: bundle, fleet.AnnotationAgentNamespace: "agents",
@@ -39,11 +45,11 @@ func storedRelease(t *testing.T, bundle string) (corev1.Secret, *metav1.PartialO
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := metadataOf("Secret", secretName(bundle, 1), "1", "")
+	found := deploytest.MetadataOf("Secret", releases.SecretName(bundle, 1), "1", "")
 	found.Labels = map[string]string{"owner": "helm", "name": bundle, "version": "1"}
 	return corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: found.ObjectMeta,
-		Type: releaseSecretType, Data: map[string][]byte{"release": text},
+		Type: placement.ReleaseSecretType, Data: map[string][]byte{"release": text},
 	}, found
 }
 
@@ -56,19 +62,19 @@ type collecting struct {
 }
 
 // newCollecting creates a release for each BundleDeployment name.
-func newCollecting(t *testing.T, status string, releases ...string) *collecting {
+func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	t.Helper()
-	c := &collecting{t: t, now: noon}
+	c := &collecting{t: t, now: deploytest.Noon}
 	secrets := map[string]corev1.Secret{}
 	var listed []runtime.Object
-	for _, name := range releases {
+	for _, name := range stored {
 		secret, found := storedRelease(t, name)
 		found.Labels["status"] = status
 		secrets[secret.Name], listed = secret, append(listed, found)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-		if name == secretName(c.unreadable, 1) {
+		if name == releases.SecretName(c.unreadable, 1) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -79,16 +85,16 @@ func newCollecting(t *testing.T, status string, releases ...string) *collecting 
 	}))
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	onHub, err := newHub(config, "cluster-ns")
+	onHub, err := hub.New(config, "cluster-ns")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.deployer = &deployer{
 		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
-		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: newInventory(), orphans: orphans{},
-		reader: newReader(&identity{clientset: kubernetes.NewForConfigOrDie(config)}, newMetadataClient(t, listed...), "agents", nil,
+		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: releases.NewInventory(), orphans: orphans{},
+		reader: releases.NewReader(&access.Identity{Clientset: kubernetes.NewForConfigOrDie(config)}, deploytest.NewMetadataClient(t, listed...), "agents", nil,
 			func() time.Time { return c.now }, nil),
-		queue: workqueue.NewTypedRateLimitingQueue(newBackoff(func() float64 { return 0 })),
+		queue: workqueue.NewTypedRateLimitingQueue(pace.NewBackoff(func() float64 { return 0 })),
 	}
 	t.Cleanup(c.queue.ShutDown)
 	return c
@@ -99,9 +105,9 @@ func (c *collecting) lists(names ...string) {
 	c.t.Helper()
 	var found []any
 	for _, name := range names {
-		found = append(found, deployment(func(bd *fleet.BundleDeployment) { bd.Name, bd.Namespace = name, "cluster-ns" }))
+		found = append(found, deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.Name, bd.Namespace = name, "cluster-ns" }))
 	}
-	if err := c.hub.informer.GetStore().Replace(found, ""); err != nil {
+	if err := c.hub.Informer.GetStore().Replace(found, ""); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -164,7 +170,7 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCollecting(t, stdcmp.Or(test.status, "deployed"), "x")
 			for _, l := range test.looks {
-				c.now = noon.Add(time.Duration(l.minute) * time.Minute)
+				c.now = deploytest.Noon.Add(time.Duration(l.minute) * time.Minute)
 				c.lists(strings.Fields(l.listed)...)
 				if err := c.sweep(t.Context()); err != nil {
 					t.Fatal(err)
@@ -182,8 +188,8 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 func TestFormerReleaseUninstalling_OtherReleaseStays(t *testing.T) {
 	c := newCollecting(t, "uninstalling", "x")
 	c.lists("y")
-	c.inventory.add("x", releaseKey{"web", "x"})
-	c.inventory.add("x", releaseKey{"web", "newer"})
+	c.inventory.Add("x", placement.Release{Namespace: "web", Name: "x"})
+	c.inventory.Add("x", placement.Release{Namespace: "web", Name: "newer"})
 	c.orphans["x"] = time.Time{}
 	if err := c.sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -210,7 +216,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	before := newLab(t, "rejoin")
 	before.start()
 	for _, name := range []string{"goes-on", "goes"} {
-		before.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(before.Name)})
+		before.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(before.Name)})
 		before.expectStatus(name, ready)
 	}
 	before.halt()
@@ -219,7 +225,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	var passed atomic.Int64
 	after := newLab(t, "rejoin-after")
 	after.options = func(o *Options) {
-		o.AgentNamespace, o.Clock = before.Name, func() time.Time { return noon.Add(time.Duration(passed.Load())) }
+		o.AgentNamespace, o.Clock = before.Name, func() time.Time { return deploytest.Noon.Add(time.Duration(passed.Load())) }
 	}
 	d := after.byHand()
 	later := func(by time.Duration, goes bool) {
@@ -243,7 +249,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 		t.Helper()
 		after.apply(b)
 		after.eventually(func() string {
-			if d.hub.cached(b.Name) == nil {
+			if d.hub.Cached(b.Name) == nil {
 				return b.Name + " is not known"
 			}
 			return ""
@@ -254,7 +260,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	asks(bundle{Name: "fleet-agent-east", Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
 	later(time.Hour, false)
 	later(defaultCollection-time.Second, false)
-	asks(bundle{Name: "goes-on", Files: helloFiles("hi"), Options: in(before.Name)})
+	asks(bundle{Name: "goes-on", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(before.Name)})
 	if err := d.reconcile(t.Context(), "goes-on"); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +278,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 func TestInterruptedUninstallation_IsContinued(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "half-gone")
-	l.apply(bundle{Name: "there", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "there", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.store(l.Name, "half", "a", 1, release.StatusUninstalling, "")
 	l.store(l.Name, "whole", "b", 1, release.StatusDeployed, "")
 	l.start()

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -78,6 +79,6 @@ func failedForGood(status *fleet.BundleDeploymentStatus) bool {
 }
 
 func releaseIsWanted(bd *fleet.BundleDeployment, recorded string) bool {
-	key, _, ok := parseRelease(recorded)
-	return ok && key == releaseFor(bd.Name, &bd.Spec.Options)
+	key, _, ok := placement.ParseRelease(recorded)
+	return ok && key == placement.ReleaseOf(bd.Name, &bd.Spec.Options)
 }

@@ -8,12 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // dependencies checks the dependencies of a BundleDeployment against all BundleDeployments of its namespace. It
-// returns a dependencyError while a dependency is not in an accepted state, and another error if a dependency does
+// returns a DependencyError while a dependency is not in an accepted state, and another error if a dependency does
 // not exist or its reference is invalid.
 func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 	var waiting []string
@@ -36,14 +37,14 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 			}
 		}
 		if !found {
-			return because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
+			return outcome.Because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
 		}
 	}
 	if len(waiting) == 0 {
 		return nil
 	}
 	sort.Strings(waiting)
-	return &dependencyError{waiting: slices.Compact(waiting)}
+	return &outcome.DependencyError{Waiting: slices.Compact(waiting)}
 }
 
 // dependencySelector returns nil for an empty reference.
@@ -64,7 +65,7 @@ func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels
 	}
 	selector, err := metav1.LabelSelectorAsSelector(wanted)
 	if err != nil {
-		return nil, because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
+		return nil, outcome.Because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
 	}
 	return selector, nil
 }

@@ -22,6 +22,16 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/copies"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 )
 
 // stopGrace is the time that Helm operations get to finish after the agent was asked to stop. Operations that are
@@ -33,64 +43,64 @@ type deployer struct {
 	Options
 	log        *slog.Logger
 	stopped    chan struct{}
-	slots      slots
-	hub        *hub
-	agent      *identity
+	slots      objects.Slots
+	hub        *hub.Hub
+	agent      *access.Identity
 	metadata   metadata.Interface
-	reader     *reader
-	releaser   *releaser
-	watches    *watches
-	observer   *observer
-	copier     *copier
+	reader     *release.Reader
+	releaser   *release.Releaser
+	watches    *watch.Watches
+	observer   *watch.Observer
+	copier     *copies.Copier
 	queue      workqueue.TypedRateLimitingInterface[string]
 	records    *records
-	inventory  *inventory
+	inventory  *release.Inventory
 	orphans    orphans
-	waiting    *nameSet // BundleDeployments that wait for others
-	rewound    *nameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
-	lacking    *nameSet // BundleDeployments with kinds that the API server does not know
-	left       *nameSet // deleted BundleDeployments that may have left copies
-	accounts   *accounts
-	namespaces *namespaces
-	awaited    *awaited
-	bells      *bells
+	waiting    *wakeups.NameSet // BundleDeployments that wait for others
+	rewound    *wakeups.NameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
+	lacking    *wakeups.NameSet // BundleDeployments with kinds that the API server does not know
+	left       *wakeups.NameSet // deleted BundleDeployments that may have left copies
+	accounts   *access.Accounts
+	namespaces *namespaces.Namespaces
+	awaited    *wakeups.Awaited
+	bells      *wakeups.Events
 }
 
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
-		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(slots, options.Workers),
-		records: newRecords(), inventory: newInventory(), orphans: orphans{}, waiting: newNameSet(), lacking: newNameSet(), left: newNameSet(), rewound: newNameSet(),
-		bells: newBells(),
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(newBackoff(options.Random),
+		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(objects.Slots, options.Workers),
+		records: newRecords(), inventory: release.NewInventory(), orphans: orphans{}, waiting: wakeups.NewNameSet(), lacking: wakeups.NewNameSet(), left: wakeups.NewNameSet(), rewound: wakeups.NewNameSet(),
+		bells: wakeups.NewEvents(),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(pace.NewBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}
 	var err error
-	if d.hub, err = newHub(withBounds(options.Hub, d.stopped), options.Namespace); err != nil {
+	if d.hub, err = hub.New(access.WithBounds(options.Hub, d.stopped), options.Namespace); err != nil {
 		return nil, err
 	}
-	local := withBounds(options.Local, d.stopped)
-	if d.agent, err = newAgent(local, options.Clock); err != nil {
+	local := access.WithBounds(options.Local, d.stopped)
+	if d.agent, err = access.NewAgent(local, options.Clock); err != nil {
 		return nil, err
 	}
-	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.http); err != nil {
+	if d.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(local), d.agent.HTTP); err != nil {
 		return nil, fmt.Errorf("making a client for metadata: %w", err)
 	}
-	sealed := newSeal(d.agent.clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.revision)
-	d.reader = newReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
-	d.releaser = &releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed}
-	d.accounts = newAccounts(d.agent, options.AgentNamespace)
-	d.namespaces = newNamespaces(d.agent, d.accounts)
-	d.watches = newWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
-	d.observer = &observer{
+	sealed := release.NewSeal(d.agent.Clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.Revision)
+	d.reader = release.NewReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
+	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed}
+	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace)
+	d.namespaces = namespaces.New(d.agent, d.accounts)
+	d.watches = watch.NewSetWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
+	d.observer = &watch.Observer{
 		Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, Watches: d.watches, Clock: options.Clock,
-		Revision: d.reader.objects, Cleaner: d.cleaner, Again: d.queue.AddAfter,
+		Revision: d.reader.Objects, Cleaner: d.cleaner, Again: d.queue.AddAfter,
 	}
-	d.copier = newCopier(copyOptions{
+	d.copier = copies.New(copies.Options{
 		Hub: d.hub, Accounts: d.accounts, Namespaces: d.namespaces, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
 		Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
 	})
-	d.awaited = newAwaited(d.metadata, d.enqueueAll)
-	if _, err := d.hub.informer.AddEventHandler(d.handlers()); err != nil {
+	d.awaited = wakeups.NewAwaited(d.metadata, d.enqueueAll)
+	if _, err := d.hub.Informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("adding the event handler for BundleDeployments: %w", err)
 	}
 	// Helm's libraries print values with the standard logger. Nothing else uses it here.
@@ -102,11 +112,11 @@ func newDeployer(options Options) (*deployer, error) {
 func (d *deployer) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { d.hub.informer.RunWithContext(watching) })
+	group.Go(func() { d.hub.Informer.RunWithContext(watching) })
 	group.Go(func() { d.watchKinds(watching) })
 	group.Go(func() { d.learnKinds() })
-	if cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
-		d.OnWatching(d.hub.all)
+	if cache.WaitForCacheSync(ctx.Done(), d.hub.Informer.HasSynced) {
+		d.OnWatching(d.hub.All)
 		d.rememberAll()
 		group.Go(func() { d.collect(ctx) })
 		group.Go(func() { d.work(ctx, &group) })
@@ -115,9 +125,9 @@ func (d *deployer) run(ctx context.Context) error {
 	stopWatching()
 	d.queue.ShutDown()
 	cut := time.AfterFunc(stopGrace, func() { close(d.stopped) })
-	d.watches.stop()
-	d.copier.stop()
-	d.awaited.stop()
+	d.watches.Stop()
+	d.copier.Stop()
+	d.awaited.Stop()
 	group.Wait()
 	if cut.Stop() {
 		close(d.stopped)
@@ -128,7 +138,7 @@ func (d *deployer) run(ctx context.Context) error {
 // learnKinds runs API discovery before the first deployment needs it. Errors are only logged: the deployment runs
 // discovery again.
 func (d *deployer) learnKinds() {
-	if _, err := d.agent.known(); err != nil {
+	if _, err := d.agent.Capabilities(); err != nil {
 		d.log.Debug("API discovery failed and will be repeated", "error", err)
 	}
 }
@@ -141,9 +151,9 @@ func (d *deployer) work(ctx context.Context, group *sync.WaitGroup) {
 		if shutdown {
 			return
 		}
-		d.slots.take()
+		d.slots.Take()
 		group.Go(func() {
-			defer d.slots.free()
+			defer d.slots.Free()
 			d.workOn(ctx, name)
 		})
 	}
@@ -185,6 +195,6 @@ func (d *deployer) enqueueAll(names []string) {
 // enqueueChanged enqueues BundleDeployments after a change of their objects.
 func (d *deployer) enqueueChanged(names []string) {
 	for _, name := range names {
-		d.queue.AddAfter(name, gatherChanges)
+		d.queue.AddAfter(name, objects.GatherChanges)
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestRecords(t *testing.T) {
 	r := newRecords()
-	first := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h")
-	if again := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h"); again != first {
+	first := r.of(deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h")
+	if again := r.of(deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "1" }), "h"); again != first {
 		t.Error("another record for the same")
 	}
-	if anew := r.of(deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), "h"); anew == first {
+	if anew := r.of(deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), "h"); anew == first {
 		t.Error("the same record after a recreation")
 	}
-	r.of(deployment(func(bd *fleet.BundleDeployment) { bd.Name = "other" }), "h")
+	r.of(deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.Name = "other" }), "h")
 	if diff := cmp.Diff([]string{"hello", "other"}, r.usersOf("h")); diff != "" {
 		t.Error(diff)
 	}
@@ -49,14 +51,14 @@ func TestChangedBundleDeployment_IsEnqueuedUnlessOnlyStatus(t *testing.T) {
 		"a copied Secret":  {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, true},
 		"a label":          {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, true},
 		"an annotation":    {func(bd *fleet.BundleDeployment) { bd.Annotations = map[string]string{"a": "b"} }, true},
-		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, true},
+		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon} }, true},
 		"it was recreated": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			bd := deployment()
+			bd := deploytest.Deployment()
 			test.change(bd)
-			if got := worthALook(deployment(), bd); got != test.want {
+			if got := worthALook(deploytest.Deployment(), bd); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -75,7 +77,7 @@ func TestPanic_BecomesError(t *testing.T) {
 
 func TestSuperseded(t *testing.T) {
 	at := func(version, deploymentID string) *fleet.BundleDeployment {
-		return deployment(func(bd *fleet.BundleDeployment) {
+		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
 			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID
 		})
 	}
@@ -88,16 +90,16 @@ func TestSuperseded(t *testing.T) {
 		"other deployment ID: is superseded":             {at("7", "s-2:a"), true},
 		"cache is older: is not superseded":              {at("3", "s-0:a"), false},
 		"it was deleted":                                 {nil, true},
-		"it was recreated":                               {deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
+		"it was recreated":                               {deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			h, err := newHub(&rest.Config{}, "cluster-ns")
+			h, err := hub.New(&rest.Config{}, "cluster-ns")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if test.cached != nil {
-				if err := h.informer.GetStore().Add(test.cached); err != nil {
+				if err := h.Informer.GetStore().Add(test.cached); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -111,7 +113,7 @@ func TestSuperseded(t *testing.T) {
 // A restored hub has an older state than this agent. The agent uses the hub's state.
 func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 	at := func(version, deploymentID string) *fleet.BundleDeployment {
-		return deployment(func(bd *fleet.BundleDeployment) {
+		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
 			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID
 		})
 	}
@@ -129,7 +131,7 @@ func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := noon
+			now := deploytest.Noon
 			d, _ := testDeployer(&now)
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 			defer queue.ShutDown()

@@ -6,6 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -25,13 +28,13 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if !okOld || !ok {
 				return
 			}
-			if earlier(bd, old) { // the hub was restored: its earlier answers do not count
-				d.rewound.put(bd.Name, true)
+			if hub.Earlier(bd, old) { // the hub was restored: its earlier answers do not count
+				d.rewound.Put(bd.Name, true)
 				d.queue.Add(bd.Name)
 			}
 			if worthALook(old, bd) {
 				d.queue.Add(bd.Name)
-				d.bells.ring(bundleBell(bd.Name))
+				d.bells.Ring(wakeups.BundleBell(bd.Name))
 			}
 			if state.Of(old) != state.Of(bd) {
 				d.wakeWaiting()
@@ -44,7 +47,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
 				d.remember(bd, bd.Status.Release)
 				d.queue.Add(bd.Name)
-				d.bells.ring(bundleBell(bd.Name))
+				d.bells.Ring(wakeups.BundleBell(bd.Name))
 				d.wakeWaiting()
 			}
 		},
@@ -62,34 +65,34 @@ func worthALook(old, bd *fleet.BundleDeployment) bool {
 // superseded returns a function that reports whether bd was deleted, or has to be deployed in another state.
 func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 	return func() bool {
-		cached := d.hub.cached(bd.Name)
+		cached := d.hub.Cached(bd.Name)
 		if cached == nil || cached.UID != bd.UID {
 			return true
 		}
-		return newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID
+		return hub.Newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID
 	}
 }
 
 // remember records a release that a status names.
 func (d *deployer) remember(bd *fleet.BundleDeployment, release string) {
-	if key, revision, ok := parseRelease(release); ok {
-		d.inventory.add(bd.Name, key)
-		d.inventory.name(key, revision, bd.Spec.Options.TargetNamespace == key.Namespace)
+	if key, revision, ok := placement.ParseRelease(release); ok {
+		d.inventory.Add(bd.Name, key)
+		d.inventory.Name(key, revision, bd.Spec.Options.TargetNamespace == key.Namespace)
 	}
 }
 
 // rememberAll records the releases of all statuses, so that their Secrets need not be read to find them.
 func (d *deployer) rememberAll() {
-	for _, bd := range d.hub.all() {
+	for _, bd := range d.hub.All() {
 		d.remember(bd, bd.Status.Release)
 	}
 }
 
 // wakeWaiting enqueues the BundleDeployments that wait for others.
-func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.list()) }
+func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.List()) }
 
 // objectChanged enqueues the BundleDeployments that own a changed object.
 func (d *deployer) objectChanged(hash string) {
-	d.bells.ring(setBell(hash))
+	d.bells.Ring(wakeups.SetBell(hash))
 	d.enqueueChanged(d.records.usersOf(hash))
 }

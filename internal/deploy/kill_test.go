@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -160,7 +161,7 @@ func TestAgentKilledDuringInstallation_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-install-", request))
-		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name)})
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: deploytest.InNamespace(l.Name)})
 		killed := l.killedThrice(request, l.isReady("x"))
 		l.expectDeployed("x", "1 deployed", map[string]string{"a": "3", "b": "4", "c": "5"})
 		return killed
@@ -171,11 +172,11 @@ func TestAgentKilledDuringUpgrade_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-upgrade-", request))
-		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name)})
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: deploytest.InNamespace(l.Name)})
 		l.start()
 		l.expectStatus("x", ready)
 		l.halt()
-		l.apply(bundle{Name: "x", Files: threeObjects("b", "a", "d", "e"), Options: in(l.Name)})
+		l.apply(bundle{Name: "x", Files: threeObjects("b", "a", "d", "e"), Options: deploytest.InNamespace(l.Name)})
 		killed := l.killedThrice(request, l.isReady("x"))
 		l.expectDeployed("x", "1 superseded, 2 deployed", map[string]string{"b": "4", "a": "5", "d": "6", "e": "7"})
 		return killed
@@ -187,8 +188,8 @@ func TestAgentKilledDuringUninstallation_Recovers(t *testing.T) {
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-uninstall-", request))
 		l.interval = shortInterval // who is killed before the first request of it leaves an orphan
-		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name)})
-		l.apply(bundle{Name: "another", Files: helloFiles("hi"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: deploytest.InNamespace(l.Name)})
+		l.apply(bundle{Name: "another", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
 		l.start()
 		l.expectStatus("x", ready)
 		l.halt()
@@ -210,7 +211,7 @@ func TestAgentKilledDuringCorrection_Recovers(t *testing.T) {
 	t.Parallel()
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-correct-", request))
-		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
 		l.start()
 		l.expectStatus("x", ready)
 		l.halt()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -144,7 +145,7 @@ func TestObjectsOfEachKind_ShowOnlyRealDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("k%02d", i)
-		l.apply(bundle{Name: name, Files: map[string]string{"object.yaml": string(text)}, Options: in(l.Name)})
+		l.apply(bundle{Name: name, Files: map[string]string{"object.yaml": string(text)}, Options: deploytest.InNamespace(l.Name)})
 	}
 	for i, s := range usable {
 		t.Run(s.kind().GroupVersion().String()+" "+s.kind().Kind, func(t *testing.T) {

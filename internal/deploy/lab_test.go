@@ -27,6 +27,8 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -47,7 +49,7 @@ type lab struct {
 	t *testing.T
 	// Name is unique to the test. It names the cluster's and the agent's namespace, and is the prefix of other names.
 	Name     string
-	Hub      *hub                 // admin
+	Hub      *hub.Hub             // admin
 	HubCore  kubernetes.Interface // admin
 	East     kubernetes.Interface // admin
 	identity *rest.Config         // of the agent on the hub
@@ -68,7 +70,7 @@ func newLab(t *testing.T, name string) *lab {
 	l := &lab{t: t, Name: "lab-" + name, local: p.Cluster(east).Config(), options: func(*Options) {}}
 	admin := p.Hub.Config()
 	var err error
-	if l.Hub, err = newHub(admin, l.Name); err != nil {
+	if l.Hub, err = hub.New(admin, l.Name); err != nil {
 		t.Fatal(err)
 	}
 	l.HubCore, l.East = kubernetes.NewForConfigOrDie(admin), kubernetes.NewForConfigOrDie(l.local)
@@ -193,17 +195,17 @@ func (l *lab) byHand() *deployer {
 	}
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { d.hub.informer.RunWithContext(ctx) })
+	group.Go(func() { d.hub.Informer.RunWithContext(ctx) })
 	l.t.Cleanup(func() {
 		cancel()
 		d.queue.ShutDown()
-		d.watches.stop()
-		d.copier.stop()
-		d.awaited.stop()
+		d.watches.Stop()
+		d.copier.Stop()
+		d.awaited.Stop()
 		close(d.stopped)
 		group.Wait()
 	})
-	if !cache.WaitForCacheSync(ctx.Done(), d.hub.informer.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), d.hub.Informer.HasSynced) {
 		l.t.Fatal("the BundleDeployments are not known")
 	}
 	d.rememberAll()
@@ -244,9 +246,9 @@ type bundle struct {
 // apply creates or updates a BundleDeployment like the controller.
 func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 	l.t.Helper()
-	manifest := manifestOf(b.Files)
+	manifest := deploytest.ManifestOf(b.Files)
 	l.create(func(ctx context.Context) error {
-		return l.Hub.fleet.Post().Resource(contents).Body(content.Object(manifest)).Do(ctx).Error()
+		return l.Hub.Fleet.Post().Resource(hub.Contents).Body(content.Object(manifest)).Do(ctx).Error()
 	})
 	options, err := json.Marshal(b.Options)
 	if err != nil {
@@ -267,12 +269,12 @@ func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 	}
 	var made fleet.BundleDeployment
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the agent reports at the same time
-		request := l.Hub.fleet.Post()
+		request := l.Hub.Fleet.Post()
 		if current := l.get(b.Name); current != nil {
 			wanted.ResourceVersion = current.ResourceVersion
-			request = l.Hub.fleet.Put().Name(b.Name)
+			request = l.Hub.Fleet.Put().Name(b.Name)
 		}
-		return request.Namespace(l.Name).Resource(bundleDeployments).Body(wanted).Do(l.t.Context()).Into(&made)
+		return request.Namespace(l.Name).Resource(hub.BundleDeployments).Body(wanted).Do(l.t.Context()).Into(&made)
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -284,7 +286,7 @@ func (l *lab) apply(b bundle) *fleet.BundleDeployment {
 func (l *lab) get(name string) *fleet.BundleDeployment {
 	l.t.Helper()
 	var found fleet.BundleDeployment
-	err := l.Hub.fleet.Get().Namespace(l.Name).Resource(bundleDeployments).Name(name).Do(l.t.Context()).Into(&found)
+	err := l.Hub.Fleet.Get().Namespace(l.Name).Resource(hub.BundleDeployments).Name(name).Do(l.t.Context()).Into(&found)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -296,7 +298,7 @@ func (l *lab) get(name string) *fleet.BundleDeployment {
 
 func (l *lab) delete(name string) {
 	l.t.Helper()
-	if err := l.Hub.fleet.Delete().Namespace(l.Name).Resource(bundleDeployments).Name(name).Do(l.t.Context()).Error(); err != nil {
+	if err := l.Hub.Fleet.Delete().Namespace(l.Name).Resource(hub.BundleDeployments).Name(name).Do(l.t.Context()).Error(); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -305,7 +307,7 @@ func (l *lab) delete(name string) {
 func (l *lab) eventually(check func() string) {
 	l.t.Helper()
 	var missing string
-	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, deploytest.Patience, true, func(context.Context) (bool, error) {
 		missing = check()
 		return missing == "", nil
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -14,7 +15,7 @@ import (
 func tenObjects() map[string]string {
 	files := map[string]string{}
 	for i := range 10 {
-		files[fmt.Sprintf("cm-%d.yaml", i)] = strings.Replace(configMapYAML, "name: cm", fmt.Sprintf("name: cm-%d", i), 1)
+		files[fmt.Sprintf("cm-%d.yaml", i)] = strings.Replace(deploytest.ConfigMapYAML, "name: cm", fmt.Sprintf("name: cm-%d", i), 1)
 	}
 	return files
 }
@@ -24,17 +25,17 @@ func tenObjects() map[string]string {
 func TestBundle_ReachesReadyStatus(t *testing.T) {
 	l := newLab(t, "latency")
 	l.start()
-	l.apply(bundle{Name: "warm-up", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "warm-up", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("warm-up", ready)
 	for name, files := range map[string]map[string]string{
-		"a chart with one object": helloFiles("hi"), "plain YAML with a Deployment": rawFiles(), "plain YAML, ten objects": tenObjects(),
+		"a chart with one object": deploytest.HelloFiles("hi"), "plain YAML with a Deployment": rawFiles(), "plain YAML, ten objects": tenObjects(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var applied, done []time.Duration
 			for i := range 10 {
 				bundleName := fmt.Sprintf("b%d-%d", len(files), i)
 				began := time.Now()
-				l.apply(bundle{Name: bundleName, Files: files, Options: in(l.Name + "-" + bundleName)})
+				l.apply(bundle{Name: bundleName, Files: files, Options: deploytest.InNamespace(l.Name + "-" + bundleName)})
 				l.expectStatus(bundleName, func(bd *fleet.BundleDeployment) string {
 					if bd.Status.AppliedDeploymentID == "" {
 						return "not applied"

@@ -6,21 +6,22 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // locate finds the revision named in a status in Helm's history, and reports whether it exists and is the last
 // one. It reads the history once. After that it trusts the result as long as all objects exist.
 func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) (bool, error) {
-	key, number, ok := parseRelease(release)
+	key, number, ok := placement.ParseRelease(release)
 	if !ok {
 		r.tracking = nil
 		return false, nil
 	}
-	if r.tracking != nil && r.tracking.release == release && !r.tracking.doubtful() {
+	if r.tracking != nil && r.tracking.Release == release && !r.tracking.AnyMissing() {
 		return true, nil
 	}
-	secret, err := d.reader.get(ctx, key, number)
+	secret, err := d.reader.Get(ctx, key, number)
 	if apierrors.IsNotFound(err) {
 		r.tracking = nil
 		return false, nil
@@ -28,13 +29,13 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return false, fmt.Errorf("reading release %s: %w", release, err)
 	}
-	if r.tracking != nil && r.tracking.release == release {
+	if r.tracking != nil && r.tracking.Release == release {
 		return true, nil
 	}
-	if last, err := d.reader.isLast(ctx, key, number); !last || err != nil {
+	if last, err := d.reader.IsLast(ctx, key, number); !last || err != nil {
 		return false, err // an operation failed or was interrupted: its result has to be repaired
 	}
-	made, err := d.reader.recall(ctx, key, number, secret)
+	made, err := d.reader.Recall(ctx, key, number, secret)
 	if err != nil || made == nil {
 		return false, err
 	}

@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // track starts to track the objects of a revision.
-func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, made *installed) error {
-	left, err := d.reader.leftBehind(ctx, release, made)
+func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, made *manifest.Revision) error {
+	left, err := d.reader.LeftBehind(ctx, release, made)
 	if err != nil {
 		return err
 	}
-	t, err := d.observer.track(bd, d.setOf(bd.Name), release, made, left)
+	t, err := d.observer.Track(bd, d.setOf(bd.Name), release, made, left)
 	if err != nil {
 		return err
 	}
@@ -29,20 +33,20 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	if t == nil {
 		return nil
 	}
-	if t.release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
-		t.expire()
+	if t.Release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
+		t.Expire()
 		return nil
 	}
-	found, err := d.observer.check(ctx, bd, t)
+	found, err := d.observer.Check(ctx, bd, t)
 	if err != nil {
-		if errors.Is(err, errReleaseLost) {
+		if errors.Is(err, watch.ErrReleaseLost) {
 			r.tracking = nil // the next reconcile makes the release again
 		}
-		notMonitored(status, d.Clock(), message(err))
+		outcome.NotMonitored(status, d.Clock(), outcome.Message(err))
 		return err
 	}
 	if found != nil {
-		monitored(status, d.Clock(), *found, bd.Spec.Options.ForceSyncGeneration)
+		watch.Monitored(status, d.Clock(), *found, bd.Spec.Options.ForceSyncGeneration)
 	}
 	return nil
 }
@@ -50,15 +54,15 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 // cleaner returns a function that redacts confidential values in a text. If the values cannot be read, it redacts
 // the whole text.
 func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
-	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	who, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return concealed
 	}
-	_, confidential, err := d.values(ctx, bd, who, releaseFor(bd.Name, &bd.Spec.Options))
+	_, confidential, err := d.values(ctx, bd, who, placement.ReleaseOf(bd.Name, &bd.Spec.Options))
 	if err != nil {
 		return concealed
 	}
-	return confidential.clean
+	return confidential.Clean
 }
 
 func concealed(string) string { return drift.Concealed }

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -52,7 +54,7 @@ type Options struct {
 	// must not change them. May be nil.
 	OnWatching func(deployments func() []*fleet.BundleDeployment)
 	// OnDeploy is called after each attempt to deploy a bundle; may be nil.
-	OnDeploy func(outcome Outcome, took time.Duration)
+	OnDeploy func(outcome outcome.Outcome, took time.Duration)
 }
 
 // complete checks the options and sets defaults.
@@ -80,7 +82,7 @@ func (o Options) complete() (Options, error) {
 		o.OnWatching = func(func() []*fleet.BundleDeployment) {}
 	}
 	if o.OnDeploy == nil {
-		o.OnDeploy = func(Outcome, time.Duration) {}
+		o.OnDeploy = func(outcome.Outcome, time.Duration) {}
 	}
 	return o, nil
 }
@@ -92,11 +94,11 @@ func (o Options) isAgent(name string) bool { return name != "" && name == o.OwnB
 
 // setOf returns the set of a BundleDeployment. The agent's own deployment uses the same set as an import, so that
 // it recognizes the objects that the import has created.
-func (o Options) setOf(name string) set {
+func (o Options) setOf(name string) placement.Set {
 	if o.isAgent(name) {
-		return agentSet(o.Scope)
+		return placement.AgentSet(o.Scope)
 	}
-	return setFor(name, o.Scope)
+	return placement.SetOf(name, o.Scope)
 }
 
 // Run deploys the BundleDeployments of one namespace of the hub and reports their status, until ctx is cancelled.

@@ -58,7 +58,7 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 	if r.tracking == nil {
 		return nil
 	}
-	return d.observer.deleteExtras(ctx, r.tracking)
+	return d.observer.DeleteExtras(ctx, r.tracking)
 }
 
 func isAskedFor(forced int64, synced *int64) bool {

@@ -11,6 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -24,11 +28,11 @@ func TestReasonOf(t *testing.T) {
 		err  error
 		want string
 	}{
-		"explicit reason wins":         {because(fleet.ReasonReleaseTaken, terminating), fleet.ReasonReleaseTaken},
+		"explicit reason wins":         {outcome.Because(fleet.ReasonReleaseTaken, terminating), fleet.ReasonReleaseTaken},
 		"damaged content":              {content.ErrHashMismatch, fleet.ReasonContentDamaged},
 		"content that is too large":    {content.ErrTooLarge, fleet.ReasonBundleTooLarge},
-		"name leads out of the bundle": {errPathEscapes, fleet.ReasonManifestInvalid},
-		"values do not match the hash": {errValuesHash, fleet.ReasonHelmValuesInvalid},
+		"name leads out of the bundle": {source.ErrPathEscapes, fleet.ReasonManifestInvalid},
+		"values do not match the hash": {hub.ErrValuesHash, fleet.ReasonHelmValuesInvalid},
 		"unknown kind":                 {&meta.NoKindMatchError{}, fleet.ReasonKindMissing},
 		"terminating namespace":        {terminating, fleet.ReasonNamespaceTerminating},
 		"an account without the right": {apierrors.NewForbidden(configMaps, "a", errors.New("no")), fleet.ReasonForbidden},
@@ -39,7 +43,7 @@ func TestReasonOf(t *testing.T) {
 		"a policy that denies":            {text(`configmaps "x" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`), fleet.ReasonAdmissionDenied},
 		"invalid object":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "a", nil), fleet.ReasonObjectRejected},
 		"bad request":                     {apierrors.NewBadRequest("no"), fleet.ReasonObjectRejected},
-		"timeout":                         {errNotReadyInTime, fleet.ReasonNotReadyInTime},
+		"timeout":                         {objects.ErrNotReadyInTime, fleet.ReasonNotReadyInTime},
 		"another Kubernetes":              {text("chart requires kubeVersion: <1.20"), fleet.ReasonKubeVersionUnsupported},
 		"object of another owner":         {text("Unable to continue with install: ConfigMap x exists and cannot be imported into the current release"), fleet.ReasonObjectTaken},
 		"values that do not fit a schema": {text("values don't meet the specifications of the schema(s) in the following chart(s)"), fleet.ReasonHelmValuesInvalid},
@@ -50,14 +54,14 @@ func TestReasonOf(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, err := range []error{test.err, fmt.Errorf("doing something: %w", test.err), redactionOf(map[string]any{"a": "something"}).wrap(fmt.Errorf("something: %w", test.err))} {
-				if got := reasonOf(err); got != test.want {
+			for _, err := range []error{test.err, fmt.Errorf("doing something: %w", test.err), outcome.NewRedaction(map[string]any{"a": "something"}).Wrap(fmt.Errorf("something: %w", test.err))} {
+				if got := outcome.ReasonOf(err); got != test.want {
 					t.Errorf("%v: %s, want %s", err, got, test.want)
 				}
 			}
 		})
 	}
-	if because(fleet.ReasonError, nil) != nil {
+	if outcome.Because(fleet.ReasonError, nil) != nil {
 		t.Error("no error became one")
 	}
 }

@@ -8,6 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -28,7 +31,7 @@ const (
 // reconcile brings one BundleDeployment to the wanted state, as far as possible now, and reports its status. An
 // error requests a retry.
 func (d *deployer) reconcile(ctx context.Context, name string) error {
-	cached := d.hub.cached(name)
+	cached := d.hub.Cached(name)
 	if cached == nil {
 		return d.remove(ctx, name)
 	}
@@ -41,9 +44,9 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	}
 	d.remember(bd, status.Release)
 	if leaveAlone(bd) {
-		d.watches.follow(name, nil)
-		d.awaited.put(name, nil)
-		d.copier.unfollowCopies(name)
+		d.watches.Follow(name, nil)
+		d.awaited.Put(name, nil)
+		d.copier.Unfollow(name)
 		return nil
 	}
 	synced := status.SyncGeneration
@@ -51,7 +54,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
 	repairErr := d.putRight(ctx, bd, r, synced, status)
-	d.copier.reportCopies(bd, &r.copies, status, r.tracking != nil && r.tracking.known)
+	d.copier.Report(bd, &r.copies, status, r.tracking != nil && r.tracking.Known)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }
@@ -59,10 +62,10 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 // latest returns the newer of the cached BundleDeployment and the answer to the last report. After a restore of
 // the hub, earlier answers do not count.
 func (d *deployer) latest(cached *fleet.BundleDeployment, r *record) *fleet.BundleDeployment {
-	if d.rewound.take(cached.Name) {
+	if d.rewound.Take(cached.Name) {
 		r.written = nil
 	}
-	return newer(cached, r.written)
+	return hub.Newer(cached, r.written)
 }
 
 // advance decides what the BundleDeployment needs and does it.
@@ -73,10 +76,10 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	}
 	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists}
 	if decide(found) != Refuse {
-		if err := d.namespaces.check(ctx, bd); err != nil {
+		if err := d.namespaces.Check(ctx, bd); err != nil {
 			return err
 		}
-		copied, err := d.copier.copyResources(ctx, bd, &r.copies, status)
+		copied, err := d.copier.Copy(ctx, bd, &r.copies, status)
 		if err != nil {
 			return err
 		}
@@ -110,62 +113,62 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	case LeaveAlone, KeepFailure:
 		return nil
 	case Refuse:
-		return &unsupportedError{what: unsupported(bd)}
+		return &outcome.UnsupportedError{What: unsupported(bd)}
 	}
-	err := dependencies(bd, d.hub.all())
-	d.waiting.put(bd.Name, err != nil)
+	err := dependencies(bd, d.hub.All())
+	d.waiting.Put(bd.Name, err != nil)
 	if err != nil {
 		return err
 	}
 	if v == Deploy {
 		start := d.Clock()
 		err := d.deploy(ctx, bd, r, status)
-		d.OnDeploy(outcomeOf(err), d.Clock().Sub(start))
+		d.OnDeploy(outcome.Of(err), d.Clock().Sub(start))
 		if err != nil {
 			return err
 		}
 	}
-	deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
+	outcome.Deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
 	return d.finish(ctx, bd, r, status.Release)
 }
 
 // outcome writes the result of advance into the status. It returns an error to request a retry.
 func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
 	var (
-		waits       *dependencyError
-		forbidden   *namespaceForbiddenError
-		unsupported *unsupportedError
+		waits       *outcome.DependencyError
+		forbidden   *outcome.NamespaceForbiddenError
+		unsupported *outcome.UnsupportedError
 	)
 	now := d.Clock()
-	d.lacking.put(bd.Name, meta.IsNoMatchError(err))
-	obstacle, alone := awaitedBy(bd, err)
-	d.awaited.put(bd.Name, obstacle)
+	d.lacking.Put(bd.Name, meta.IsNoMatchError(err))
+	obstacle, alone := outcome.AwaitedBy(bd, err)
+	d.awaited.Put(bd.Name, obstacle)
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &waits):
-		notDeployed(status, now, fleet.ReasonAwaitingDependencies, err.Error())
+		outcome.NotDeployed(status, now, fleet.ReasonAwaitingDependencies, err.Error())
 		d.queue.AddAfter(bd.Name, dependencyRetry)
 		return nil
 	case errors.As(err, &unsupported):
-		notDeployed(status, now, fleet.ReasonUnsupported, err.Error())
+		outcome.NotDeployed(status, now, fleet.ReasonUnsupported, err.Error())
 		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &forbidden):
-		namespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, message(err))
+		outcome.NamespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, outcome.Message(err))
 		d.queue.AddAfter(bd.Name, forbiddenRetry)
 		return nil
-	case asFailure(err):
+	case outcome.IsFailure(err):
 		r.failed, r.tracking, r.again = now, nil, false
-		failedDeployment(status, now, bd.Spec.DeploymentID, reasonOf(err), message(err))
+		outcome.FailedDeployment(status, now, bd.Spec.DeploymentID, outcome.ReasonOf(err), outcome.Message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		return nil
 	case apierrors.IsConflict(err):
 		return err // a concurrent write; the retry needs no report
-	case errors.Is(err, errStopped):
+	case errors.Is(err, access.ErrStopped):
 		return err // the deployment did not fail
 	}
-	notDeployed(status, now, reasonOf(err), message(err))
+	outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
 	if alone {
 		d.queue.AddAfter(bd.Name, awaitedRetry)
 		d.log.Warn("deployment waits for an object", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
@@ -177,14 +180,14 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 // report writes the status to the hub if it has changed.
 func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	now := d.Clock()
-	conclude(bd, status)
+	outcome.Conclude(bd, status)
 	detail := r.status != nil && sameButDetails(r.status, status)
 	r.status = status
 	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {
 		d.queue.AddAfter(bd.Name, wait)
 		return nil
 	}
-	written, err := d.hub.report(ctx, bd, status)
+	written, err := d.hub.Report(ctx, bd, status)
 	if apierrors.IsNotFound(err) {
 		return nil // deleted in the meantime; the delete event triggers the cleanup
 	}

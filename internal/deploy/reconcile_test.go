@@ -23,6 +23,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -41,8 +47,8 @@ func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
 		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }},
-		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: newNameSet(), lacking: newNameSet(), rewound: newNameSet(),
-		awaited: newAwaited(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func([]string) {}), bells: newBells(),
+		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: wakeups.NewNameSet(), lacking: wakeups.NewNameSet(), rewound: wakeups.NewNameSet(),
+		awaited: wakeups.NewAwaited(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func([]string) {}), bells: wakeups.NewEvents(),
 	}, queue
 }
 
@@ -59,37 +65,37 @@ func TestOutcome(t *testing.T) {
 		awaits     string
 	}{
 		"no error": {},
-		"missing namespace": {err: fmt.Errorf("x: %w", until(core("namespaces", "", "web"), because(fleet.ReasonNamespaceMissing, errors.New("none")))),
+		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(fleet.ReasonNamespaceMissing, errors.New("none")))),
 			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web"},
-		"missing Secret": {err: until(core("secrets", "web", "pull"), errors.New("none")),
+		"missing Secret": {err: outcome.Until(outcome.CoreObject("secrets", "web", "pull"), errors.New("none")),
 			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
-		"terminating namespace": {err: because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
+		"terminating namespace": {err: outcome.Because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
 			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, again: true, awaits: "namespaces.v1 web"},
-		"a dependency is not ready": {err: &dependencyError{waiting: []string{"db"}},
+		"a dependency is not ready": {err: &outcome.DependencyError{Waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
 			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, again: true},
-		"unsupported bundle": {err: &unsupportedError{what: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
-		"a namespace that may not be labelled": {err: errors.Join(nil, &namespaceForbiddenError{cause: errors.New("may not")}),
+		"unsupported bundle": {err: &outcome.UnsupportedError{What: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
+		"a namespace that may not be labelled": {err: errors.Join(nil, &outcome.NamespaceForbiddenError{Cause: errors.New("may not")}),
 			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
-		"permanent failure": {err: redactionOf(map[string]any{"password": "hunter2"}).wrap(classify(errors.New("YAML parse error: hunter2"))),
+		"permanent failure": {err: outcome.NewRedaction(map[string]any{"password": "hunter2"}).Wrap(outcome.Classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
 			later:      []string{"hello after 15m0s"}},
 		"conflict":        {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
-		"the agent stops": {err: fmt.Errorf("x: %w", errStopped), again: true},
+		"the agent stops": {err: fmt.Errorf("x: %w", access.ErrStopped), again: true},
 		"unknown kind": {err: fmt.Errorf("x: %w", noMatch),
 			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
 		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, again: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := noon.Add(time.Hour)
+			now := deploytest.Noon.Add(time.Hour)
 			d, queue := testDeployer(&now)
-			t.Cleanup(d.awaited.stop)
-			bd := deployment()
-			monitored(&bd.Status, noon, report{Ready: true, NonModified: true}, 0)
+			t.Cleanup(d.awaited.Stop)
+			bd := deploytest.Deployment()
+			watch.Monitored(&bd.Status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
-			r := &record{tracking: &tracking{}, again: true}
+			r := &record{tracking: &watch.Tracking{}, again: true}
 			again := d.outcome(bd, r, status, test.err)
 			if failed := r.failed.Equal(now); r.again == failed { // until its time comes, nothing that happens has it tried again
 				t.Errorf("to be made again: %v, failed for good: %v", r.again, failed)
@@ -103,17 +109,17 @@ func TestOutcome(t *testing.T) {
 			if diff := cmp.Diff(test.later, queue.later); diff != "" {
 				t.Errorf("enqueued later:\n%s", diff)
 			}
-			if lacking := len(d.lacking.list()) > 0; lacking != test.lacking {
+			if lacking := len(d.lacking.List()) > 0; lacking != test.lacking {
 				t.Errorf("lacks a kind: %t", lacking)
 			}
 			awaits := ""
-			if object, waiting := d.awaited.waits[bd.Name]; waiting {
+			if object, waiting := d.awaited.Waits[bd.Name]; waiting {
 				awaits = object.String()
 			}
 			if awaits != test.awaits {
 				t.Errorf("awaits %q, want %q", awaits, test.awaits)
 			}
-			if failed := asFailure(test.err); failed != r.failed.Equal(now) || failed != (r.tracking == nil) {
+			if failed := outcome.IsFailure(test.err); failed != r.failed.Equal(now) || failed != (r.tracking == nil) {
 				t.Errorf("failed at %s, tracking %v", r.failed, r.tracking)
 			}
 		})
@@ -132,25 +138,29 @@ func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 }
 
 func TestRetryDue(t *testing.T) {
-	failed := func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }
+	failed := func(bd *fleet.BundleDeployment) {
+		outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+	}
 	tests := map[string]struct {
 		change func(*fleet.BundleDeployment)
 		failed time.Time
 		want   bool
 		later  []string
 	}{
-		"nothing failed":                     {change: func(*fleet.BundleDeployment) {}},
-		"failed just now":                    {change: failed, failed: noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
-		"failed a while ago":                 {change: failed, failed: noon.Add(-failureRetry), want: true},
-		"failed in an earlier process":       {change: failed, later: []string{"hello after 15m0s"}},
-		"another state failed":               {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: noon.Add(-time.Hour)},
-		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) { notDeployed(&bd.Status, noon, fleet.ReasonError, "x") }, failed: noon.Add(-time.Hour)},
+		"nothing failed":               {change: func(*fleet.BundleDeployment) {}},
+		"failed just now":              {change: failed, failed: deploytest.Noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
+		"failed a while ago":           {change: failed, failed: deploytest.Noon.Add(-failureRetry), want: true},
+		"failed in an earlier process": {change: failed, later: []string{"hello after 15m0s"}},
+		"another state failed":         {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: deploytest.Noon.Add(-time.Hour)},
+		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) {
+			outcome.NotDeployed(&bd.Status, deploytest.Noon, fleet.ReasonError, "x")
+		}, failed: deploytest.Noon.Add(-time.Hour)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := noon
+			now := deploytest.Noon
 			d, queue := testDeployer(&now)
-			bd, r := deployment(test.change), &record{failed: test.failed}
+			bd, r := deploytest.Deployment(test.change), &record{failed: test.failed}
 			if got := d.retryDue(bd, r, &bd.Status); got != test.want {
 				t.Errorf("due: %t", got)
 			}
@@ -198,13 +208,13 @@ func TestReports_AreSentOnlyForChanges(t *testing.T) {
 	server := &hubServer{answer: http.StatusOK}
 	listener := httptest.NewServer(server)
 	defer listener.Close()
-	now := noon
+	now := deploytest.Noon
 	d, queue := testDeployer(&now)
 	var err error
-	if d.hub, err = newHub(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
+	if d.hub, err = hub.New(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
 		t.Fatal(err)
 	}
-	bd, r := deployment(func(bd *fleet.BundleDeployment) { bd.UID = "u" }), &record{}
+	bd, r := deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "u" }), &record{}
 	steps := []struct {
 		name    string
 		after   time.Duration
@@ -249,13 +259,13 @@ func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
 			server := &hubServer{answer: answer}
 			listener := httptest.NewServer(server)
 			defer listener.Close()
-			now := noon
+			now := deploytest.Noon
 			d, _ := testDeployer(&now)
 			var err error
-			if d.hub, err = newHub(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
+			if d.hub, err = hub.New(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
 				t.Fatal(err)
 			}
-			bd, r := deployment(), &record{}
+			bd, r := deploytest.Deployment(), &record{}
 			status := bd.Status.DeepCopy()
 			status.Ready = true
 			if err := d.report(t.Context(), bd, r, status); (err != nil) != wantErr {

@@ -8,6 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/deploy/copies"
+	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -22,22 +26,22 @@ type record struct {
 	// reported is the time of the last report.
 	reported time.Time
 	// tracking describes the objects of the release; nil until they are first checked.
-	tracking *tracking
+	tracking *watch.Tracking
 	// finished is true when nothing is left to do after the deployment of the release.
 	finished bool
 	// marks are the labels and annotations that the namespace had then. The hub changes them without a new deployment.
-	marks namespaceMarks
+	marks namespaces.Marks
 	// again is true if the release has to be deployed again although its revision is in place.
 	again bool
 	// repair records the repair of objects that differ from the deployed state.
 	repair repair
 	// copies records what was copied downstream.
-	copies copyState
+	copies copies.State
 	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
 	// the failure.
 	failed time.Time
 	// correction records the correction of drift.
-	correction correction
+	correction pace.Correction
 }
 
 // records holds the record of each BundleDeployment, and which BundleDeployments use which set.

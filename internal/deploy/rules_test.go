@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,26 +23,34 @@ func TestDecide(t *testing.T) {
 		forced        bool
 		want          verdict
 	}{
-		"release in place: is kept":                         {releaseExists: true, want: Keep},
-		"release missing: is deployed":                      {want: Deploy},
-		"release in place, forced: is deployed":             {releaseExists: true, forced: true, want: Deploy},
-		"another deployment ID is deployed":                 {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
-		"a new BundleDeployment is deployed":                {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
-		"a release under a former name is made again":       {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
-		"a release in a former namespace is made again":     {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
-		"a release the status names badly is made again":    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
-		"permanent failure: is kept":                        {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, want: KeepFailure},
-		"permanent failure, retry due: is deployed":         {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-1:a", fleet.ReasonError, "x") }, forced: true, want: Deploy},
-		"a failure of another deployment ID does not count": {change: func(bd *fleet.BundleDeployment) { failedDeployment(&bd.Status, noon, "s-0:a", fleet.ReasonError, "x") }, want: Deploy},
+		"release in place: is kept":                      {releaseExists: true, want: Keep},
+		"release missing: is deployed":                   {want: Deploy},
+		"release in place, forced: is deployed":          {releaseExists: true, forced: true, want: Deploy},
+		"another deployment ID is deployed":              {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
+		"a new BundleDeployment is deployed":             {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
+		"a release under a former name is made again":    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
+		"a release in a former namespace is made again":  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
+		"a release the status names badly is made again": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
+		"permanent failure: is kept": {change: func(bd *fleet.BundleDeployment) {
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+		}, want: KeepFailure},
+		"permanent failure, retry due: is deployed": {change: func(bd *fleet.BundleDeployment) {
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+		}, forced: true, want: Deploy},
+		"a failure of another deployment ID does not count": {change: func(bd *fleet.BundleDeployment) {
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-0:a", fleet.ReasonError, "x")
+		}, want: Deploy},
 		"temporary error: is deployed": {change: func(bd *fleet.BundleDeployment) {
 			bd.Status.AppliedDeploymentID = ""
-			notDeployed(&bd.Status, noon, fleet.ReasonError, "x")
+			outcome.NotDeployed(&bd.Status, deploytest.Noon, fleet.ReasonError, "x")
 		}, want: Deploy},
-		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) { namespaceForbidden(&bd.Status, noon, "s-1:a", "web/hello:1", "x") }, releaseExists: true, want: Keep},
+		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
+			outcome.NamespaceForbidden(&bd.Status, deploytest.Noon, "s-1:a", "web/hello:1", "x")
+		}, releaseExists: true, want: Keep},
 		"paused is left alone":                       {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
 		"outside its schedule is left alone":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
 		"waiting for values is left alone":           {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
-		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: noon} }, want: LeaveAlone},
+		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon} }, want: LeaveAlone},
 		"without a deployment ID is left alone":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
 		"contents in a registry are refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
 		"a chart to download is refused":             {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
@@ -48,7 +59,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			bd := deployment()
+			bd := deploytest.Deployment()
 			if test.change != nil {
 				test.change(bd)
 			}
@@ -66,10 +77,10 @@ func TestDecide(t *testing.T) {
 
 func TestDependencies(t *testing.T) {
 	named := func(name string, change func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
-		return deployment(func(bd *fleet.BundleDeployment) {
+		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
 			bd.Name = name
 			bd.Labels[fleet.LabelBundleName] = name
-			monitored(&bd.Status, noon, report{Ready: true, NonModified: true}, 0)
+			watch.Monitored(&bd.Status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
 			if change != nil {
 				change(bd)
 			}
@@ -100,7 +111,7 @@ func TestDependencies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			bd := deployment(func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = test.refs })
+			bd := deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = test.refs })
 			before := bd.DeepCopy()
 			got := ""
 			if err := dependencies(bd, all); err != nil {
@@ -143,7 +154,7 @@ func TestOptionsComplete(t *testing.T) {
 		t.Error(diff)
 	}
 	got.OnWatching(nil)
-	got.OnDeploy(Succeeded, time.Second)
+	got.OnDeploy(outcome.Succeeded, time.Second)
 	got.Log.Info("nobody hears this")
 	if chance := got.Random(); got.Clock().IsZero() || chance < 0 || chance >= 1 {
 		t.Errorf("clock %s chance %f", got.Clock(), chance)

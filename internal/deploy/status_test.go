@@ -3,12 +3,14 @@ package deploy
 import (
 	"testing"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestSameButDetails(t *testing.T) {
-	base := deployment().Status
-	monitored(&base, noon, report{Ready: true, NonModified: true}, 0)
+	base := deploytest.Deployment().Status
+	watch.Monitored(&base, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
 	tests := map[string]struct {
 		change func(*fleet.BundleDeploymentStatus)
 		want   bool

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -20,20 +22,20 @@ func TestDamagedContent_IsNotDeployed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "damaged")
 	l.start()
-	object := content.Object(manifestOf(helloFiles("damaged " + l.Name)))
+	object := content.Object(deploytest.ManifestOf(deploytest.HelloFiles("damaged " + l.Name)))
 	right := object.SHA256Sum
 	object.SHA256Sum = "0" + right[1:]
 	if object.SHA256Sum == right {
 		object.SHA256Sum = "1" + right[1:]
 	}
 	l.create(func(ctx context.Context) error {
-		return l.Hub.fleet.Post().Resource(contents).Body(object).Do(ctx).Error()
+		return l.Hub.Fleet.Post().Resource(hub.Contents).Body(object).Do(ctx).Error()
 	})
-	l.apply(bundle{Name: "x", Files: helloFiles("other"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = object.Name + ":x" }})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("other"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = object.Name + ":x" }})
 	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonContentDamaged, "content does not match hash"))
 	l.goesOn()
 	patch := []byte(`{"sha256sum": "` + right + `"}`)
-	if err := l.Hub.fleet.Patch(types.MergePatchType).Resource(contents).Name(object.Name).Body(patch).Do(t.Context()).Error(); err != nil {
+	if err := l.Hub.Fleet.Patch(types.MergePatchType).Resource(hub.Contents).Name(object.Name).Body(patch).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	l.expectStatus("x", ready)
@@ -45,7 +47,7 @@ func TestWaitingBundles_DoNotBlockOthers(t *testing.T) {
 	l := newLab(t, "slots")
 	l.options = func(o *Options) { o.Workers = 1 }
 	l.start()
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm.TimeoutSeconds = 600
 	slow := map[string]string{
 		"objects": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: {{ .Release.Name }}}\n" +
@@ -73,7 +75,7 @@ func TestWaitingBundles_DoNotBlockOthers(t *testing.T) {
 // goesOn checks that other bundles are deployed.
 func (l *lab) goesOn() {
 	l.t.Helper()
-	l.apply(bundle{Name: "other", Files: helloFiles("other"), Options: in(l.Name)})
+	l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("other"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("other", ready)
 }
 
@@ -84,17 +86,17 @@ func TestReleaseLargerThanSecret_IsNotInstalled(t *testing.T) {
 	noise := make([]byte, 820_000)
 	random := rand.New(rand.NewSource(1)) //nolint:gosec // the same noise each time
 	random.Read(noise)
-	files := helloFiles("hi")
+	files := deploytest.HelloFiles("hi")
 	files["files/noise"] = base64.StdEncoding.EncodeToString(noise)
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
 	if l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) > 0 {
 		t.Error("something was installed")
 	}
 	l.goesOn()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, ""))
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
 		t.Errorf("an upgrade that is too large left %v", got)
@@ -117,9 +119,9 @@ func TestInvalidValues_AreReported(t *testing.T) {
 				_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{test.key: test.text}}, metav1.CreateOptions{})
 				return err
 			})
-			options := in(l.Name)
+			options := deploytest.InNamespace(l.Name)
 			options.Helm.ValuesFrom = []fleet.ValuesFrom{{ConfigMapKeyRef: &fleet.ValuesKeyRef{Name: name}}}
-			l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: options})
+			l.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: options})
 			l.expectStatus(name, becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, test.want))
 		})
 	}
@@ -139,7 +141,7 @@ func TestTerminatingNamespace_IsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns)})
 	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceTerminating, "being terminated"))
 	l.goesOn()
 	free := []byte(`{"metadata":{"finalizers":null}}`)
@@ -184,7 +186,7 @@ func TestAdmissionDenial_IsReported(t *testing.T) {
 		return ""
 	})
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonAdmissionDenied, "not that one"))
 	l.goesOn()
 	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), l.Name, metav1.DeleteOptions{}); err != nil {

@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -14,17 +16,17 @@ func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {
 	l.start()
 	head := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	tests := map[string]map[string]string{
-		"written":   template(head + manyAliases("&")),
-		"rendered":  template(head + manyAliases(`{{ printf "%c" 38 }}`)),
-		"second":    template(head + "---\n" + head + manyAliases("&")),
-		"hook":      template(hookOf("a", l.Name, "pre-install") + manyAliases("&")),
-		"sub":       with(helloFiles("hi"), map[string]string{"charts/s/Chart.yaml": "apiVersion: v2\nname: s\nversion: 0.1.0\n", "charts/s/templates/a.yaml": head + manyAliases("&")}),
-		"templates": {"templates/a.yaml": head + manyAliases("&")},
+		"written":   template(head + deploytest.ManyAliases("&")),
+		"rendered":  template(head + deploytest.ManyAliases(`{{ printf "%c" 38 }}`)),
+		"second":    template(head + "---\n" + head + deploytest.ManyAliases("&")),
+		"hook":      template(hookOf("a", l.Name, "pre-install") + deploytest.ManyAliases("&")),
+		"sub":       deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"charts/s/Chart.yaml": "apiVersion: v2\nname: s\nversion: 0.1.0\n", "charts/s/templates/a.yaml": head + deploytest.ManyAliases("&")}),
+		"templates": {"templates/a.yaml": head + deploytest.ManyAliases("&")},
 	}
 	for name, files := range tests {
 		t.Run(name, func(t *testing.T) {
-			cost := allocatedBy(func() {
-				l.apply(bundle{Name: name, Files: files, Options: in(l.Name)})
+			cost := deploytest.AllocatedBy(func() {
+				l.apply(bundle{Name: name, Files: files, Options: deploytest.InNamespace(l.Name)})
 				l.expectStatus(name, becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "the YAML is too large"))
 			})
 			if cost > 300 {
@@ -41,7 +43,7 @@ func TestRenderedText_IsDeployedAsItIs(t *testing.T) {
 	l.start()
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  revision: '{{ .Release.Revision }}'\n" +
 		"  text: '{{ \"{{ .Values.greeting }} {{{ {{- /* }}\" }} }}{'\n  upgrade: '{{ .Release.IsUpgrade }}'\n  part: '{{ include \"part\" . }}'\n"
-	files := with(helloFiles("hi"), map[string]string{"templates/a.yaml": text, "templates/_part.tpl": `{{ define "part" }}{{ randAlpha 3 | len }}{{ end }}`})
+	files := deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/a.yaml": text, "templates/_part.tpl": `{{ define "part" }}{{ randAlpha 3 | len }}{{ end }}`})
 	expect := func(revision, upgrade string) {
 		t.Helper()
 		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "a", metav1.GetOptions{})
@@ -50,17 +52,17 @@ func TestRenderedText_IsDeployedAsItIs(t *testing.T) {
 			t.Errorf("%v, data %q", err, found.Data)
 		}
 	}
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	expect("1", "false")
-	l.apply(bundle{Name: "x", Files: with(files, map[string]string{"values.yaml": "greeting: salut\n"}), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.With(files, map[string]string{"values.yaml": "greeting: salut\n"}), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	expect("2", "true")
-	secret, err := l.East.CoreV1().Secrets(l.Name).Get(t.Context(), secretName("x", 2), metav1.GetOptions{})
+	secret, err := l.East.CoreV1().Secrets(l.Name).Get(t.Context(), release.SecretName("x", 2), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := decodeRelease(secret)
+	stored, err := release.Decode(secret)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ func (l *lab) original(name string) {
 
 // copyingThem returns options and a change that copy ConfigMaps and Secrets.
 func copyingThem(namespace string, names ...string) (fleet.BundleDeploymentOptions, func(*fleet.BundleDeployment)) {
-	options := in(namespace)
+	options := deploytest.InNamespace(namespace)
 	for _, name := range names {
 		kind := "ConfigMap"
 		if strings.HasPrefix(name, "secret") {
@@ -47,7 +48,7 @@ func TestCopyChangedDownstream_IsRestored(t *testing.T) {
 	})
 	l.start()
 	options, generation := copyingThem(l.Name, "settings", "secret")
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation})
 	l.expectStatus("x", released(l.Name+"/x:1"))
 	asOnTheHub := func() string {
 		configMap := l.field("configmaps", "settings", dig("data", "a")) + l.field("configmaps", "settings", dig("metadata", "labels", fleet.LabelBundleDeployment))
@@ -96,7 +97,7 @@ func TestUnrestorableCopy_IsReported(t *testing.T) {
 	options.ServiceAccount = "tenant"
 	no := false
 	options.CreateNamespace = &no
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation})
 	l.expectStatus("x", ready)
 	if err := l.East.RbacV1().RoleBindings(own).Delete(t.Context(), "tenant", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestUnrestorableCopy_IsReported(t *testing.T) {
 		t.Error("the agent did for the tenant what it may not do")
 	}
 	l.tenant("tenant", own)
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: options, Change: generation}) // a change is a reason to try at once
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: options, Change: generation}) // a change is a reason to try at once
 	l.expectStatus("x", ready)
 	l.eventually(func() string {
 		if !l.configMapIsThere(own, "settings") {

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -134,7 +136,7 @@ func TestDrift_IsReportedWithPatchUntilReverted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-report")
 	l.start()
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name)})
 	first := l.expectStatus("x", ready)
 	edits := []struct{ name, kind, object, change, back, want string }{
 		{"a Service's selector", "services", "svc-test", `{"spec":{"selector":{"env":"other"}}}`, `{"spec":{"selector":{"env":"test"}}}`, `service.v1 NS/svc-test modified {"spec":{"selector":{"env":"test"}}}`},
@@ -155,7 +157,7 @@ func TestDrift_IsReportedWithPatchUntilReverted(t *testing.T) {
 		if missing := says(fleet.ConditionReady, want)(bd); missing != "" && bd.Status.Ready {
 			t.Error(missing)
 		}
-		l.edit(e.kind, e.object, strings.ReplaceAll(e.back, "HASH", setFor("x", "").Hash))
+		l.edit(e.kind, e.object, strings.ReplaceAll(e.back, "HASH", placement.SetOf("x", "").Hash))
 		l.expectStatus("x", ready)
 	}
 	// Added fields are no drift. The next edit shows that the object was compared.
@@ -176,7 +178,7 @@ func TestDrift_IsCorrected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-correct")
 	l.start()
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
 	l.expectStatus("x", ready)
 	edits := []struct {
 		name, kind, object, change string
@@ -189,7 +191,7 @@ func TestDrift_IsCorrected(t *testing.T) {
 		{"a label", "configmaps", "cm", `{"metadata":{"labels":{"own":"x"}}}`, dig("metadata", "labels", "own"), "label"},
 		{"data", "configmaps", "cm", `{"data":{"a":"x"}}`, dig("data", "a"), "b"},
 		{"data that was taken away", "configmaps", "cm", `{"data":null}`, dig("data", "a"), "b"},
-		{"the set's label", "configmaps", "cm", `{"metadata":{"labels":null}}`, dig("metadata", "labels", fleet.LabelSetHash), setFor("x", "").Hash},
+		{"the set's label", "configmaps", "cm", `{"metadata":{"labels":null}}`, dig("metadata", "labels", fleet.LabelSetHash), placement.SetOf("x", "").Hash},
 	}
 	for i, e := range edits {
 		began := time.Now()
@@ -212,14 +214,14 @@ func TestDeletedObjects_AreRestoredTogether(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-deleted")
 	l.start()
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.remove("configmaps", "cm")
 	l.edit("services", "ext", `{"spec":{"externalName":"there.example.com"}}`)
 	l.expectStatus("x", modified("configmap.v1 "+l.Name+"/cm missing",
 		"service.v1 "+l.Name+`/ext modified {"spec":{"externalName":"here.example.com"}}`))
 	// Only the correction of drift is enabled.
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
 	bd := l.expectStatus("x", released(l.Name+"/x:2"))
 	if got := l.field("configmaps", "cm", dig("data", "a")) + l.field("services", "ext", dig("spec", "externalName")); got != "bhere.example.com" {
 		t.Errorf("%s after %s", got, bd.Status.Release)
@@ -244,7 +246,7 @@ func TestUncorrectableDrift_IsReportedUntilForce(t *testing.T) {
 			files := driftFiles()
 			files["svc.yaml"] += "  \n"
 			files["svc.yaml"] = strings.Replace(files["svc.yaml"], "spec: {", "spec: {type: ClusterIP, ", 1)
-			without := bundle{Name: "x", Files: files, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})}
+			without := bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})}
 			l.apply(without)
 			l.expectStatus("x", ready)
 			l.edit("services", "svc-test", test.change)
@@ -278,7 +280,7 @@ func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "drift-fail-"+name)
 			l.start()
-			b := bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{KeepFailHistory: keep})}
+			b := bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{KeepFailHistory: keep})}
 			l.apply(b)
 			l.expectStatus("x", ready)
 			l.edit("configmaps", "cm", `{"data":{"a":"x"},"immutable":true}`)
@@ -292,7 +294,7 @@ func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 			// A restart retries the correction and does not deploy.
 			l.halt()
 			l.start()
-			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("other", ready)
 			l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
 			l.halt()
@@ -317,14 +319,14 @@ func TestPausedBundleResumes_DriftIsCorrected(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "drift-"+name)
 			l.start()
-			on := bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})}
+			on := bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})}
 			l.apply(on)
 			l.expectStatus("x", ready)
 			held := on
 			held.Change = func(bd *fleet.BundleDeployment) { on.Change(bd); hold(bd) }
 			l.apply(held)
 			// The same worker deploys the other bundle after it has handled the pause.
-			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("other", ready)
 			before := l.get("x")
 			l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
@@ -352,16 +354,16 @@ func TestRemovedObjectStillExists_CountsAsExtra(t *testing.T) {
 	files := driftFiles()
 	files["ext.yaml"] = strings.Replace(files["ext.yaml"], "{name: ext}", "{name: ext, finalizers: [example.com/wait]}", 1)
 	files["cm2.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stays, annotations: {helm.sh/resource-policy: keep}}\n"
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Labels: map[string]string{fleet.LabelSetHash: setFor("x", "").Hash}},
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Labels: map[string]string{fleet.LabelSetHash: placement.SetOf("x", "").Hash}},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "a.example.com"}}
 	if _, err := l.East.CoreV1().Services(l.Name).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	delete(files, "ext.yaml")
 	delete(files, "cm2.yaml")
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	extra := modified("service.v1 " + l.Name + "/ext extra")
 	bd := l.expectStatus("x", extra)
 	if bd.Status.ResourceCounts.Orphaned != 1 || len(bd.Status.Resources) != len(files) {
@@ -385,7 +387,7 @@ func TestComparePatches(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-rules")
 	l.start()
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{
 		{APIVersion: "v1", Kind: "Service", Name: "ext", Namespace: l.Name, Operations: []fleet.Operation{{Op: "remove", Path: "/spec/externalName"}}},
 		{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/a"}},
@@ -414,7 +416,7 @@ func TestComparePatches(t *testing.T) {
 	l.expectStatus("x", modified("service.v1 "+l.Name+"/ext missing"))
 	// Without the rules all edits are drift.
 	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		bd.Spec.DeploymentID = l.get("x").Spec.DeploymentID // nothing is deployed
 	}})
 	l.expectStatus("x", modified("configmap.v1 "+l.Name+`/cm modified {"data":{"a":"b"}}`,
@@ -454,7 +456,7 @@ func TestCorrection_ChangesOnlyDriftedObjects(t *testing.T) {
 			config, account := l.administrator()
 			l.options = func(o *Options) { o.Local = config }
 			l.start()
-			l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Force: force})})
+			l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{Force: force})})
 			l.expectStatus("x", ready)
 			writes := func() []string {
 				var found []string
@@ -488,7 +490,7 @@ func TestAutoscaler_CausesNoDrift(t *testing.T) {
 	files := driftFiles()
 	files["hpa.yaml"] = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: pause}\n" +
 		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: pause}, minReplicas: 1, maxReplicas: 3}\n"
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string { return modified()(bd) + applied(bd) })
 	l.edit("deployments", "pause", `{"spec":{"replicas":3}}`)
 	// The next edit shows that this one was compared: both are corrected, or none.
@@ -523,7 +525,7 @@ func TestServerDefaultsOfCustomResource_CauseNoDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-custom")
 	l.start()
-	l.apply(bundle{Name: "crd", Options: in(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+	l.apply(bundle{Name: "crd", Options: deploytest.InNamespace(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: customs.lab.example.com}
 spec:
@@ -539,7 +541,7 @@ spec:
       list: {type: array, items: {type: object, properties: {a: {type: integer}, b: {type: string, default: x}}}}}}}}}
 `}})
 	l.expectStatus("crd", ready)
-	l.apply(bundle{Name: "x", Options: in(l.Name), Change: correcting(fleet.CorrectDrift{}), Files: map[string]string{
+	l.apply(bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{}), Files: map[string]string{
 		"cr.yaml": "apiVersion: lab.example.com/v1\nkind: Custom\nmetadata: {name: custom}\nspec: {size: 1, active: false, unknown: {a: b}, list: [{a: 1}]}\n",
 	}})
 	l.expectStatus("x", released(l.Name+"/x:1"))
@@ -565,11 +567,11 @@ func TestNewStateWaiting_DriftIsNotCorrected(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-waits")
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`)
 	l.expectStatus("x", says(fleet.ConditionReady, "modified"))
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		correcting(fleet.CorrectDrift{Enabled: true})(bd)
 		bd.Spec.DependsOn = []fleet.BundleRef{{Name: "a"}}
 	}})
@@ -577,7 +579,7 @@ func TestNewStateWaiting_DriftIsNotCorrected(t *testing.T) {
 	if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 deployed"}) {
 		t.Errorf("revisions %q", got)
 	}
-	l.apply(bundle{Name: "a", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "a", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	if got := l.field("configmaps", "x", dig("data", "greeting")); got != "salut" {
 		t.Errorf("the greeting is %s", got)

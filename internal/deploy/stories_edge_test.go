@@ -14,6 +14,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -57,7 +59,7 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hub-requests")
 	l.start()
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	l.apply(bundle{Name: "x", Files: rawFiles(), Options: options})
 	l.expectStatus("x", ready)
 	l.delete("x")
@@ -103,7 +105,7 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 func TestHubDown_AgentWaits(t *testing.T) {
 	l := newLab(t, "hub-down")
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	p := control.Plane(t)
 	if err := p.Hub.Pause(); err != nil {
@@ -126,7 +128,7 @@ func TestHubDown_AgentWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.expectStatus("x", says(fleet.ConditionReady, "missing"))
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	if bd := l.get("x"); bd.Status.Release != l.Name+"/x:2" {
 		t.Errorf("release is %s", bd.Status.Release)
@@ -144,9 +146,9 @@ func TestDeletedReleaseSecret_ReleaseIsDeployedAgain(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "history-lost-"+name)
 			l.start()
-			l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("x", ready)
-			if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), secretName("x", 1), metav1.DeleteOptions{}); err != nil {
+			if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), release.SecretName("x", 1), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			happens(l)
@@ -166,13 +168,13 @@ func TestUpgrade_DeletesRemovedObjects(t *testing.T) {
 	l := newLab(t, "surplus")
 	l.start()
 	files := map[string]string{
-		"a.yaml": configMapYAML,
-		"b.yaml": strings.Replace(configMapYAML, "name: cm", "name: gone", 1),
-		"c.yaml": strings.Replace(configMapYAML, "name: cm", "name: kept, annotations: {helm.sh/resource-policy: keep}", 1),
+		"a.yaml": deploytest.ConfigMapYAML,
+		"b.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: gone", 1),
+		"c.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: kept, annotations: {helm.sh/resource-policy: keep}", 1),
 	}
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	l.apply(bundle{Name: "x", Files: map[string]string{"a.yaml": configMapYAML}, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name)})
 	bd := l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
 		if len(bd.Status.Resources) != 1 {
 			return "more than one object"
@@ -189,7 +191,7 @@ func TestDeployments_KeepTwoRevisions(t *testing.T) {
 	l := newLab(t, "revisions")
 	l.start()
 	for i := range 4 {
-		l.apply(bundle{Name: "x", Files: helloFiles(fmt.Sprint("v", i)), Options: in(l.Name)})
+		l.apply(bundle{Name: "x", Files: deploytest.HelloFiles(fmt.Sprint("v", i)), Options: deploytest.InNamespace(l.Name)})
 		l.expectStatus("x", ready)
 	}
 	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[3 superseded 4 deployed]" {
@@ -204,9 +206,9 @@ func TestForce_ReplacesImmutableObjects(t *testing.T) {
 	service := func(ip string) map[string]string {
 		return map[string]string{"s.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}], selector: {a: b}, type: " + ip + "}\n"}
 	}
-	l.apply(bundle{Name: "x", Files: service("NodePort"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: service("NodePort"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm.Force = true
 	l.apply(bundle{Name: "x", Files: service("ClusterIP"), Options: options})
 	l.expectStatus("x", ready)
@@ -222,7 +224,7 @@ func TestManyBundles_AreDeployed(t *testing.T) {
 	l.options = func(o *Options) { o.Workers = 50 }
 	const count = 60
 	for i := range count {
-		l.apply(bundle{Name: fmt.Sprintf("b-%02d", i), Files: helloFiles("hi"), Options: in(l.Name)})
+		l.apply(bundle{Name: fmt.Sprintf("b-%02d", i), Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	}
 	began := time.Now()
 	l.start()

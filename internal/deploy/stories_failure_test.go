@@ -17,6 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	releases "github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,28 +35,28 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 		want    []func(*fleet.BundleDeployment) string
 	}{
 		"a chart for another Kubernetes version is a permanent failure": {
-			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": configMapYAML},
-			options: in(l.Name + "-version"),
+			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": deploytest.ConfigMapYAML},
+			options: deploytest.InNamespace(l.Name + "-version"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion"), becauseOf(fleet.ConditionInstalled, fleet.ReasonKubeVersionUnsupported, "")},
 		},
 		"a template that is not YAML is a permanent failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "a: b: c\n"},
-			options: in(l.Name + "-yaml"),
+			options: deploytest.InNamespace(l.Name + "-yaml"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
 		"invalid plain YAML is a permanent failure": {
 			files:   map[string]string{"a.yaml": "a: b: c\n"},
-			options: in(l.Name + "-rawyaml"),
+			options: deploytest.InNamespace(l.Name + "-rawyaml"),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
 		},
 		"a template that fails is retried": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": `{{ fail "no good" }}`},
-			options: in(l.Name + "-fail"),
+			options: deploytest.InNamespace(l.Name + "-fail"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "no good")},
 		},
 		"a kind the cluster does not have": {
 			files:   map[string]string{"a.yaml": "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n"},
-			options: in(l.Name + "-kind"),
+			options: deploytest.InNamespace(l.Name + "-kind"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonKindMissing, "Nothing")},
 		},
 		"a cluster-scoped object where a namespace is forced": {
@@ -61,42 +65,42 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "invalid cluster scoped object")},
 		},
 		"an object of another owner": {
-			files:   map[string]string{"a.yaml": strings.Replace(configMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
-			options: in(l.Name),
+			files:   map[string]string{"a.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
+			options: deploytest.InNamespace(l.Name),
 			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release"), becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "")},
 		},
 		"a missing service account": {
-			files:   map[string]string{"a.yaml": configMapYAML},
+			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "nobody"},
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonServiceAccountMissing, `service account "nobody" does not exist`)},
 		},
 		"a name that leads out of the bundle": {
-			files:   map[string]string{"../../etc/passwd.yaml": configMapYAML},
-			options: in(l.Name + "-path"),
+			files:   map[string]string{"../../etc/passwd.yaml": deploytest.ConfigMapYAML},
+			options: deploytest.InNamespace(l.Name + "-path"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonManifestInvalid, "leads out of the bundle")},
 		},
 		"contents in a registry": {
-			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "OCI registry are not supported")},
 		},
 		"a chart that the agent would have to download": {
-			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "HelmOps")},
 		},
 		"an object that the API server rejects": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
-			options: in(l.Name + "-invalid"),
+			options: deploytest.InNamespace(l.Name + "-invalid"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonObjectRejected, "100000")},
 		},
 		"a kustomization that does not build": {
 			files:   map[string]string{"kustomization.yaml": "resources: [nothing.yaml]\n"},
-			options: in(l.Name + "-kustomize"),
+			options: deploytest.InNamespace(l.Name + "-kustomize"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "nothing.yaml")},
 		},
 		"a missing namespace that must exist": {
-			files: map[string]string{"a.yaml": configMapYAML},
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-nowhere", DefaultNamespace: l.Name,
 				AllowedTargetNamespaceSelector: &metav1.LabelSelector{},
 				DownstreamResources:            []fleet.DownstreamResource{{Kind: "Secret", Name: "any"}}},
@@ -104,24 +108,24 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 				"target namespace "+l.Name+"-nowhere does not exist on downstream cluster")},
 		},
 		"a missing object to copy": {
-			files:   map[string]string{"a.yaml": configMapYAML},
+			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, DownstreamResources: []fleet.DownstreamResource{{Kind: "Secret", Name: "nothing"}}},
 			change:  func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 },
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "Secret nothing")},
 		},
 		"a missing Content": {
-			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name),
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-nothing:x" },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "s-nothing")},
 		},
 		"a namespace that is not allowed": {
-			files: map[string]string{"a.yaml": configMapYAML},
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, AllowedTargetNamespaceSelector: &metav1.LabelSelector{
 				MatchLabels: map[string]string{"team": "a"}}},
 			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match AllowedTargetNamespaceSelector (team=a)")},
 		},
 		"a dependency that does not exist": {
-			files: map[string]string{"a.yaml": configMapYAML}, options: in(l.Name + "-dep"),
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name + "-dep"),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "missing"}} },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonDependencyMissing, "no bundles matching labels")},
 		},
@@ -156,14 +160,14 @@ func TestFailedBundle_RecoversWithNextChange(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "heals")
 	l.start()
-	options := in(l.Name + "-x")
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	options := deploytest.InNamespace(l.Name + "-x")
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
-	broken := helloFiles("hi")
+	broken := deploytest.HelloFiles("hi")
 	broken["templates/bad.yaml"] = "a: b: c\n"
 	l.apply(bundle{Name: "x", Files: broken, Options: options})
 	l.expectStatus("x", recognisedAs("YAML parse error"))
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
 }
 
@@ -183,7 +187,7 @@ func TestValuesSecret_IsUsedWhenHashMatches(t *testing.T) {
 	if _, err := l.HubCore.CoreV1().Secrets(l.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: withHash})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: withHash})
 	l.expectStatus("x", says(fleet.ConditionDeployed, "does not match the hash"))
 
 	secret.Data["values"] = values
@@ -210,7 +214,7 @@ func TestSecretValue_IsNotInStatus(t *testing.T) {
 		"Chart.yaml":         "apiVersion: v2\nname: x\nversion: 0.1.0\n",
 		"values.schema.json": `{"properties": {"password": {"pattern": "^[0-9]+$"}}}`,
 	}
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "creds"}}}
 	l.apply(bundle{Name: "x", Files: files, Options: options})
 	bd := l.expectStatus("x", says(fleet.ConditionDeployed, "password"))
@@ -228,11 +232,11 @@ func TestSecretValue_IsNotInStatus(t *testing.T) {
 // store stores a revision as a killed agent would have left it.
 func (l *lab) store(namespace, name, bundleDeployment string, number int, status release.Status, manifest string) {
 	l.t.Helper()
-	var sealed *seal
+	var sealed *releases.Seal
 	if bundleDeployment != "" {
-		sealed = newSeal(l.East.CoreV1().Secrets(l.Name), func(releaseKey) int { return 0 })
+		sealed = releases.NewSeal(l.East.CoreV1().Secrets(l.Name), func(placement.Release) int { return 0 })
 	}
-	h, err := loadHistory(l.t.Context(), l.East.CoreV1().Secrets(namespace), releaseKey{namespace, name}, time.Now, sealed)
+	h, err := releases.LoadHistory(l.t.Context(), l.East.CoreV1().Secrets(namespace), placement.Release{Namespace: namespace, Name: name}, time.Now, sealed)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -242,7 +246,7 @@ func (l *lab) store(namespace, name, bundleDeployment string, number int, status
 			fleet.AnnotationBundleID: bundleDeployment, fleet.AnnotationAgentNamespace: l.Name,
 		}}},
 	}
-	if err := h.Create(secretName(name, number), r); err != nil {
+	if err := h.Create(releases.SecretName(name, number), r); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -255,7 +259,7 @@ type storedRevision struct {
 
 func TestInterruptedOperation_IsContinued(t *testing.T) {
 	t.Parallel()
-	leftover := strings.Replace(configMapYAML, "name: cm", "name: leftover", 1)
+	leftover := strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: leftover", 1)
 	tests := map[string]struct {
 		revisions []storedRevision
 		want      string
@@ -277,11 +281,11 @@ func TestInterruptedOperation_IsContinued(t *testing.T) {
 				l.store(l.Name, "x", "x", r.Number, r.Status, leftover)
 			}
 			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "leftover", Annotations: map[string]string{
-				releaseNameAnnotation: "x", releaseNamespaceAnnotation: l.Name}}}
+				objects.ReleaseNameAnnotation: "x", objects.ReleaseNamespaceAnnotation: l.Name}}}
 			if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), owned, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: in(l.Name)})
+			l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name)})
 			l.start()
 			bd := l.expectStatus("x", ready)
 			if !strings.HasSuffix(bd.Status.Release, test.want) {
@@ -302,11 +306,11 @@ func TestTakeOwnership_TakesOverObjects(t *testing.T) {
 	if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	options := in(l.Name)
-	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	options := deploytest.InNamespace(l.Name)
+	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("a", recognisedAs("cannot be imported"))
 	options.Helm.TakeOwnership = true
-	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.apply(bundle{Name: "a", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("a", ready)
 	cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
 	if err != nil || cm.Data["a"] != "b" || cm.Data["other"] != "kept" || cm.Labels["mine"] != "yes" ||
@@ -314,7 +318,7 @@ func TestTakeOwnership_TakesOverObjects(t *testing.T) {
 		t.Errorf("the object was not taken over as it was: %v %v", cm, err)
 	}
 
-	l.apply(bundle{Name: "b", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.apply(bundle{Name: "b", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("b", ready)
 	l.expectStatus("a", says(fleet.ConditionReady, "configmap.v1 "+l.Name+"/cm is not owned by us"))
 
@@ -335,15 +339,15 @@ func TestReleaseRenamed_ObjectsMove(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rename")
 	l.start()
-	options := in(l.Name)
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML, "old.yaml": strings.Replace(configMapYAML, "name: cm", "name: old", 1)}, Options: options})
+	options := deploytest.InNamespace(l.Name)
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML, "old.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: old", 1)}, Options: options})
 	l.expectStatus("x", ready)
 	before, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	options.Helm.ReleaseName = "renamed"
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	bd := l.expectStatus("x", ready)
 	if bd.Status.Release != l.Name+"/renamed:1" {
 		t.Errorf("release is %s", bd.Status.Release)
@@ -369,7 +373,7 @@ func TestMissingObjects_AreReportedAndRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "missing")
 	l.start()
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	configMaps := l.East.CoreV1().ConfigMaps(l.Name)
 	cm, err := configMaps.Get(t.Context(), "cm", metav1.GetOptions{})
@@ -403,7 +407,7 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 	l := newLab(t, "awaited")
 	l.start()
 	allowed := func(namespace string) fleet.BundleDeploymentOptions {
-		options := in(namespace)
+		options := deploytest.InNamespace(namespace)
 		options.AllowedTargetNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 		return options
 	}
@@ -411,7 +415,7 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 	if err := l.East.CoreV1().ServiceAccounts(l.Name).Delete(t.Context(), "later", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	valued, account := in(l.Name), in(l.Name+"-team")
+	valued, account := deploytest.InNamespace(l.Name), deploytest.InNamespace(l.Name+"-team")
 	valued.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "later", Namespace: l.Name}}}
 	account.ServiceAccount = "later"
 	refused, missing := l.Name+"-refused", l.Name+"-missing"
@@ -437,7 +441,7 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 		}},
 	}
 	for name, wait := range waits {
-		l.apply(bundle{Name: name, Files: map[string]string{"cm.yaml": strings.ReplaceAll(configMapYAML, "name: cm", "name: "+name)}, Options: wait.options})
+		l.apply(bundle{Name: name, Files: map[string]string{"cm.yaml": strings.ReplaceAll(deploytest.ConfigMapYAML, "name: cm", "name: "+name)}, Options: wait.options})
 	}
 	for name, wait := range waits {
 		l.expectStatus(name, becauseOf(fleet.ConditionDeployed, wait.reason, ""))

@@ -13,6 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	releases "github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,11 +25,11 @@ import (
 func (l *lab) forgery(namespace, name, bundle string, number int, status release.Status, manifest string, hooks ...*release.Hook) *corev1.Secret {
 	l.t.Helper()
 	secrets := fake.NewClientset().CoreV1().Secrets(namespace)
-	h, err := loadHistory(l.t.Context(), secrets, releaseKey{namespace, name}, time.Now, nil)
+	h, err := releases.LoadHistory(l.t.Context(), secrets, placement.Release{Namespace: namespace, Name: name}, time.Now, nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	err = h.Create(secretName(name, number), &release.Release{
+	err = h.Create(releases.SecretName(name, number), &release.Release{
 		Name: name, Namespace: namespace, Version: number, Manifest: manifest, Hooks: hooks, Info: &release.Info{Status: status},
 		Chart: &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: name, Version: "0.1.0", Annotations: map[string]string{
 			fleet.AnnotationBundleID: bundle, fleet.AnnotationAgentNamespace: l.Name,
@@ -33,7 +38,7 @@ func (l *lab) forgery(namespace, name, bundle string, number int, status release
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	secret, err := secrets.Get(l.t.Context(), secretName(name, number), metav1.GetOptions{})
+	secret, err := secrets.Get(l.t.Context(), releases.SecretName(name, number), metav1.GetOptions{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -50,7 +55,7 @@ func deletion(name, namespace string) *release.Hook {
 	}
 }
 
-// configMap creates a ConfigMap of another owner, with labels and annotations.
+// ConfigMap creates a ConfigMap of another owner, with labels and annotations.
 func (l *lab) configMap(namespace, name string, labels, annotations map[string]string) {
 	l.t.Helper()
 	l.create(func(ctx context.Context) error {
@@ -76,11 +81,11 @@ func (l *lab) expectUntouched(namespace string) {
 
 // victims creates objects in another namespace that a forged release claims: one with the label of another bundle,
 // and one of an unrelated release with the same name.
-func (l *lab) victims(namespace string, key releaseKey) (manifest string) {
+func (l *lab) victims(namespace string, key placement.Release) (manifest string) {
 	l.t.Helper()
-	label := setFor("theirs", "").Hash
+	label := placement.SetOf("theirs", "").Hash
 	l.configMap(namespace, "marked", map[string]string{fleet.LabelSetHash: label}, nil)
-	l.configMap(namespace, "owned", nil, map[string]string{releaseNameAnnotation: key.Name, releaseNamespaceAnnotation: key.Namespace})
+	l.configMap(namespace, "owned", nil, map[string]string{objects.ReleaseNameAnnotation: key.Name, objects.ReleaseNamespaceAnnotation: key.Namespace})
 	return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: marked, namespace: " + namespace + ", labels: {" + fleet.LabelSetHash + ": " + label + "}}\n" +
 		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: owned, namespace: " + namespace + "}\n"
 }
@@ -118,12 +123,12 @@ func TestForgedRevision_GivesNoRights(t *testing.T) {
 			l.namespace(own)
 			l.namespace(other)
 			l.start()
-			l.apply(bundle{Name: "first", Files: helloFiles("hi"), Options: in(own)}) // the agent has its key from here on
+			l.apply(bundle{Name: "first", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(own)}) // the agent has its key from here on
 			l.expectStatus("first", ready)
 			l.eventuallyLater(own)
-			l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(own)})
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(own)})
 			l.expectStatus("x", ready)
-			manifest := l.victims(other, releaseKey{own, "x"})
+			manifest := l.victims(other, placement.Release{Namespace: own, Name: "x"})
 			test.forge(l, own, l.forgery(own, "x", "x", test.number, test.status, manifest, deletion("smuggled", other)))
 			test.then(l, own)
 			l.expectNoRelease(own, "x")
@@ -138,7 +143,7 @@ func TestForgedRevision_GivesNoRights(t *testing.T) {
 // upgradeX deploys another version of the bundle.
 func (l *lab) upgradeX(own string) {
 	l.t.Helper()
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(own)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(own)})
 	l.expectStatus("x", ready)
 }
 
@@ -169,9 +174,9 @@ func TestForgedRelease_IsNotUninstalledWithAgentsRights(t *testing.T) {
 	l.namespace(own)
 	l.namespace(other)
 	l.start()
-	l.apply(bundle{Name: "first", Files: helloFiles("hi"), Options: in(own)})
+	l.apply(bundle{Name: "first", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(own)})
 	l.expectStatus("first", ready)
-	manifest := l.victims(other, releaseKey{own, "evil"})
+	manifest := l.victims(other, placement.Release{Namespace: own, Name: "evil"})
 	forged := l.forgery(own, "evil", "gone", 7, release.StatusUninstalling, manifest, deletion("smuggled", other))
 	l.create(func(ctx context.Context) error {
 		_, err := l.East.CoreV1().Secrets(own).Create(ctx, forged, metav1.CreateOptions{})
@@ -186,24 +191,24 @@ func TestForgedRelease_IsNotUninstalledWithAgentsRights(t *testing.T) {
 func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release.Hook) {
 	l.t.Helper()
 	secrets := l.East.CoreV1().Secrets(own)
-	secret, err := secrets.Get(l.t.Context(), secretName(name, number), metav1.GetOptions{})
+	secret, err := secrets.Get(l.t.Context(), releases.SecretName(name, number), metav1.GetOptions{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	stored, err := decodeRelease(secret)
+	stored, err := releases.Decode(secret)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	stored.Hooks = append(stored.Hooks, hooks...)
 	delete(stored.Chart.Metadata.Annotations, fleet.AnnotationTargetNamespace)
-	if secret.Data["release"], err = encodeRelease(stored); err != nil {
+	if secret.Data["release"], err = releases.Encode(stored); err != nil {
 		l.t.Fatal(err)
 	}
 	delete(secret.Annotations, fleet.AnnotationReleaseSeal)
 	if _, err := secrets.Update(l.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := ignoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), "fleet-agent-release-key", metav1.DeleteOptions{})); err != nil {
+	if err := outcome.IgnoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), "fleet-agent-release-key", metav1.DeleteOptions{})); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -219,12 +224,12 @@ func TestReleaseOfAnEarlierAgent_KeepsItsHooks(t *testing.T) {
 			own, other := l.Name+"-own", l.Name+"-other"
 			l.namespace(other)
 			l.configMap(other, "outside", nil, nil)
-			options := in(own)
+			options := deploytest.InNamespace(own)
 			if confined {
 				options = fleet.BundleDeploymentOptions{TargetNamespace: own, Helm: &fleet.HelmOptions{}}
 			}
 			l.start()
-			l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 			l.expectStatus("x", ready)
 			l.halt()
 			l.asOfAnEarlierAgent(own, "x", 1, deletion("inside", own), deletion("outside", other))
@@ -252,7 +257,7 @@ func TestRollbackUnderANamespace_LeavesOthersAlone(t *testing.T) {
 	l.configMap(other, "outside", nil, nil)
 	options := fleet.BundleDeploymentOptions{TargetNamespace: own, Helm: &fleet.HelmOptions{}, CorrectDrift: &fleet.CorrectDrift{Enabled: true}}
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
 	l.halt()
 	l.asOfAnEarlierAgent(own, "x", 1, deletion("inside", own), deletion("outside", other))
@@ -285,12 +290,12 @@ func TestReleaseSecretInABundle_IsRefused(t *testing.T) {
 	})
 	l.start()
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: sh.helm.release.v1.evil.v1, labels: {owner: helm, name: evil, version: '1'}}\ntype: helm.sh/release.v1\n"
-	as := in(own)
+	as := deploytest.InNamespace(own)
 	as.ServiceAccount = "tenant"
 	for name, options := range map[string]fleet.BundleDeploymentOptions{
 		"confined": {TargetNamespace: own, Helm: &fleet.HelmOptions{}}, "account": as,
 	} {
-		l.apply(bundle{Name: name, Files: with(helloFiles("hi"), map[string]string{"templates/s.yaml": secret}), Options: options})
+		l.apply(bundle{Name: name, Files: deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/s.yaml": secret}), Options: options})
 		l.expectStatus(name, becauseOf(fleet.ConditionDeployed, fleet.ReasonForbidden, "Helm release"))
 		if found := l.revisionsOf(own, "evil"); len(found) > 0 {
 			t.Errorf("%s: a release was deployed: %v", name, found)

@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -34,12 +36,12 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 		hook    string
 	}{
 		"a hook in another namespace: is moved":                            {files: hooks(hookOf("smuggled", other, "pre-install")), hook: "smuggled"},
-		"a hook and a kustomization: both count":                           {files: with(hooks(hookOf("smuggled", other, "post-install")), kustomization), hook: "k-smuggled"},
+		"a hook and a kustomization: both count":                           {files: deploytest.With(hooks(hookOf("smuggled", other, "post-install")), kustomization), hook: "k-smuggled"},
 		"a cluster-scoped hook: is refused":                                {files: hooks(clusterRole), refused: "invalid cluster scoped object"},
-		"a cluster-scoped hook, kustomized: is refused":                    {files: with(hooks(clusterRole), kustomization), refused: "invalid cluster scoped object"},
-		"a CRD among the chart's CRDs: is refused":                         {files: with(hooks(""), map[string]string{"crds/a.yaml": crd}), refused: "invalid cluster scoped object"},
-		"another object among the chart's CRDs: is refused":                {files: with(hooks(""), map[string]string{"crds/a.yaml": hookOf("smuggled", other, "none")}), refused: "nothing but CustomResourceDefinitions"},
-		"an object without a namespace among the chart's CRDs: is refused": {files: with(hooks(""), map[string]string{"crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: smuggled}\n"}), refused: "nothing but CustomResourceDefinitions"},
+		"a cluster-scoped hook, kustomized: is refused":                    {files: deploytest.With(hooks(clusterRole), kustomization), refused: "invalid cluster scoped object"},
+		"a CRD among the chart's CRDs: is refused":                         {files: deploytest.With(hooks(""), map[string]string{"crds/a.yaml": crd}), refused: "invalid cluster scoped object"},
+		"another object among the chart's CRDs: is refused":                {files: deploytest.With(hooks(""), map[string]string{"crds/a.yaml": hookOf("smuggled", other, "none")}), refused: "nothing but CustomResourceDefinitions"},
+		"an object without a namespace among the chart's CRDs: is refused": {files: deploytest.With(hooks(""), map[string]string{"crds/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: smuggled}\n"}), refused: "nothing but CustomResourceDefinitions"},
 	}
 	i := 0
 	for name, test := range tests {
@@ -53,7 +55,7 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 			} else {
 				l.expectStatus(bundleName, ready)
 				found, err := l.East.CoreV1().ConfigMaps(namespace).Get(t.Context(), test.hook, metav1.GetOptions{})
-				if err != nil || found.Labels[fleet.LabelSetHash] != setFor(bundleName, "").Hash {
+				if err != nil || found.Labels[fleet.LabelSetHash] != placement.SetOf(bundleName, "").Hash {
 					t.Errorf("the hook: %v, labels %v", err, found.Labels)
 				}
 			}
@@ -74,7 +76,7 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 
 // hooks returns a small chart with a hook.
 func hooks(hook string) map[string]string {
-	return with(helloFiles("hi"), map[string]string{"templates/hook.yaml": hook})
+	return deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/hook.yaml": hook})
 }
 
 // TestHooksThroughTheirLife_KeepPoliciesAndLabels runs the hooks of an upgrade, a correction and an
@@ -87,7 +89,7 @@ func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 	l.namespace(other)
 	gone := strings.Replace(hookOf("gone", other, "pre-install,pre-upgrade"), "annotations: {", "annotations: {helm.sh/hook-delete-policy: hook-succeeded, ", 1)
 	files := func(greeting string) map[string]string {
-		return with(helloFiles(greeting), map[string]string{
+		return deploytest.With(deploytest.HelloFiles(greeting), map[string]string{
 			"templates/up.yaml":   hookOf("up", other, "pre-install,pre-upgrade") + "data: {greeting: {{ .Values.greeting }}}\n",
 			"templates/back.yaml": hookOf("back", other, "post-rollback"),
 			"templates/end.yaml":  hookOf("end", other, "post-delete"),
@@ -102,7 +104,7 @@ func TestHooksThroughTheirLife_KeepPoliciesAndLabels(t *testing.T) {
 	expect := func(name, greeting, patched string) {
 		t.Helper()
 		found, err := l.East.CoreV1().ConfigMaps(own).Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil || found.Labels[fleet.LabelSetHash] != setFor("x", "").Hash || found.Data["greeting"] != greeting || found.Data["patched"] != patched {
+		if err != nil || found.Labels[fleet.LabelSetHash] != placement.SetOf("x", "").Hash || found.Data["greeting"] != greeting || found.Data["patched"] != patched {
 			t.Errorf("hook %s: %v, labels %v, data %v", name, err, found.Labels, found.Data)
 		}
 	}
@@ -142,9 +144,9 @@ func TestObjectThatBecomesAHook_IsNotExtra(t *testing.T) {
 	l := newLab(t, "hook-extra")
 	l.start()
 	object := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: " + l.Name + "}\n"
-	l.apply(bundle{Name: "x", Files: hooks(object), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: hooks(object), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	l.apply(bundle{Name: "x", Files: hooks(hookOf("settings", l.Name, "post-upgrade")), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: hooks(hookOf("settings", l.Name, "post-upgrade")), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	// A restarted agent reports the same.
 	l.halt()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -57,13 +58,13 @@ func (l *lab) expectNoRelease(namespace, name string) {
 func TestAgentRestarts_NothingChanges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "restart")
-	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: deploytest.InNamespace(l.Name)})
 	l.start()
 	before := l.expectStatus("x", ready)
 	l.halt()
 	l.start()
 	// A second bundle shows that the first was reconciled: the first is ahead in the queue.
-	l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("other", ready)
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
 		t.Errorf("revisions after a restart: %v", got)
@@ -84,7 +85,7 @@ func TestBundleDeletedWhileAgentDown_IsUninstalled(t *testing.T) {
 	l.interval = shortInterval
 	l.start()
 	for _, name := range []string{"a", "b", "c"} {
-		l.apply(bundle{Name: name, Files: helloFiles("hi"), Options: in(l.Name)})
+		l.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 		l.expectStatus(name, ready)
 	}
 	l.halt()
@@ -112,10 +113,10 @@ func TestKeepResources_DeletesHistoryOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kept")
 	l.start()
-	keep := in(l.Name)
+	keep := deploytest.InNamespace(l.Name)
 	keep.KeepResources = true
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: keep})
-	l.apply(bundle{Name: "fleet-agent-east", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: keep})
+	l.apply(bundle{Name: "fleet-agent-east", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	for _, name := range []string{"x", "fleet-agent-east"} {
 		l.expectStatus(name, ready)
 		l.delete(name)
@@ -130,7 +131,7 @@ func TestUsersBundleNamedLikeTheAgents_IsUninstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "named")
 	l.start()
-	l.apply(bundle{Name: "fleet-agent-nginx", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "fleet-agent-nginx", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("fleet-agent-nginx", ready)
 	l.delete("fleet-agent-nginx")
 	l.expectNoRelease(l.Name, "fleet-agent-nginx")
@@ -167,13 +168,13 @@ func TestPausedBundleDeployment_IsNotDeployed(t *testing.T) {
 	pause := func(on bool) func(*fleet.BundleDeployment) {
 		return func(bd *fleet.BundleDeployment) { bd.Spec.Paused = on }
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: pause(true)})
-	l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: pause(true)})
+	l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("other", ready)
 	if bd := l.get("x"); len(bd.Status.Conditions) > 0 || l.configMapIsThere(l.Name, "x") {
 		t.Errorf("a paused bundle was deployed: %v", bd.Status)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: pause(false)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: pause(false)})
 	l.expectStatus("x", ready)
 }
 
@@ -184,11 +185,11 @@ func TestDependencyBecomesReady_WakesDependents(t *testing.T) {
 	after := func(name string) func(*fleet.BundleDeployment) {
 		return func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: name}} }
 	}
-	l.apply(bundle{Name: "c", Files: helloFiles("hi"), Options: in(l.Name), Change: after("b")})
-	l.apply(bundle{Name: "b", Files: helloFiles("hi"), Options: in(l.Name), Change: after("a")})
+	l.apply(bundle{Name: "c", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: after("b")})
+	l.apply(bundle{Name: "b", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: after("a")})
 	l.expectStatus("b", says(fleet.ConditionDeployed, "no bundles matching labels"))
 	l.expectStatus("c", says(fleet.ConditionDeployed, "dependent bundle(s) are not ready: [b]"))
-	l.apply(bundle{Name: "a", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "a", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	for _, name := range []string{"a", "b", "c"} {
 		l.expectStatus(name, ready)
 	}
@@ -198,7 +199,7 @@ func TestReadiness_FollowsObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "readiness")
 	l.start()
-	l.apply(bundle{Name: "x", Files: rawFiles(), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	// Set the condition that the Deployment controller sets when a rollout is stuck.
 	deployments := l.East.AppsV1().Deployments(l.Name)
@@ -237,10 +238,10 @@ func TestHooks_RunAndAreNotWatched(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "hooks")
 	l.start()
-	files := helloFiles("hi")
+	files := deploytest.HelloFiles("hi")
 	files["templates/hook.yaml"] = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n" +
 		"spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n"
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	bd := l.expectStatus("x", ready)
 	if len(bd.Status.Resources) != 1 || bd.Status.Resources[0].Kind != "ConfigMap" {
 		t.Errorf("resources: %v", bd.Status.Resources)
@@ -260,7 +261,7 @@ func TestServiceAccount_LimitsDeployment(t *testing.T) {
 	})
 	l.start()
 	options := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "tenant"}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", says(fleet.ConditionDeployed, "may create nothing in namespace "+l.Name))
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
 	l.create(func(ctx context.Context) error {
@@ -275,7 +276,7 @@ func TestServiceAccount_LimitsDeployment(t *testing.T) {
 	})
 	no := false
 	options.CreateNamespace = &no // it may not
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
 }
 
@@ -294,13 +295,13 @@ func TestDownstreamResources_FollowTheBundle(t *testing.T) {
 		return err
 	})
 	l.start()
-	options := in(ns)
+	options := deploytest.InNamespace(ns)
 	options.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "values"}, {Kind: "configmap", Name: "cm"}}
 	options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "values", Namespace: "elsewhere"}}}
 	generation := func(n int64) func(*fleet.BundleDeployment) {
 		return func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = n }
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation(1)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation(1)})
 	greeting := func(want string) func(*fleet.BundleDeployment) string {
 		return func(bd *fleet.BundleDeployment) string {
 			cm, err := l.East.CoreV1().ConfigMaps(ns).Get(t.Context(), "x", metav1.GetOptions{})
@@ -320,7 +321,7 @@ func TestDownstreamResources_FollowTheBundle(t *testing.T) {
 	if _, err := secrets.Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options, Change: generation(2)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation(2)})
 	l.expectStatus("x", greeting("anew"))
 
 	l.delete("x")
@@ -338,10 +339,10 @@ func TestNamespaceLabels_AreSet(t *testing.T) {
 	l := newLab(t, "labels")
 	l.start()
 	ns := l.Name + "-x"
-	options := in(ns)
+	options := deploytest.InNamespace(ns)
 	options.NamespaceLabels = map[string]string{"team": "a", "pod-security.kubernetes.io/enforce": "privileged"}
 	options.NamespaceAnnotations = map[string]string{"note": "b"}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
 	namespace, err := l.East.CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 	if err != nil {
@@ -355,10 +356,10 @@ func TestNamespaceLabels_AreSet(t *testing.T) {
 	l.mark(ns, `{"metadata":{"labels":{"theirs":"c"},"annotations":{"theirs":"d"}}}`)
 	options.NamespaceLabels = map[string]string{"tier": "b"}
 	options.NamespaceAnnotations = nil
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: options})
 	l.expectNamespace(ns, map[string]string{"tier": "b", "theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
 	options.NamespaceLabels = nil
-	l.apply(bundle{Name: "x", Files: helloFiles("ciao"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("ciao"), Options: options})
 	l.expectNamespace(ns, map[string]string{"theirs": "c", "name": ns, corev1.LabelMetadataName: ns}, map[string]string{"theirs": "d"})
 }
 
@@ -369,7 +370,7 @@ func TestNamespaceLabelsChange_NeedsNoDeployment(t *testing.T) {
 	l.start()
 	ns := l.Name + "-x"
 	given := func(labels, annotations map[string]string) {
-		l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: func(bd *fleet.BundleDeployment) {
+		l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: func(bd *fleet.BundleDeployment) {
 			bd.Spec.Options.NamespaceLabels, bd.Spec.Options.NamespaceAnnotations = labels, annotations
 		}})
 	}
@@ -414,9 +415,9 @@ func TestCRDAndCustomResource_MayComeInAnyOrder(t *testing.T) {
 		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
 		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
 	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
-	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: in(l.Name)})
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("things", says(fleet.ConditionDeployed, "no matches for kind"))
-	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: in(l.Name)})
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
 	l.expectStatus("things", ready)
 	// The CRD stays when its bundle is deleted, and so do its objects.
@@ -435,18 +436,18 @@ func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
 		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
 	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
-	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: in(l.Name)})
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
-	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": configMapYAML}, Options: in(l.Name)})
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("things", ready)
 	l.halt()
 	l.deleteCRD("things." + group)
 	l.start()
 	l.expectStatus("things", says(fleet.ConditionReady, "thing."+group+" "+l.Name+"/a missing"))
 	// The kind is created again, and the object is restored.
-	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: in(l.Name)})
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
-	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": configMapYAML}, Options: in(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true})})
 	l.expectStatus("things", ready)
 }
 
@@ -469,12 +470,12 @@ func TestAtomicTimeout_RollsBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "atomic")
 	l.start()
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm = &fleet.HelmOptions{Atomic: true}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
 	l.expectStatus("x", ready)
 	options.Helm.TimeoutSeconds = 2
-	files := helloFiles("salut")
+	files := deploytest.HelloFiles("salut")
 	files["templates/never.yaml"] = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
 		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
 	l.apply(bundle{Name: "x", Files: files, Options: options})
@@ -491,10 +492,10 @@ func TestAtomicTimeout_RollsBack(t *testing.T) {
 func TestAgentStopsDuringOperation_NextRecovers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stopped")
-	files := helloFiles("hi")
+	files := deploytest.HelloFiles("hi")
 	files["templates/never.yaml"] = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
 		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm.TimeoutSeconds = 600
 	l.start()
 	l.apply(bundle{Name: "x", Files: files, Options: options})
@@ -508,7 +509,7 @@ func TestAgentStopsDuringOperation_NextRecovers(t *testing.T) {
 	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 pending-install]" {
 		t.Fatalf("the operation was not cut off: %s", got)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
 	l.start()
 	l.expectStatus("x", ready)
 	l.eventually(func() string { // Kubernetes holds it for a moment
@@ -530,9 +531,9 @@ func TestSupersededDeployment_StopsWaiting(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "superseded-"+name)
 			l.start()
-			files := helloFiles("hi")
+			files := deploytest.HelloFiles("hi")
 			files["templates/slow.yaml"] = template
-			options := in(l.Name)
+			options := deploytest.InNamespace(l.Name)
 			options.Helm.TimeoutSeconds = 600
 			l.apply(bundle{Name: "x", Files: files, Options: options})
 			l.eventually(func() string {
@@ -541,7 +542,7 @@ func TestSupersededDeployment_StopsWaiting(t *testing.T) {
 				}
 				return ""
 			})
-			l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("x", ready)
 		})
 	}
@@ -551,7 +552,7 @@ func TestStaleRelease_IsUninstalled(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stale")
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.halt()
 	l.store(l.Name, "former", "x", 1, "deployed", "")

@@ -21,6 +21,10 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -33,7 +37,7 @@ func agentBundle(t *testing.T, v importing.AgentValues) bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := in(v.Namespace)
+	options := deploytest.InNamespace(v.Namespace)
 	options.Helm.TakeOwnership = true
 	return bundle{Name: "fleet-agent-east", Files: map[string]string{agentchart.ManifestName: string(manifest)}, Options: options}
 }
@@ -45,7 +49,7 @@ type marks struct {
 
 func importMarks() marks {
 	return marks{
-		labels:      map[string]string{fleet.LabelSetHash: agentSet("").Hash},
+		labels:      map[string]string{fleet.LabelSetHash: placement.AgentSet("").Hash},
 		annotations: map[string]string{fleet.AnnotationSetID: names.AgentBootstrap},
 	}
 }
@@ -53,7 +57,7 @@ func importMarks() marks {
 func chartMarks(namespace string) marks {
 	return marks{
 		labels:      map[string]string{"app.kubernetes.io/managed-by": "Helm"},
-		annotations: map[string]string{releaseNameAnnotation: "fleet-agent", releaseNamespaceAnnotation: namespace},
+		annotations: map[string]string{objects.ReleaseNameAnnotation: "fleet-agent", objects.ReleaseNamespaceAnnotation: namespace},
 	}
 }
 
@@ -127,7 +131,7 @@ func TestAgentAdoptsItself_NothingChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, "own-"+strings.Fields(name)[1]+strings.Fields(name)[2])
-			values := agentIn(l.Name)
+			values := deploytest.AgentIn(l.Name)
 			imported := values
 			imported.Config = &config.Agent{ClientID: "client"}
 			objects, err := agentchart.Render(imported)
@@ -167,7 +171,7 @@ func (l *lab) expectTakenOver(ref *unstructured.Unstructured) {
 	want := marks{
 		labels: map[string]string{"app.kubernetes.io/managed-by": "Helm", fleet.LabelSetHash: "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"},
 		annotations: map[string]string{
-			releaseNameAnnotation: "fleet-agent-east", releaseNamespaceAnnotation: l.Name, fleet.AnnotationSetID: "fleet-agent-bootstrap",
+			objects.ReleaseNameAnnotation: "fleet-agent-east", objects.ReleaseNamespaceAnnotation: l.Name, fleet.AnnotationSetID: "fleet-agent-bootstrap",
 		},
 	}
 	if diff := cmp.Diff(want, marks{live.GetLabels(), annotations}, cmp.AllowUnexported(marks{})); diff != "" {
@@ -179,7 +183,7 @@ func TestDeletedAgentObjects_AreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-repair")
 	l.start()
-	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.apply(agentBundle(t, deploytest.AgentIn(l.Name)))
 	l.expectStatus("fleet-agent-east", ready)
 	policies := l.East.NetworkingV1().NetworkPolicies(l.Name)
 	if err := policies.Delete(t.Context(), "default-allow-all", metav1.DeleteOptions{}); err != nil {
@@ -234,7 +238,7 @@ func TestPutRight(t *testing.T) {
 		"agent unmodified: is not repaired":                                      {name: "fleet-agent-east"},
 		"agent not deployed: is not repaired":                                    {name: "fleet-agent-east", applied: "b", modified: []fleet.ModifiedStatus{gone}},
 		"agent, object missing: is repaired after a pause":                       {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-east after 5s"}},
-		"agent, object missing since the pause: is repaired":                     {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
+		"agent, object missing since the pause: is repaired":                     {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: deploytest.Noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
 		"agent, repaired without effect: pause increases":                        {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-east after 20s"}},
 		"agent, repaired without effect often: pause is limited":                 {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-east after 10m0s"}},
 		"sync forced for the first time: is repaired":                            {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
@@ -250,7 +254,7 @@ func TestPutRight(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := noon
+			now := deploytest.Noon
 			d, queue := testDeployer(&now)
 			applied := "a"
 			if test.applied != "" {
@@ -282,8 +286,8 @@ func TestForcedSync_RestoresModifiedObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "forced")
 	l.start()
-	options := in(l.Name)
-	files := map[string]string{"cm.yaml": configMapYAML}
+	options := deploytest.InNamespace(l.Name)
+	files := map[string]string{"cm.yaml": deploytest.ConfigMapYAML}
 	id := l.apply(bundle{Name: "x", Files: files, Options: options}).Spec.DeploymentID
 	l.expectStatus("x", ready)
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
@@ -311,7 +315,7 @@ func TestOverwrittenObjectDeleted_IsRestored(t *testing.T) {
 	l.start()
 	options := overwrites("ConfigMap", l.Name, "cm")
 	options.DefaultNamespace = l.Name
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("x", ready)
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -330,7 +334,7 @@ func TestInterruptedChangeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-cut")
 	l.start()
-	values := agentIn(l.Name)
+	values := deploytest.AgentIn(l.Name)
 	l.apply(agentBundle(t, values))
 	before := l.expectStatus("fleet-agent-east", ready)
 	l.halt()
@@ -380,16 +384,16 @@ func TestFailedUpgradeReverted_ObjectsAreRestored(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-undo")
 	l.start()
-	files := map[string]string{"a.yaml": configMapYAML}
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	files := map[string]string{"a.yaml": deploytest.ConfigMapYAML}
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	// The ConfigMap is changed before the API server rejects the Service.
-	l.apply(bundle{Name: "x", Options: in(l.Name), Files: map[string]string{
-		"a.yaml": strings.Replace(configMapYAML, "a: b", "a: half", 1),
+	l.apply(bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Files: map[string]string{
+		"a.yaml": strings.Replace(deploytest.ConfigMapYAML, "a: b", "a: half", 1),
 		"b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n",
 	}})
 	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
-	l.apply(bundle{Name: "x", Files: files, Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.eventually(func() string {
 		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "cm", metav1.GetOptions{})
@@ -404,7 +408,7 @@ func TestAgentBundleDeleted_AgentStays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-forget")
 	l.start()
-	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.apply(agentBundle(t, deploytest.AgentIn(l.Name)))
 	l.expectStatus("fleet-agent-east", ready)
 	l.delete("fleet-agent-east")
 	l.expectNoRelease(l.Name, "fleet-agent-east")
@@ -427,17 +431,17 @@ func TestAgentBundleDeleted_AgentStays(t *testing.T) {
 		}
 	}
 	// When the agent is managed again, it is adopted again.
-	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.apply(agentBundle(t, deploytest.AgentIn(l.Name)))
 	l.expectStatus("fleet-agent-east", ready)
 }
 
 func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "own-keep")
-	given := asInstalled(t, l.Name, everySetting())
+	given := deploytest.AsInstalled(t, l.Name, deploytest.EverySetting())
 	refs := l.install([]runtime.Object{given}, chartMarks(l.Name))
 	store := func(revision int, object *unstructured.Unstructured) {
-		text, err := formatObjects([]*unstructured.Unstructured{object})
+		text, err := manifest.Format([]*unstructured.Unstructured{object})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +451,7 @@ func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 	before := l.identities(refs)
 
 	l.start()
-	l.apply(agentBundle(t, agentIn(l.Name)))
+	l.apply(agentBundle(t, deploytest.AgentIn(l.Name)))
 	l.expectStatus("fleet-agent-east", ready)
 	if diff := cmp.Diff(before, l.identities(refs)); diff != "" {
 		t.Errorf("UIDs and specs (-before +after):\n%s", diff)
@@ -457,10 +461,10 @@ func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 	}
 
 	// After an upgrade of the admin's release, its settings apply with the next change by the hub.
-	changed := asInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
+	changed := deploytest.AsInstalled(t, l.Name, map[string]any{"proxy": "http://other:3128", "debug": true})
 	store(2, changed)
 	l.install([]runtime.Object{changed}, chartMarks(l.Name))
-	settings := agentIn(l.Name)
+	settings := deploytest.AgentIn(l.Name)
 	settings.CheckinInterval = "1m0s"
 	l.halt()
 	l.apply(agentBundle(t, settings))

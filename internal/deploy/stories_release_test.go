@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,9 +27,9 @@ func TestStagedDeployment_Waits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "staged")
 	l.start()
-	before := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	before := l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		bd.Spec.DeploymentID = before.Spec.DeploymentID
 		bd.Spec.StagedOptions.KeepResources = true
 	}})
@@ -34,7 +37,7 @@ func TestStagedDeployment_Waits(t *testing.T) {
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 {
 		t.Errorf("revisions %v", got)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("salut"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
 		if bd.Status.Release != l.Name+"/x:2" {
 			return "release " + bd.Status.Release
@@ -48,10 +51,10 @@ func TestHelmOptions_AreApplied(t *testing.T) {
 	l := newLab(t, "options")
 	l.start()
 	t.Run("maxHistory revisions are kept", func(t *testing.T) {
-		options := in(l.Name)
+		options := deploytest.InNamespace(l.Name)
 		options.Helm.MaxHistory = 3
 		for _, greeting := range []string{"a", "b", "c", "d"} {
-			l.apply(bundle{Name: "history", Files: helloFiles(greeting), Options: options})
+			l.apply(bundle{Name: "history", Files: deploytest.HelloFiles(greeting), Options: options})
 			l.expectStatus("history", ready)
 		}
 		if got := strings.Join(l.revisionsOf(l.Name, "history"), ", "); got != "2 superseded, 3 superseded, 4 deployed" {
@@ -70,7 +73,7 @@ func TestHelmOptions_AreApplied(t *testing.T) {
 		return template("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {found: '" + text + "'}\n")
 	}
 	t.Run("templates see the cluster's version and kinds", func(t *testing.T) {
-		l.apply(bundle{Name: "capabilities", Options: in(l.Name), Files: show("capabilities",
+		l.apply(bundle{Name: "capabilities", Options: deploytest.InNamespace(l.Name), Files: show("capabilities",
 			`{{ .Capabilities.KubeVersion }} {{ .Capabilities.APIVersions.Has "apps/v1/Deployment" }} {{ .Capabilities.APIVersions.Has "example.com/v1/Nothing" }}`)})
 		l.expectStatus("capabilities", ready)
 		version, err := l.East.Discovery().ServerVersion()
@@ -83,7 +86,7 @@ func TestHelmOptions_AreApplied(t *testing.T) {
 	})
 	t.Run("names are looked up unless disableDNS", func(t *testing.T) {
 		for name, disabled := range map[string]bool{"dns": false, "no-dns": true} {
-			options := in(l.Name)
+			options := deploytest.InNamespace(l.Name)
 			options.Helm.DisableDNS = disabled
 			l.apply(bundle{Name: name, Options: options, Files: show(name, `{{ getHostByName "localhost" }}`)})
 			l.expectStatus(name, ready)
@@ -95,9 +98,9 @@ func TestHelmOptions_AreApplied(t *testing.T) {
 	t.Run("skipSchemaValidation", func(t *testing.T) {
 		files := show("schema", "there")
 		files["values.schema.json"] = `{"required": ["missing"]}`
-		l.apply(bundle{Name: "schema", Options: in(l.Name), Files: files})
+		l.apply(bundle{Name: "schema", Options: deploytest.InNamespace(l.Name), Files: files})
 		l.expectStatus("schema", becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, "missing"))
-		options := in(l.Name)
+		options := deploytest.InNamespace(l.Name)
 		options.Helm.SkipSchemaValidation = true
 		l.apply(bundle{Name: "schema", Options: options, Files: files})
 		l.expectStatus("schema", ready)
@@ -110,7 +113,7 @@ func TestWaitForJobs_WaitsForJobs(t *testing.T) {
 	l.start()
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}}\n" +
 		"spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n"
-	options := in(l.Name)
+	options := deploytest.InNamespace(l.Name)
 	options.Helm.TimeoutSeconds = 600
 	l.apply(bundle{Name: "without", Files: template(job), Options: options})
 	l.expectStatus("without", conditions("Deployed=True Installed=True"))
@@ -150,10 +153,10 @@ func TestNamespaceChanges_ReleaseMoves(t *testing.T) {
 	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: moves." + group + "}\n" +
 		"spec: {group: " + group + ", scope: Namespaced, names: {plural: moves, singular: move, kind: Move, listKind: MoveList}, versions: [{name: v1, served: true, storage: true, " +
 		"schema: {openAPIV3Schema: {type: object}}}]}\n"
-	for name, files := range map[string]map[string]string{"objects": helloFiles("hi"), "definition": {"crd.yaml": crd}} {
+	for name, files := range map[string]map[string]string{"objects": deploytest.HelloFiles("hi"), "definition": {"crd.yaml": crd}} {
 		t.Run(name, func(t *testing.T) {
 			for _, ns := range []string{from, to} {
-				l.apply(bundle{Name: name, Files: files, Options: in(ns)})
+				l.apply(bundle{Name: name, Files: files, Options: deploytest.InNamespace(ns)})
 				l.expectStatus(name, func(bd *fleet.BundleDeployment) string {
 					if bd.Status.Release != ns+"/"+name+":1" {
 						return "release " + bd.Status.Release
@@ -177,11 +180,11 @@ func TestAdopting(t *testing.T) {
 	l.start()
 	there := map[string]metav1.ObjectMeta{
 		"clean":     {},
-		"wrangler":  {Labels: map[string]string{fleet.LabelSetHash: setFor("adopts-wrangler", "").Hash}, Annotations: map[string]string{fleet.AnnotationSetID: "default-adopts-wrangler"}},
+		"wrangler":  {Labels: map[string]string{fleet.LabelSetHash: placement.SetOf("adopts-wrangler", "").Hash}, Annotations: map[string]string{fleet.AnnotationSetID: "default-adopts-wrangler"}},
 		"another's": {Labels: map[string]string{fleet.LabelSetHash: "0000"}, Annotations: map[string]string{fleet.AnnotationSetID: "default-somebody"}},
 		"random":    {Labels: map[string]string{"mine": "yes"}, Annotations: map[string]string{"mine": "yes"}},
 		"helm's": {Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
-			Annotations: map[string]string{releaseNameAnnotation: "other", releaseNamespaceAnnotation: "elsewhere"}},
+			Annotations: map[string]string{objects.ReleaseNameAnnotation: "other", objects.ReleaseNamespaceAnnotation: "elsewhere"}},
 	}
 	for name, meta := range there {
 		t.Run(name, func(t *testing.T) {
@@ -191,19 +194,19 @@ func TestAdopting(t *testing.T) {
 				_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"other": "kept", "a": "old"}}, metav1.CreateOptions{})
 				return err
 			})
-			options := in(l.Name)
+			options := deploytest.InNamespace(l.Name)
 			options.Helm.TakeOwnership = true
-			l.apply(bundle{Name: short, Files: map[string]string{"cm.yaml": strings.Replace(configMapYAML, "name: cm", "name: "+short, 1)}, Options: options})
+			l.apply(bundle{Name: short, Files: map[string]string{"cm.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: "+short, 1)}, Options: options})
 			l.expectStatus(short, ready)
 			cm, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), short, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			set := setFor(short, "")
+			set := placement.SetOf(short, "")
 			want := marks{
 				labels: map[string]string{"app.kubernetes.io/managed-by": "Helm", fleet.LabelSetHash: set.Hash},
 				annotations: map[string]string{fleet.AnnotationSetID: set.ID,
-					releaseNameAnnotation: short, releaseNamespaceAnnotation: l.Name},
+					objects.ReleaseNameAnnotation: short, objects.ReleaseNamespaceAnnotation: l.Name},
 			}
 			if meta.Labels["mine"] != "" {
 				want.labels["mine"], want.annotations["mine"] = "yes", "yes"
@@ -225,17 +228,17 @@ func TestTargetNamespace_OverridesDefaultNamespace(t *testing.T) {
 	allowed, other := l.Name+"-allowed", l.Name+"-other"
 	l.namespace(allowed)
 	l.mark(allowed, `{"metadata":{"labels":{"team":"a"}}}`)
-	options := in(other)
+	options := deploytest.InNamespace(other)
 	options.TargetNamespace = allowed
 	options.AllowedTargetNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": strings.Replace(configMapYAML, "name: cm", "name: cm, namespace: "+other, 1)}, Options: options})
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: cm, namespace: "+other, 1)}, Options: options})
 	bd := l.expectStatus("x", ready)
 	if bd.Status.Release != allowed+"/x:1" || !l.configMapIsThere(allowed, "cm") {
 		t.Errorf("release %s", bd.Status.Release)
 	}
 	// A namespace that is no longer allowed is reported, and the release stays.
 	l.mark(allowed, `{"metadata":{"labels":{"team":"b"}}}`)
-	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": configMapYAML}, Options: options})
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match"))
 	if !l.configMapIsThere(allowed, "cm") {
 		t.Error("it went")
@@ -284,13 +287,13 @@ func TestUnwantedCopies_AreDeleted(t *testing.T) {
 		}
 		return ready(bd)
 	}
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(1, "one", "two")})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: copies(1, "one", "two")})
 	l.expectStatus("x", copied)
 	there("one", "two")
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(2, "two")})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: copies(2, "two")})
 	l.expectStatus("x", copied)
 	there("two")
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(ns), Change: copies(3)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: copies(3)})
 	l.expectStatus("x", copied)
 	there()
 	if _, err := l.East.CoreV1().Secrets(ns).Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -348,7 +351,7 @@ func TestCopyDeletionFails_IsRetried(t *testing.T) {
 		})
 	}
 	l.start()
-	l.apply(bundle{Name: "later", Files: helloFiles("hi"), Options: in(l.Name), Change: copyOne})
+	l.apply(bundle{Name: "later", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: copyOne})
 	l.expectStatus("later", hasCopied)
 	armed.Store(true)
 	l.delete("later")
@@ -365,7 +368,7 @@ func TestCopiesOfOtherAgent_Stay(t *testing.T) {
 	for _, l := range []*lab{one, other} {
 		l.createOne()
 		l.start()
-		l.apply(bundle{Name: "both", Files: helloFiles("hi"), Options: in(l.Name), Change: copyOne})
+		l.apply(bundle{Name: "both", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: copyOne})
 		l.expectStatus("both", hasCopied)
 	}
 	one.delete("both")
@@ -381,10 +384,10 @@ func TestKustomizationFileNames_AreAllBuilt(t *testing.T) {
 	l := newLab(t, "kustomize")
 	l.start()
 	for name, file := range map[string]string{"yaml": "kustomization.yaml", "yml": "kustomization.yml", "none": "Kustomization"} {
-		options := in(l.Name)
+		options := deploytest.InNamespace(l.Name)
 		options.Kustomize = &fleet.KustomizeOptions{Dir: "overlays/prod"}
 		l.apply(bundle{Name: name, Options: options, Files: map[string]string{
-			"base/" + file: "resources: [cm.yaml]\n", "base/cm.yaml": configMapYAML,
+			"base/" + file: "resources: [cm.yaml]\n", "base/cm.yaml": deploytest.ConfigMapYAML,
 			"overlays/prod/" + file: "namePrefix: " + name + "-\nresources: [../../base]\n",
 		}})
 	}
@@ -403,15 +406,15 @@ func TestFormerHookObject_IsDeletedBeforeHookRuns(t *testing.T) {
 	l := newLab(t, "hook-gone")
 	l.start()
 	files := func(text string) map[string]string {
-		found := helloFiles(text)
+		found := deploytest.HelloFiles(text)
 		found["templates/hook.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-hook, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n" +
 			"data: {text: " + text + "}\n"
 		return found
 	}
-	l.apply(bundle{Name: "x", Files: files("one"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files("one"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.edit("configmaps", "x-hook", `{"metadata":{"finalizers":["example.com/held"]}}`)
-	l.apply(bundle{Name: "x", Files: files("two"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: files("two"), Options: deploytest.InNamespace(l.Name)})
 	hook := func() *corev1.ConfigMap {
 		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x-hook", metav1.GetOptions{})
 		if err != nil {
@@ -448,7 +451,7 @@ func TestRefusedReleaseName_GivesNoRightToObjects(t *testing.T) {
 	l := newLab(t, "refused-name")
 	l.start()
 	named := func(name string) fleet.BundleDeploymentOptions {
-		options := in(l.Name)
+		options := deploytest.InNamespace(l.Name)
 		options.Helm.ReleaseName = name
 		return options
 	}

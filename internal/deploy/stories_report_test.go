@@ -17,6 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -31,7 +36,7 @@ func shows(state fleet.BundleState) func(*fleet.BundleDeployment) string {
 func (l *lab) patchStatus(name, patch string) *fleet.BundleDeployment {
 	l.t.Helper()
 	var written fleet.BundleDeployment
-	err := l.Hub.fleet.Patch(types.MergePatchType).Namespace(l.Name).Resource(bundleDeployments).Name(name).SubResource("status").
+	err := l.Hub.Fleet.Patch(types.MergePatchType).Namespace(l.Name).Resource(hub.BundleDeployments).Name(name).SubResource("status").
 		Body([]byte(patch)).Do(l.t.Context()).Into(&written)
 	if err != nil {
 		l.t.Fatal(err)
@@ -44,7 +49,7 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "display")
 	l.start()
-	l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", shows(fleet.Ready))
 	l.expectStatus("x", ready)
 	l.halt()
@@ -60,14 +65,14 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	}
 	look()
 	l.eventually(func() string {
-		if _, known := d.watches.look(configMaps, l.Name, "x"); !known {
+		if _, known := d.watches.Look(deploytest.ConfigMaps, l.Name, "x"); !known {
 			return "the objects are not known"
 		}
 		return ""
 	})
 	look()
-	if record := d.records.of(there, setFor("x", "").Hash); !record.tracking.known || record.written != nil {
-		t.Errorf("known: %t, reported: %v", record.tracking.known, record.written)
+	if record := d.records.of(there, placement.SetOf("x", "").Hash); !record.tracking.Known || record.written != nil {
+		t.Errorf("known: %t, reported: %v", record.tracking.Known, record.written)
 	}
 	if now := l.get("x"); now.ResourceVersion != there.ResourceVersion {
 		t.Errorf("it is shown as %+v", now.Status.Display)
@@ -107,12 +112,12 @@ func (w *writes) take() []string {
 }
 
 // reporter is the agent's access to the hub, and its writes.
-func (l *lab) reporter() (*hub, *writes) {
+func (l *lab) reporter() (*hub.Hub, *writes) {
 	l.t.Helper()
 	w := &writes{}
 	config := rest.CopyConfig(l.identity)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
-	h, err := newHub(config, l.Name)
+	h, err := hub.New(config, l.Name)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -140,7 +145,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 			s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Name: "a"}}
 		}},
 		"a failure is reported": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
-			failedDeployment(s, noon, "s-1:a", fleet.ReasonManifestInvalid, "because")
+			outcome.FailedDeployment(s, deploytest.Noon, "s-1:a", fleet.ReasonManifestInvalid, "because")
 		}},
 		"spec written": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
 		"status written": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },
@@ -153,17 +158,17 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, sent := l.reporter()
-			b := bundle{Name: strings.ReplaceAll(name, " ", "-"), Files: helloFiles("hi"), Options: in(l.Name)}
+			b := bundle{Name: strings.ReplaceAll(name, " ", "-"), Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)}
 			base := l.apply(b)
 			if test.meanwhile != nil {
 				test.meanwhile(b)
 			}
 			status := base.Status.DeepCopy()
-			monitored(status, noon, report{Ready: true, NonModified: true}, 0)
+			watch.Monitored(status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
 			if test.change != nil {
 				test.change(status)
 			}
-			written, err := h.report(t.Context(), base, status)
+			written, err := h.Report(t.Context(), base, status)
 			if diff := cmp.Diff(test.want, sent.take()); diff != "" && test.want != nil {
 				t.Errorf("sent (-want +got):\n%s", diff)
 			}
@@ -185,7 +190,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 			if diff := cmp.Diff(base.Spec, now.Spec); diff != "" {
 				t.Errorf("spec:\n%s", diff)
 			}
-			if _, err := h.report(t.Context(), now, status); err != nil || len(sent.take()) > 0 {
+			if _, err := h.Report(t.Context(), now, status); err != nil || len(sent.take()) > 0 {
 				t.Errorf("it is reported again: %v", err)
 			}
 		})
@@ -196,13 +201,13 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 func TestReport_ChangesOnlyStatus(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "report-only")
-	base := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name), Change: func(bd *fleet.BundleDeployment) {
+	base := l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		bd.Labels["a"], bd.Annotations, bd.Finalizers = "b", map[string]string{"c": "d"}, []string{"example.com/kept"}
 	}})
 	h, sent := l.reporter()
 	status := base.Status.DeepCopy()
-	deployed(status, noon, "s-1:a", "web/hello:1")
-	if _, err := h.report(t.Context(), base, status); err != nil {
+	outcome.Deployed(status, deploytest.Noon, "s-1:a", "web/hello:1")
+	if _, err := h.Report(t.Context(), base, status); err != nil {
 		t.Fatal(err)
 	}
 	if got := sent.take(); len(got) != 1 || got[0] != "PUT 200" {
@@ -235,13 +240,13 @@ func TestHubAllowsOnlyPatch_ReportIsPatched(t *testing.T) {
 	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	base := l.apply(bundle{Name: "x", Files: helloFiles("hi"), Options: in(l.Name)})
+	base := l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	h, sent := l.reporter()
 	var got []string
 	l.eventually(func() string { // the authorizer may not know of it yet
 		status := base.Status.DeepCopy()
 		status.Ready = !status.Ready
-		written, err := h.report(t.Context(), base, status)
+		written, err := h.Report(t.Context(), base, status)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +260,7 @@ func TestHubAllowsOnlyPatch_ReportIsPatched(t *testing.T) {
 	l.expectStatus("x", ready)
 	status := base.Status.DeepCopy()
 	status.SyncGeneration = ptr.To(int64(7))
-	if _, err := h.report(t.Context(), base, status); err != nil || !slices.Equal(sent.take(), []string{"PATCH 200"}) {
+	if _, err := h.Report(t.Context(), base, status); err != nil || !slices.Equal(sent.take(), []string{"PATCH 200"}) {
 		t.Errorf("then: %v", err)
 	}
 }

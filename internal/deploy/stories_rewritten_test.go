@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
 )
 
 // readCounter counts full reads of a Secret. Other tests have releases of the same name in their namespaces, which the
@@ -28,13 +31,13 @@ func (c *readCounter) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestObjectRewrittenByOthers_ReleaseIsReadOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "rewritten")
-	counter := &readCounter{namespace: l.Name, secret: secretName("x", 1)}
+	counter := &readCounter{namespace: l.Name, secret: release.SecretName("x", 1)}
 	l.local.Wrap(func(next http.RoundTripper) http.RoundTripper { counter.next = next; return counter })
 	agent := l.local
 	l.local = control.Plane(t).Cluster(east).Config()
 	l.options = func(o *Options) { o.Local = agent }
 	l.start()
-	l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name)})
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", applied)
 	before := counter.reads.Load()
 	rounds := []struct{ edit, patch string }{

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -152,14 +153,14 @@ func TestTenant_CannotExceedItsRights(t *testing.T) {
 	})
 	l.store(own, "plain", "", 1, "deployed", "")
 	l.start()
-	l.apply(bundle{Name: "theirs", Files: helloFiles("theirs"), Options: in(own)})
+	l.apply(bundle{Name: "theirs", Files: deploytest.HelloFiles("theirs"), Options: deploytest.InNamespace(own)})
 	l.expectStatus("theirs", ready)
 	i := 0
 	for name, test := range attempts(own, other) {
 		i++
 		bundleName := "tries-" + string(rune('a'+i))
 		t.Run(name, func(t *testing.T) {
-			options := in(own)
+			options := deploytest.InNamespace(own)
 			options.ServiceAccount = "tenant"
 			if test.options != nil {
 				test.options(&options)
@@ -218,13 +219,13 @@ func TestTenant_DeploysWithinItsRights(t *testing.T) {
 		return err
 	})
 	l.start()
-	options := in(own)
+	options := deploytest.InNamespace(own)
 	options.ServiceAccount = "tenant"
 	no := false
 	options.CreateNamespace = &no
 	options.DownstreamResources = []fleet.DownstreamResource{{Kind: "ConfigMap", Name: "settings"}}
 	options.Helm.ValuesFrom = []fleet.ValuesFrom{{ConfigMapKeyRef: &fleet.ValuesKeyRef{Name: "settings"}}}
-	files := helloFiles("hi")
+	files := deploytest.HelloFiles("hi")
 	files["templates/hook.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n"
 	files["templates/found.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: found}\n" +
 		`data: {settings: {{ index (lookup "v1" "ConfigMap" .Release.Namespace "settings").data "values.yaml" | quote }}}`
@@ -258,11 +259,11 @@ func TestServiceAccountDeleted_HooksDoNotRun(t *testing.T) {
 	own := l.Name + "-own"
 	l.tenant("tenant", own)
 	l.start()
-	options := in(own)
+	options := deploytest.InNamespace(own)
 	options.ServiceAccount = "tenant"
 	no := false
 	options.CreateNamespace = &no
-	files := helloFiles("hi")
+	files := deploytest.HelloFiles("hi")
 	files["templates/hook.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hook, namespace: " + l.Name + ", annotations: {helm.sh/hook: 'pre-delete,post-delete'}}\n"
 	l.apply(bundle{Name: "x", Files: files, Options: options})
 	l.expectStatus("x", ready)

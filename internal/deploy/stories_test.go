@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ func TestChart_IsInstalledUpgradedUninstalled(t *testing.T) {
 	options := fleet.BundleDeploymentOptions{DefaultNamespace: ns, Helm: &fleet.HelmOptions{}}
 
 	began := time.Now()
-	l.apply(bundle{Name: "hello", Files: helloFiles("hi"), Options: options})
+	l.apply(bundle{Name: "hello", Files: deploytest.HelloFiles("hi"), Options: options})
 	bd := l.expectStatus("hello", ready)
 	t.Logf("ready after %s", time.Since(began))
 	if bd.Status.Release != ns+"/hello:1" {
@@ -43,7 +44,7 @@ func TestChart_IsInstalledUpgradedUninstalled(t *testing.T) {
 	expectGreeting("hi")
 
 	began = time.Now()
-	l.apply(bundle{Name: "hello", Files: helloFiles("salut"), Options: options})
+	l.apply(bundle{Name: "hello", Files: deploytest.HelloFiles("salut"), Options: options})
 	bd = l.expectStatus("hello", ready)
 	t.Logf("upgraded after %s", time.Since(began))
 	if bd.Status.Release != ns+"/hello:2" {

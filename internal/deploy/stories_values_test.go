@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/helmvalues"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -33,7 +34,7 @@ func TestDriftOfValues_IsRedactedUnlessTheyArePlain(t *testing.T) {
 				Data: map[string][]byte{helmvalues.KeyCurrent: values}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			options := in(l.Name)
+			options := deploytest.InNamespace(l.Name)
 			if test.secret {
 				if _, err := l.East.CoreV1().Secrets(l.Name).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "too"},
 					Data: map[string][]byte{"values.yaml": []byte("other: how do you do")}}, metav1.CreateOptions{}); err != nil {
@@ -41,7 +42,7 @@ func TestDriftOfValues_IsRedactedUnlessTheyArePlain(t *testing.T) {
 				}
 				options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "too"}}}
 			}
-			l.apply(bundle{Name: test.name, Files: helloFiles("hi"), Options: options, Change: func(bd *fleet.BundleDeployment) {
+			l.apply(bundle{Name: test.name, Files: deploytest.HelloFiles("hi"), Options: options, Change: func(bd *fleet.BundleDeployment) {
 				bd.Spec.ValuesHash = hash
 				if test.mark != "" {
 					bd.Annotations = map[string]string{"fleet.cattle.io/plain-values": test.mark}

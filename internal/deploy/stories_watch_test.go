@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -102,8 +103,8 @@ func TestSilentWatches_ChangesAreFoundAfterReconnect(t *testing.T) {
 			l.local = control.Plane(t).Cluster(east).Config()
 			l.options = func(o *Options) { o.Local = agent }
 			l.start()
-			l.apply(bundle{Name: "x", Files: driftFiles(), Options: in(l.Name)})
-			l.apply(bundle{Name: "other", Files: helloFiles("hi"), Options: in(l.Name)})
+			l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name)})
+			l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("x", ready)
 			l.expectStatus("other", ready)
 			w.silence()

@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -13,7 +17,7 @@ func TestMayTake(t *testing.T) {
 	l := newLab(t, "may-take")
 	other := newLab(t, "may-take-agent")
 	l.tenant("tenant", l.Name+"-own")
-	agent, err := agentchart.Render(agentIn(other.Name))
+	agent, err := agentchart.Render(deploytest.AgentIn(other.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,14 +31,14 @@ func TestMayTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := d.accounts.find(t.Context(), "tenant")
+	tenant, err := d.accounts.Find(t.Context(), "tenant")
 	if err != nil {
 		t.Fatal(err)
 	}
 	plain := "release web/x exists and belongs to no bundle: to take it over, service account " + l.Name + "/tenant needs the right to update secrets in namespace web"
 	tests := map[string]struct {
 		bundle, owner, agent string
-		who                  *identity
+		who                  *access.Identity
 		want                 string
 	}{
 		"its own":                                            {bundle: "x", owner: "x", agent: l.Name, who: tenant},
@@ -49,15 +53,15 @@ func TestMayTake(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := d.take(t.Context(), test.bundle, test.who, releaseKey{Namespace: "web", Name: "x"}, true, map[string]string{
+			err := d.take(t.Context(), test.bundle, test.who, placement.Release{Namespace: "web", Name: "x"}, true, map[string]string{
 				fleet.AnnotationBundleID: test.owner, fleet.AnnotationAgentNamespace: test.agent})
-			expectError(t, err, test.want)
-			if err != nil && reasonOf(err) != fleet.ReasonReleaseTaken {
-				t.Errorf("reason %s", reasonOf(err))
+			deploytest.ExpectError(t, err, test.want)
+			if err != nil && outcome.ReasonOf(err) != fleet.ReasonReleaseTaken {
+				t.Errorf("reason %s", outcome.ReasonOf(err))
 			}
 		})
 	}
-	if err := d.take(t.Context(), "x", tenant, releaseKey{}, false, nil); err != nil {
+	if err := d.take(t.Context(), "x", tenant, placement.Release{}, false, nil); err != nil {
 		t.Errorf("no release: %v", err)
 	}
 }

@@ -8,6 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	"github.com/fleet-hub/fleet/internal/deploy/source"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -17,12 +25,12 @@ import (
 // confidential values.
 func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	start := d.Clock()
-	key := releaseFor(bd.Name, &bd.Spec.Options)
-	who, err := d.accounts.find(ctx, bd.Spec.Options.ServiceAccount)
+	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
+	who, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return err
 	}
-	if err := d.accounts.mayUse(ctx, who, key.Namespace); err != nil {
+	if err := d.accounts.MayUse(ctx, who, key.Namespace); err != nil {
 		return err
 	}
 	values, confidential, err := d.values(ctx, bd, who, key)
@@ -31,33 +39,33 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	}
 	bundle, err := d.bundle(ctx, bd)
 	if err != nil {
-		return confidential.wrap(classify(err))
+		return confidential.Wrap(outcome.Classify(err))
 	}
 	installed, err := d.installedAgent(ctx, bd, who, key)
 	if err != nil {
 		return err
 	}
 	// From here on the state of the release is unknown until the deployment has succeeded.
-	d.reader.expire(key)
+	d.reader.Expire(key)
 	r.tracking = nil
 	marks := d.setOf(bd.Name)
-	made, err := d.releaser.install(ctx, installation{
+	made, err := d.releaser.Install(ctx, release.Installation{
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
-		Chart: bundle.Chart, Finish: &finisher{
+		Chart: bundle.Chart, Finish: &source.PostRenderer{
 			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
-			Namespaced: who.namespaced, Installed: installed,
+			Namespaced: who.Namespaced, Installed: installed,
 		},
-		Identity: who, Set: marks, Stale: d.inventory.except(bd.Name, key), Superseded: d.superseded(bd),
+		Identity: who, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
 		News:    d.newsOf(bd.Name, marks.Hash),
 		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
 	})
 	if err != nil {
-		return confidential.wrap(classify(err))
+		return confidential.Wrap(outcome.Classify(err))
 	}
-	if err := d.track(ctx, bd, r, key.at(made.Revision), made); err != nil {
+	if err := d.track(ctx, bd, r, key.At(made.Number), made); err != nil {
 		return err
 	}
-	status.Release, r.finished, r.again = key.at(made.Revision), false, false
+	status.Release, r.finished, r.again = key.At(made.Number), false, false
 	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release,
 		"duration", d.Clock().Sub(start))
 	return nil
@@ -66,9 +74,9 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 // take adds a release to the inventory of a BundleDeployment, if the account may take it, before anything is
 // written, so that it is uninstalled later. A refused release is not added: otherwise its objects would count as
 // left over. marks are the annotations of an existing release.
-func (d *deployer) take(ctx context.Context, name string, who *identity, key releaseKey, exists bool, marks map[string]string) error {
+func (d *deployer) take(ctx context.Context, name string, who *access.Identity, key placement.Release, exists bool, marks map[string]string) error {
 	if exists {
-		err := d.accounts.mayTake(ctx, who, claim{
+		err := d.accounts.MayTake(ctx, who, access.Claim{
 			Bundle: name, IsAgent: d.isAgent(name), Release: key,
 			Owner: marks[fleet.AnnotationBundleID], OwnerAgent: marks[fleet.AnnotationAgentNamespace],
 		})
@@ -76,19 +84,19 @@ func (d *deployer) take(ctx context.Context, name string, who *identity, key rel
 			return err
 		}
 	}
-	d.inventory.add(name, key)
+	d.inventory.Add(name, key)
 	return nil
 }
 
 // finish does what remains after a deployment, unless this process has already done it: it labels the namespace,
 // removes releases under former names, and deletes copies that are no longer wanted.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
-	key := releaseFor(bd.Name, &bd.Spec.Options)
-	marks := marksOf(&bd.Spec.Options)
-	if r.finished && r.marks.same(marks) && len(d.inventory.except(bd.Name, key)) == 0 {
+	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
+	marks := namespaces.MarksOf(&bd.Spec.Options)
+	if r.finished && r.marks.Same(marks) && len(d.inventory.Except(bd.Name, key)) == 0 {
 		return nil
 	}
-	err := errors.Join(d.namespaces.mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.pruneCopies(ctx, bd, &r.copies))
+	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.Prune(ctx, bd, &r.copies))
 	if err != nil {
 		return err
 	}
@@ -99,17 +107,17 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 // installedAgent returns the agent's Deployment as another release of charts/fleet-agent has it. It returns nil
 // for a BundleDeployment that is not the agent's own, and for an agent that was installed in another way. A bundle
 // that deploys under a service account gets nothing.
-func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *identity, own releaseKey) (*unstructured.Unstructured, error) {
-	installed := releaseKey{Namespace: own.Namespace, Name: names.Agent}
+func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *access.Identity, own placement.Release) (*unstructured.Unstructured, error) {
+	installed := placement.Release{Namespace: own.Namespace, Name: names.Agent}
 	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
 		return nil, nil //nolint:nilnil // nothing to keep
 	}
-	manifests, err := d.releaser.deployedManifests(ctx, installed)
+	manifests, err := d.releaser.DeployedManifests(ctx, installed)
 	if err != nil {
 		return nil, err
 	}
 	for _, manifest := range manifests {
-		if found := agentDeployments(manifest); len(found) > 0 {
+		if found := source.AgentDeployments(manifest); len(found) > 0 {
 			return found[0], nil
 		}
 	}
@@ -118,42 +126,42 @@ func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeploymen
 
 // replaces reports whether objects are replaced instead of patched.
 func replaces(bd *fleet.BundleDeployment) bool {
-	return helmOptions(&bd.Spec.Options).Force || (bd.Spec.CorrectDrift != nil && bd.Spec.CorrectDrift.Force)
+	return release.HelmOptions(&bd.Spec.Options).Force || (bd.Spec.CorrectDrift != nil && bd.Spec.CorrectDrift.Force)
 }
 
 // bundle reads the content of a BundleDeployment and makes its chart.
-func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*bundlePackage, error) {
+func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*source.Package, error) {
 	id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
-	manifest, err := d.hub.manifest(ctx, id)
+	manifest, err := d.hub.Manifest(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return newPackage(packageInput{
+	return source.New(source.Input{
 		Name: bd.Name, ManifestID: id, Commit: bd.Labels[fleet.LabelCommit], Resources: manifest.Resources,
-		Options: &bd.Spec.Options, Annotations: chartAnnotations(bd, d.AgentNamespace),
+		Options: &bd.Spec.Options, Annotations: source.ChartAnnotations(bd, d.AgentNamespace),
 	})
 }
 
 // values returns the values of a deployment. The values of the options come first; if there is a hash of them,
 // they are in a Secret on the hub. Values from Secrets and ConfigMaps of the downstream cluster override them. The
 // redaction covers values that came from a Secret. The hub marks options whose values did not.
-func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *identity, key releaseKey) (map[string]any, redaction, error) {
+func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *access.Identity, key placement.Release) (map[string]any, outcome.Redaction, error) {
 	var values map[string]any
 	var secret []map[string]any
 	if bd.Spec.ValuesHash != "" {
-		found, err := d.hub.values(ctx, bd)
+		found, err := d.hub.Values(ctx, bd)
 		if err != nil {
-			return nil, redaction{}, err
+			return nil, outcome.Redaction{}, err
 		}
 		values, secret = found, unlessPlain(bd, found)
 	} else if helm := bd.Spec.Options.Helm; helm != nil && helm.Values != nil {
 		values = helm.Values.DeepCopy().Data
 	}
-	merged, found, err := mergeValues(ctx, who, &bd.Spec.Options, key.Namespace, values)
+	merged, found, err := source.MergeValues(ctx, who, &bd.Spec.Options, key.Namespace, values)
 	if err != nil {
-		return nil, redaction{}, err
+		return nil, outcome.Redaction{}, err
 	}
-	return merged, redactionOf(append(secret, found...)...), nil
+	return merged, outcome.NewRedaction(append(secret, found...)...), nil
 }
 
 // unlessPlain returns the values of a BundleDeployment's Secret, or none if the hub marks them as not
@@ -166,9 +174,9 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 }
 
 // removeStale uninstalls releases of a BundleDeployment under former names, now that the new release is in place.
-func (d *deployer) removeStale(ctx context.Context, name string, key releaseKey) error {
+func (d *deployer) removeStale(ctx context.Context, name string, key placement.Release) error {
 	var errs []error
-	for _, stale := range slices.Backward(d.inventory.except(name, key)) {
+	for _, stale := range slices.Backward(d.inventory.Except(name, key)) {
 		_, err := d.takeDown(ctx, name, stale)
 		errs = append(errs, err)
 	}
@@ -177,11 +185,11 @@ func (d *deployer) removeStale(ctx context.Context, name string, key releaseKey)
 
 // newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
 // changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
-func (d *deployer) newsOf(name, hash string) *news {
-	return &news{
-		follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.follow(name, resources) },
-		listen: func() (<-chan struct{}, func()) {
-			return d.bells.listen(bundleBell(name), setBell(hash), crdBell)
+func (d *deployer) newsOf(name, hash string) *objects.News {
+	return &objects.News{
+		Follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.Follow(name, resources) },
+		Listen: func() (<-chan struct{}, func()) {
+			return d.bells.Listen(wakeups.BundleBell(name), wakeups.SetBell(hash), wakeups.CRDBell)
 		},
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/companion"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/deploy"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -226,7 +227,7 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 			p.ready.watches()
 			p.metrics.Watching(deployments)
 		},
-		OnDeploy: func(outcome deploy.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
+		OnDeploy: func(outcome outcome.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
 	})
 }
 

@@ -1,0 +1,300 @@
+package copies
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Options are the parts of the agent that a copier needs.
+type Options struct {
+	Hub        *hub.Hub
+	Accounts   *access.Accounts
+	Namespaces *namespaces.Namespaces
+	Metadata   metadata.Interface
+	// AgentNamespace marks the copies of this agent. Namespace is the cluster's namespace on the hub.
+	AgentNamespace, Namespace string
+	Log                       *slog.Logger
+	Clock                     func() time.Time
+	Random                    func() float64
+	// Again enqueues a BundleDeployment after a pause, Changed those that need a changed copy, and Synced those whose
+	// copies are watched.
+	Again   func(name string, after time.Duration)
+	Changed func(names []string)
+	Synced  func(names []string)
+}
+
+// Copier copies Secrets and ConfigMaps from the hub downstream, and keeps them as they were copied.
+type Copier struct {
+	Options
+	watches *watch.Watches
+	users   *copyUsers
+}
+
+func New(options Options) *Copier {
+	c := &Copier{Options: options, users: newCopyUsers()}
+	c.watches = watch.NewWatches(fleet.LabelBundleDeployment, c.Metadata, c.Clock, c.copyChanged, c.Synced)
+	return c
+}
+
+// Stop stops all watches.
+func (c *Copier) Stop() { c.watches.Stop() }
+
+// State is what is known about the copies of one BundleDeployment. The zero value knows nothing.
+type State struct {
+	// surplus is true if the downstream cluster may have copies that are no longer wanted.
+	surplus bool
+	// copies is true if Secrets or ConfigMaps were copied downstream.
+	copies bool
+	// copied maps each copy to the resource version at which it was written or last found correct.
+	copied map[copied]string
+	// restoring records the restoration of copies.
+	restoring pace.Correction
+}
+
+// MayExist reports whether the downstream cluster may have copies of the BundleDeployment.
+func (s *State) MayExist() bool { return s.copies }
+
+// Copy copies the downstream resources of a BundleDeployment, with the identity that deploys. It reports
+// whether an existing copy has changed, because the release then has to be deployed again.
+func (c *Copier) Copy(ctx context.Context, bd *fleet.BundleDeployment, s *State, status *fleet.BundleDeploymentStatus) (changed bool, err error) {
+	wanted := bd.Spec.Options.DownstreamResources
+	s.copies = s.copies || len(wanted) > 0
+	c.followCopies(bd, s)
+	inPlace := status.DownstreamResourcesGeneration == bd.Spec.DownstreamResourcesGeneration &&
+		status.AppliedDeploymentID == bd.Spec.DeploymentID
+	if inPlace {
+		c.keepCopies(ctx, bd, s)
+		return false, nil
+	}
+	if len(wanted) == 0 && status.DownstreamResourcesGeneration == 0 {
+		return false, nil
+	}
+	if len(wanted) > 0 {
+		if changed, err = c.copyAll(ctx, bd, s, copiesOf(bd), false); err != nil {
+			return false, err
+		}
+		s.restoring.Worked()
+	}
+	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
+		changed = true // an earlier process may have copied them and stopped before the deployment
+	}
+	s.surplus = true
+	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration
+	return changed, nil
+}
+
+// copyAll copies Secrets and ConfigMaps, for the first time or again to restore them. It reports whether an
+// existing copy has changed.
+func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *State, copies []copied, again bool) (changed bool, err error) {
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		if resourceOfKind(resource.Kind) == "" {
+			return false, outcome.Because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
+		}
+	}
+	namespace := placement.NamespaceOf(&bd.Spec.Options)
+	who, err := c.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return false, err
+	}
+	if err := c.Namespaces.Ensure(ctx, who, namespace); err != nil {
+		return false, err
+	}
+	for _, wanted := range copies {
+		var version string
+		var updated bool
+		if wanted.resource == copiedSecrets {
+			version, updated, err = c.copySecret(ctx, who, bd.Name, wanted.name, namespace, again)
+		} else {
+			version, updated, err = c.copyConfigMap(ctx, who, bd.Name, wanted.name, namespace, again)
+		}
+		if err != nil {
+			return false, err
+		}
+		if s.copied == nil {
+			s.copied = map[copied]string{}
+		}
+		s.copied[wanted] = version
+		changed = changed || updated
+	}
+	return changed, nil
+}
+
+// copiesOf returns the copies of a BundleDeployment. If a kind cannot be copied, its copy has no resource.
+func copiesOf(bd *fleet.BundleDeployment) []copied {
+	var found []copied
+	for _, resource := range bd.Spec.Options.DownstreamResources {
+		found = append(found, copied{resourceOfKind(resource.Kind), placement.NamespaceOf(&bd.Spec.Options), resource.Name})
+	}
+	return found
+}
+
+// Resources of Secrets and ConfigMaps.
+const (
+	copiedSecrets    = "secrets"
+	copiedConfigMaps = "configmaps"
+)
+
+// resourceOfKind returns the resource of a kind in downstreamResources, "" if the kind cannot be copied.
+func resourceOfKind(kind string) string {
+	switch strings.ToLower(kind) {
+	case "secret":
+		return copiedSecrets
+	case "configmap":
+		return copiedConfigMaps
+	}
+	return ""
+}
+
+func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+	source, err := c.Hub.Secret(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	wanted := &corev1.Secret{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
+	secrets := who.Clientset.CoreV1().Secrets(namespace)
+	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		made, err := secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: access.FieldManager})
+		return made.GetResourceVersion(), false, copying(err, "Secret", namespace, name)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
+	}
+	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data)
+	isRight, same, err := c.compareCopy("Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	if isRight || err != nil {
+		return current.ResourceVersion, false, err
+	}
+	next := current.DeepCopy()
+	next.Labels, next.Annotations, next.Data = wanted.Labels, wanted.Annotations, wanted.Data
+	made, err := secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: access.FieldManager})
+	return made.GetResourceVersion(), !same, copying(err, "Secret", namespace, name)
+}
+
+func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+	source, err := c.Hub.ConfigMap(ctx, name)
+	if err != nil {
+		return "", false, err
+	}
+	wanted := &corev1.ConfigMap{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
+	configMaps := who.Clientset.CoreV1().ConfigMaps(namespace)
+	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		made, err := configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: access.FieldManager})
+		return made.GetResourceVersion(), false, copying(err, "ConfigMap", namespace, name)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data) && equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
+	isRight, same, err := c.compareCopy("ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	if isRight || err != nil {
+		return current.ResourceVersion, false, err
+	}
+	next := current.DeepCopy()
+	next.Labels, next.Annotations = wanted.Labels, wanted.Annotations
+	next.Data, next.BinaryData = wanted.Data, wanted.BinaryData
+	made, err := configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: access.FieldManager})
+	return made.GetResourceVersion(), !same, copying(err, "ConfigMap", namespace, name)
+}
+
+// copyMeta returns the metadata of a copy: that of the source, the label for finding it when it has to be
+// deleted, and the annotation of this agent. The annotation is needed because the agent of another hub may have a
+// BundleDeployment with the same name.
+func (c *Copier) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace string) metav1.ObjectMeta {
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, source.Labels)
+	maps.Copy(annotations, source.Annotations)
+	labels[fleet.LabelBundleDeployment] = bundleDeployment
+	annotations[fleet.AnnotationAgentNamespace] = c.AgentNamespace
+	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: annotations}
+}
+
+// copiedIt reports whether this agent made a copy.
+func (c *Copier) copiedIt(made metav1.ObjectMeta) bool {
+	return made.Annotations[fleet.AnnotationAgentNamespace] == c.AgentNamespace
+}
+
+// sameMeta reports whether two copies have the same labels and annotations, except for the annotation of the
+// agent.
+func sameMeta(a, b metav1.ObjectMeta) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(unmarked(a), unmarked(b))
+}
+
+func unmarked(made metav1.ObjectMeta) map[string]string {
+	annotations := maps.Clone(made.Annotations)
+	delete(annotations, fleet.AnnotationAgentNamespace)
+	return annotations
+}
+
+// copying adds the kind and the name of the copy to an error.
+func copying(err error, kind, namespace, name string) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
+}
+
+// Prune deletes copies that are no longer wanted, if there may be any.
+func (c *Copier) Prune(ctx context.Context, bd *fleet.BundleDeployment, s *State) error {
+	if !s.surplus {
+		return nil
+	}
+	wanted := map[copied]bool{}
+	for _, one := range copiesOf(bd) {
+		wanted[one] = true
+	}
+	if err := c.Remove(ctx, bd.Name, wanted); err != nil {
+		return err
+	}
+	s.surplus = false
+	return nil
+}
+
+// copied identifies a Secret or ConfigMap that was copied downstream.
+type copied struct{ resource, namespace, name string }
+
+// Remove deletes the Secrets and ConfigMaps that were copied for a BundleDeployment, in all namespaces,
+// except the given ones. Copies without the annotation of an agent are deleted as well: they were made by an
+// earlier version, or by the agent of Rancher Fleet that this one has replaced.
+func (c *Copier) Remove(ctx context.Context, name string, except map[copied]bool) error {
+	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
+	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
+		client := c.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
+		copies, err := client.List(ctx, selector)
+		if err != nil {
+			return fmt.Errorf("listing the copied %s: %w", resource, err)
+		}
+		for _, found := range copies.Items {
+			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !c.copiedIt(found.ObjectMeta)
+			if anothers || except[copied{resource, found.Namespace, found.Name}] {
+				continue
+			}
+			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
+			if err := outcome.IgnoreNotFound(err); err != nil {
+				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package copies
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestCopyMeta(t *testing.T) {
+	source := deploytest.ObjectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: hub, uid: u, resourceVersion: '7', labels: {a: b, fleet.cattle.io/bundledeployment: other}, annotations: {c: d}, finalizers: [x], ownerReferences: [{name: o}]}\n")
+	from := metaOf(t, source)
+	before := from.DeepCopy()
+	d := &Copier{Options: Options{AgentNamespace: "agents"}}
+	got := d.copyMeta(from, "x", "web")
+	want := metaOf(t, deploytest.ObjectOf(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web, labels: {a: b, fleet.cattle.io/bundledeployment: x}, annotations: {c: d, fleet.cattle.io/agent-namespace: agents}}\n"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(*before, from); diff != "" {
+		t.Errorf("the input was changed:\n%s", diff)
+	}
+	if !sameMeta(got, want) || sameMeta(got, from) {
+		t.Error("labels and annotations are all that counts")
+	}
+	if bare := d.copyMeta(metaOf(t, &unstructured.Unstructured{Object: map[string]any{}}), "x", "web"); bare.Labels[fleet.LabelBundleDeployment] != "x" || !d.copiedIt(bare) {
+		t.Errorf("of a source without labels: %v", bare)
+	}
+	others := *got.DeepCopy()
+	others.Annotations[fleet.AnnotationAgentNamespace] = "other"
+	if !sameMeta(got, others) || d.copiedIt(others) || d.copiedIt(from) {
+		t.Error("whose a copy is does not make it another one")
+	}
+}
+
+// metaOf returns the typed metadata of an object.
+func metaOf(t *testing.T, object runtime.Object) metav1.ObjectMeta {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &partial); err != nil {
+		t.Fatal(err)
+	}
+	return partial.ObjectMeta
+}

@@ -1,0 +1,202 @@
+package copies
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// copyUsers maps copies to the BundleDeployments that need them. Several BundleDeployments may share a copy.
+type copyUsers struct {
+	mu     sync.Mutex
+	copies map[string][]copied // by user
+	users  map[copied]map[string]bool
+}
+
+func newCopyUsers() *copyUsers {
+	return &copyUsers{copies: map[string][]copied{}, users: map[copied]map[string]bool{}}
+}
+
+// put sets the copies of a BundleDeployment.
+func (u *copyUsers) put(name string, copies []copied) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.Equal(u.copies[name], copies) {
+		return
+	}
+	for _, one := range u.copies[name] {
+		delete(u.users[one], name)
+		if len(u.users[one]) == 0 {
+			delete(u.users, one)
+		}
+	}
+	delete(u.copies, name)
+	for _, one := range copies {
+		if u.users[one] == nil {
+			u.users[one] = map[string]bool{}
+		}
+		u.users[one][name] = true
+		u.copies[name] = copies
+	}
+}
+
+// of returns the names of the BundleDeployments that need a copy.
+func (u *copyUsers) of(one copied) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Sorted(maps.Keys(u.users[one]))
+}
+
+// copyChanged enqueues the BundleDeployments that need a changed copy.
+func (c *Copier) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
+	c.Changed(c.users.of(copied{resource.Resource, object.Namespace, object.Name}))
+}
+
+// followCopies watches the copies of a BundleDeployment, and drops the records of copies that it no longer has.
+func (c *Copier) followCopies(bd *fleet.BundleDeployment, s *State) {
+	copies := copiesOf(bd)
+	resources := map[schema.GroupVersionResource]bool{}
+	for _, one := range copies {
+		if one.resource != "" {
+			resources[one.served()] = true
+		}
+	}
+	maps.DeleteFunc(s.copied, func(one copied, _ string) bool { return !slices.Contains(copies, one) })
+	c.users.put(bd.Name, copies)
+	c.watches.Follow(bd.Name, resources)
+}
+
+// Unfollow stops watching the copies of a BundleDeployment.
+func (c *Copier) Unfollow(name string) {
+	c.users.put(name, nil)
+	c.watches.Follow(name, nil)
+}
+
+func (c copied) served() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource(c.resource)
+}
+
+// changedCopies returns the copies that have changed since this process wrote or checked them.
+func (c *Copier) changedCopies(bd *fleet.BundleDeployment, s *State) []copied {
+	var changed []copied
+	for _, one := range copiesOf(bd) {
+		found, known := c.watches.Look(one.served(), one.namespace, one.name)
+		if known && (found == nil || !notAfter(found.ResourceVersion, s.copied[one])) {
+			changed = append(changed, one)
+		}
+	}
+	return changed
+}
+
+// notAfter reports whether the resource version from the watch is the known one or an earlier one.
+func notAfter(told, known string) bool {
+	a, errA := strconv.ParseUint(told, 10, 64)
+	b, errB := strconv.ParseUint(known, 10, 64)
+	return told == known || errA == nil && errB == nil && a < b
+}
+
+// keepCopies restores copies that were changed or deleted downstream, with the identity that deploys. If a copy is
+// changed again and again, it is restored at the same rate as drift is corrected.
+func (c *Copier) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, s *State) {
+	if s.restoring.Generation != bd.Generation {
+		s.restoring = pace.Correction{Generation: bd.Generation}
+	}
+	changed := c.changedCopies(bd, s)
+	if len(changed) == 0 {
+		s.restoring.Worked()
+		return
+	}
+	if wait := s.restoring.Wait(c.Clock()); wait > 0 {
+		one := changed[0]
+		s.restoring.Failure = cmp.Or(s.restoring.Failure, fmt.Sprintf(
+			"another writer keeps changing the copy %s/%s: find it with \"kubectl get %s -n %s %s -o yaml --show-managed-fields\"",
+			one.namespace, one.name, one.resource, one.namespace, one.name))
+		c.Again(bd.Name, wait)
+		return
+	}
+	s.restoring.Began(c.Clock())
+	err := c.Namespaces.Check(ctx, bd)
+	if err == nil {
+		_, err = c.copyAll(ctx, bd, s, changed, true)
+	}
+	if err != nil {
+		s.restoring.Failed(c.Clock(), "restoring copies: "+outcome.Message(err), c.Random())
+		c.Log.Warn("restoring copies failed", "bundledeployment", c.Namespace+"/"+bd.Name, "error", err)
+		c.Again(bd.Name, s.restoring.Wait(c.Clock()))
+		return
+	}
+	s.restoring.Worked()
+	c.Log.Debug("copies are in place", "bundledeployment", c.Namespace+"/"+bd.Name, "objects", len(changed))
+}
+
+// Report writes the failure to restore copies into the status. Changed copies count as modified, if the
+// states of the other objects are known.
+func (c *Copier) Report(bd *fleet.BundleDeployment, s *State, status *fleet.BundleDeploymentStatus, known bool) {
+	if s.restoring.Failure == "" {
+		return
+	}
+	outcome.SetCondition(status, c.Clock(), fleet.ConditionReady, s.restoring.Failure)
+	if !known {
+		return
+	}
+	for _, one := range c.changedCopies(bd, s) {
+		found, _ := c.watches.Look(one.served(), one.namespace, one.name)
+		status.ModifiedStatus = append(status.ModifiedStatus, one.modified(found == nil))
+		status.NonModified = false
+	}
+	if len(status.ModifiedStatus) > watch.ListLimit {
+		status.ModifiedStatus, status.IncompleteState = status.ModifiedStatus[:watch.ListLimit], true
+	}
+}
+
+// modified returns the status entry of a changed or missing copy. The entry does not contain its data.
+func (c copied) modified(missing bool) fleet.ModifiedStatus {
+	found := fleet.ModifiedStatus{APIVersion: "v1", Kind: "ConfigMap", Namespace: c.namespace, Name: c.name, Missing: missing}
+	if c.resource == copiedSecrets {
+		found.Kind = "Secret"
+	}
+	if !missing {
+		found.Patch = `{"…":"differs from the copied object"}`
+	}
+	return found
+}
+
+// compareCopy reports whether a copy is correct (isRight), and whether it differs only in the agent that made it
+// (same). A restored copy may have additional labels and annotations, and it may carry the label of another
+// BundleDeployment that needs the same copy. A copy of another agent is an error.
+func (c *Copier) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
+	if !again {
+		same = sameData && sameMeta(current, *wanted)
+		return same && c.copiedIt(current), same, nil
+	}
+	if agent := current.Annotations[fleet.AnnotationAgentNamespace]; agent != "" && agent != c.AgentNamespace {
+		return false, false, fmt.Errorf("%s %s/%s is a copy of the agent in namespace %s: configure only one of the two agents to copy it", kind, current.Namespace, current.Name, agent)
+	}
+	if other := current.Labels[fleet.LabelBundleDeployment]; other != "" && c.copiedIt(current) && c.Hub.Cached(other) != nil {
+		wanted.Labels[fleet.LabelBundleDeployment] = other
+	}
+	return sameData && contains(current.Labels, wanted.Labels) && contains(current.Annotations, wanted.Annotations), false, nil
+}
+
+// contains reports whether all has every entry of part.
+func contains(all, part map[string]string) bool {
+	for key, value := range part {
+		if found, there := all[key]; !there || found != value {
+			return false
+		}
+	}
+	return true
+}

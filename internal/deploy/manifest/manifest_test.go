@@ -1,0 +1,80 @@
+package manifest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+)
+
+func TestSortForInstall(t *testing.T) {
+	var objects []*unstructured.Unstructured
+	for _, name := range []string{"Zebra/1", "Deployment/1", "Namespace/1", "Aardvark/1", "ConfigMap/2", "ConfigMap/1", "NetworkPolicy/1", "APIService/1", "Secret/1"} {
+		kind, number, _ := strings.Cut(name, "/")
+		object := &unstructured.Unstructured{}
+		object.SetKind(kind)
+		object.SetName(number)
+		objects = append(objects, object)
+	}
+	SortForInstall(objects)
+	var got []string
+	for _, object := range objects {
+		got = append(got, object.GetKind()+"/"+object.GetName())
+	}
+	want := []string{"Namespace/1", "NetworkPolicy/1", "Secret/1", "ConfigMap/2", "ConfigMap/1", "Deployment/1", "APIService/1", "Aardvark/1", "Zebra/1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParseObjects(f *testing.F) {
+	f.Add([]byte(deploytest.ConfigMapYAML))
+	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [{}]"))
+	f.Add([]byte("--- a\n---\n{"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		objects, err := Parse(text)
+		if err != nil {
+			if !strings.Contains(err.Error(), "YAML parse error") {
+				t.Errorf("not recognised: %v", err)
+			}
+			return
+		}
+		formatted, err := Format(objects)
+		if err != nil {
+			return
+		}
+		again, err := Parse(formatted)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v\n%s", err, formatted)
+		}
+		if len(again) != len(objects) {
+			t.Errorf("%d objects became %d:\n%s", len(objects), len(again), formatted)
+		}
+	})
+}
+
+func TestSurplus(t *testing.T) {
+	ref := func(group, version, kind, name string) Ref {
+		return Ref{schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, "ns", name}
+	}
+	elsewhere := ref("", "v1", "ConfigMap", "a")
+	elsewhere.Namespace = "other"
+	former := []Ref{
+		ref("", "v1", "ConfigMap", "a"), ref("", "v1", "ConfigMap", "b"), ref("autoscaling", "v1", "HorizontalPodAutoscaler", "h"),
+		ref("", "v1", "Secret", "a"), elsewhere,
+	}
+	now := []Ref{ref("", "v1", "ConfigMap", "a"), ref("autoscaling", "v2", "HorizontalPodAutoscaler", "h"), ref("", "v1", "ConfigMap", "c")}
+	want := []Ref{ref("", "v1", "ConfigMap", "b"), ref("", "v1", "Secret", "a"), elsewhere}
+	if diff := cmp.Diff(want, Surplus(former, now)); diff != "" {
+		t.Error(diff)
+	}
+	if got := Surplus(nil, now); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}

@@ -1,0 +1,64 @@
+package manifest
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/rules/state"
+)
+
+// Ref identifies an object of a release. The object may not exist.
+type Ref struct {
+	schema.GroupVersionKind
+	// Namespace is empty for cluster-scoped objects.
+	Namespace, Name string
+}
+
+func (r Ref) APIVersion() string { return r.GroupVersion().String() }
+
+// Text describes the object for messages.
+func (r Ref) Text() string { return state.Describe(r.APIVersion(), r.Kind, r.Namespace, r.Name) }
+
+// Objects maps the references of a revision's objects to the objects.
+type Objects map[Ref]*unstructured.Unstructured
+
+// List returns the objects in no particular order.
+func (m Objects) List() []*unstructured.Unstructured {
+	out := make([]*unstructured.Unstructured, 0, len(m))
+	for _, object := range m {
+		out = append(out, object)
+	}
+	return out
+}
+
+// Revision describes a revision of a release and its objects.
+type Revision struct {
+	Number int
+	// Refs are the objects of the release, in the order of its manifest.
+	Refs []Ref
+	// Live are those objects as the API server last returned them. Wanted are the objects as they were deployed.
+	Live, Wanted Objects
+	// Former are the objects of the previous revision.
+	Former []Ref
+}
+
+// Surplus returns the objects of a revision that the next revision does not have. The version of a kind does not
+// matter: an object is the same in all versions.
+func Surplus(former, refs []Ref) []Ref {
+	type identity struct {
+		kind            schema.GroupKind
+		namespace, name string
+	}
+	of := func(ref Ref) identity { return identity{ref.GroupKind(), ref.Namespace, ref.Name} }
+	kept := map[identity]bool{}
+	for _, ref := range refs {
+		kept[of(ref)] = true
+	}
+	var left []Ref
+	for _, ref := range former {
+		if !kept[of(ref)] {
+			left = append(left, ref)
+		}
+	}
+	return left
+}

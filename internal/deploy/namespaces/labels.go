@@ -1,0 +1,107 @@
+package namespaces
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// podSecurityPrefix is the prefix of labels that only the cluster's admin controls. They are never set from a
+// bundle and never removed.
+const podSecurityPrefix = "pod-security.kubernetes.io/"
+
+// namespaceManager returns the field manager for the labels and annotations that a BundleDeployment sets on its
+// namespace. Several BundleDeployments may share a namespace, and each removes only its own. If the name of the
+// manager changes, labels of the old one stay behind.
+func namespaceManager(bundleDeployment string) string {
+	return names.SafeConcat(access.FieldManager, bundleDeployment)
+}
+
+// wantedNamespace returns the release's namespace with the labels and annotations of the options, and whether it
+// differs from current. Values of other writers stay. Values that manager set before and that are no longer wanted
+// are removed.
+func wantedNamespace(current *corev1.Namespace, options *fleet.BundleDeploymentOptions, manager string) (*corev1.Namespace, bool) {
+	wanted := current.DeepCopy()
+	wanted.Labels = withGiven(current.Labels, options.NamespaceLabels, ownKeys(current, manager, "f:labels"))
+	wanted.Annotations = withGiven(current.Annotations, options.NamespaceAnnotations, ownKeys(current, manager, "f:annotations"))
+	changed := !equality.Semantic.DeepEqual(current.Labels, wanted.Labels) ||
+		!equality.Semantic.DeepEqual(current.Annotations, wanted.Annotations)
+	return wanted, changed
+}
+
+func withGiven(current, given map[string]string, own []string) map[string]string {
+	wanted := maps.Clone(current)
+	for _, key := range own {
+		if !isReserved(key) {
+			delete(wanted, key)
+		}
+	}
+	for key, value := range given {
+		if isReserved(key) {
+			continue
+		}
+		if wanted == nil {
+			wanted = map[string]string{}
+		}
+		wanted[key] = value
+	}
+	return wanted
+}
+
+// isReserved reports whether a key may not be set or removed by a bundle.
+func isReserved(key string) bool {
+	return key == corev1.LabelMetadataName || strings.HasPrefix(key, podSecurityPrefix)
+}
+
+// ownKeys returns the labels or annotations that a manager set, according to the managed fields.
+func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
+	var own []string
+	for _, entry := range namespace.ManagedFields {
+		if entry.Manager != manager || entry.FieldsV1 == nil {
+			continue
+		}
+		var noted struct {
+			Metadata map[string]map[string]any `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &noted); err != nil {
+			continue // unknown format: remove nothing
+		}
+		for key := range noted.Metadata[field] {
+			if name, isField := strings.CutPrefix(key, "f:"); isField {
+				own = append(own, name)
+			}
+		}
+	}
+	return own
+}
+
+// checkTargetNamespace enforces the selector of allowed namespaces. namespace is nil if it does not exist. The
+// error is written into the status.
+func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *metav1.LabelSelector) error {
+	if selector == nil {
+		return nil
+	}
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return outcome.Because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err))
+	}
+	itself := outcome.CoreObject("namespaces", "", name)
+	switch {
+	case namespace == nil:
+		return outcome.Until(itself, outcome.Because(fleet.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name)))
+	case !compiled.Matches(labels.Set(namespace.Labels)):
+		return outcome.Until(itself, outcome.Because(fleet.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled)))
+	}
+	return nil
+}

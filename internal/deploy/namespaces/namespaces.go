@@ -1,0 +1,104 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Namespaces prepares the namespaces of releases.
+type Namespaces struct {
+	agent    *access.Identity
+	accounts *access.Accounts
+}
+
+func New(agent *access.Identity, known *access.Accounts) *Namespaces {
+	return &Namespaces{agent: agent, accounts: known}
+}
+
+// Check enforces allowedTargetNamespaceSelector.
+func (n *Namespaces) Check(ctx context.Context, bd *fleet.BundleDeployment) error {
+	selector := bd.Spec.Options.AllowedTargetNamespaceSelector
+	if selector == nil {
+		return nil
+	}
+	name := placement.NamespaceOf(&bd.Spec.Options)
+	namespace, err := n.agent.Clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		namespace, err = nil, nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return checkTargetNamespace(name, namespace, selector)
+}
+
+// Ensure creates a namespace if it does not exist. The agent reads it; the identity that deploys creates it.
+func (n *Namespaces) Ensure(ctx context.Context, who *access.Identity, name string) error {
+	_, err := n.agent.Clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err = who.Clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: access.FieldManager})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("preparing namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// Marks holds the labels and annotations that a deployment sets on its namespace.
+type Marks struct{ labels, annotations map[string]string }
+
+// MarksOf returns the labels and annotations that a deployment with the options sets.
+func MarksOf(options *fleet.BundleDeploymentOptions) Marks {
+	return Marks{labels: options.NamespaceLabels, annotations: options.NamespaceAnnotations}
+}
+
+func (m Marks) Same(other Marks) bool {
+	return maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
+}
+
+func (m Marks) none() bool { return m.Same(Marks{}) }
+
+// Mark sets the labels and annotations of the options on the release's namespace, and removes those that
+// it set before. The agent reads the namespace; the identity that deploys changes it.
+func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given Marks, name, release string) error {
+	options := &bd.Spec.Options
+	_, revision, _ := placement.ParseRelease(release)
+	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 && given.none() {
+		return nil // and earlier revisions set nothing either
+	}
+	current, err := n.agent.Clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("labelling namespace %s: %w", name, err)
+	}
+	wanted, changed := wantedNamespace(current, options, namespaceManager(bd.Name))
+	if !changed {
+		return nil
+	}
+	who, err := n.accounts.Find(ctx, options.ServiceAccount)
+	if err != nil {
+		return err
+	}
+	_, err = who.Clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("labelling namespace %s: %w", name, err)
+	if apierrors.IsForbidden(err) {
+		return &outcome.NamespaceForbiddenError{Cause: err}
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package namespaces
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestCheckTargetNamespace(t *testing.T) {
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}
+	tests := map[string]struct {
+		labels   map[string]string
+		exists   bool
+		selector *metav1.LabelSelector
+		want     string
+		reason   string
+	}{
+		"no selector":              {selector: nil},
+		"no namespace":             {selector: team, reason: fleet.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
+		"a namespace that matches": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
+		"a namespace that does not match": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: fleet.ReasonNamespaceRefused,
+			want: "target namespace web does not match AllowedTargetNamespaceSelector (team=a)"},
+		"an invalid selector": {exists: true, selector: bad, reason: fleet.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := checkTargetNamespace("web", deploytest.NamespaceWith(test.exists, test.labels), test.selector)
+			deploytest.ExpectError(t, err, test.want)
+			if err != nil && outcome.ReasonOf(err) != test.reason {
+				t.Errorf("reason %s", outcome.ReasonOf(err))
+			}
+		})
+	}
+}
+
+func TestWantedNamespace(t *testing.T) {
+	// "ours" and "note" were set by this bundle, "old" by another writer, "shared" by another bundle.
+	noted := func(manager, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	current := func() *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "web",
+			Labels: map[string]string{corev1.LabelMetadataName: "web", "pod-security.kubernetes.io/enforce": "baseline",
+				"old": "x", "ours": "y", "shared": "z"},
+			Annotations: map[string]string{"note": "y", "others": "z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				noted("kubectl", `{"f:metadata":{"f:labels":{"f:old":{}}}}`),
+				noted(namespaceManager("hello"), `{"f:metadata":{"f:labels":{"f:ours":{},"f:pod-security.kubernetes.io/enforce":{}},"f:annotations":{".":{},"f:note":{}}}}`),
+				noted(namespaceManager("other"), `{"f:metadata":{"f:labels":{"f:shared":{}}}}`),
+				noted(namespaceManager("hello"), `no JSON`),
+			},
+		}}
+	}
+	labels := func(change map[string]string) map[string]string {
+		wanted := current().Labels
+		for key, value := range change {
+			wanted[key] = value
+			if value == "" {
+				delete(wanted, key)
+			}
+		}
+		return wanted
+	}
+	kept := map[string]string{"note": "y"}
+	tests := map[string]struct {
+		options     fleet.BundleDeploymentOptions
+		labels      map[string]string
+		annotations map[string]string
+		changed     bool
+	}{
+		"labels already set: no change": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: kept}, labels(nil), current().Annotations, false},
+		"no labels wanted: only own labels are removed": {
+			fleet.BundleDeploymentOptions{}, labels(map[string]string{"ours": ""}), map[string]string{"others": "z"}, true},
+		"label renamed: old label is removed": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"new": "z"}, NamespaceAnnotations: kept},
+			labels(map[string]string{"ours": "", "new": "z"}), current().Annotations, true},
+		"label of another writer: is overwritten": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "old": "new"}, NamespaceAnnotations: kept},
+			labels(map[string]string{"old": "new"}), current().Annotations, true},
+		"pod security label in a bundle: is ignored": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "x"}, NamespaceAnnotations: kept},
+			labels(nil), current().Annotations, false},
+		"annotations: are handled like labels": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y"}, NamespaceAnnotations: map[string]string{"a": "b"}},
+			labels(nil), map[string]string{"a": "b", "others": "z"}, true},
+		"the name cannot be changed": {
+			fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{corev1.LabelMetadataName: "other", "ours": "y"}, NamespaceAnnotations: kept},
+			labels(nil), current().Annotations, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			input := current()
+			got, changed := wantedNamespace(input, &test.options, namespaceManager("hello"))
+			if diff := cmp.Diff([]any{test.labels, test.annotations, test.changed}, []any{got.Labels, got.Annotations, changed}); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(current(), input); diff != "" {
+				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNamespaceWithoutLabels_GetsLabels(t *testing.T) {
+	got, changed := wantedNamespace(&corev1.Namespace{}, &fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"a": "b"}}, "m")
+	if diff := cmp.Diff(map[string]string{"a": "b"}, got.Labels); diff != "" || !changed || got.Annotations != nil {
+		t.Errorf("changed %t, annotations %v, labels:\n%s", changed, got.Annotations, diff)
+	}
+}

@@ -1,0 +1,39 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestAwaitedBy(t *testing.T) {
+	bd := deploytest.Deployment()
+	bd.Spec.Options.TargetNamespace = "web"
+	refused := Until(CoreObject("namespaces", "", "team-a"), Because(fleet.ReasonNamespaceMissing, errors.New("none")))
+	tests := map[string]struct {
+		err   error
+		want  string
+		alone bool
+	}{
+		"no error":                {},
+		"another error":           {err: errors.New("connection refused")},
+		"a namespace":             {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
+		"a terminating namespace": {err: Because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
+		"nil error, marked":       {err: Until(CoreObject("secrets", "a", "b"), nil)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object, alone := AwaitedBy(bd, test.err)
+			got := ""
+			if object != nil {
+				got = object.String()
+			}
+			if got != test.want || alone != test.alone {
+				t.Errorf("got %q, alone %t", got, alone)
+			}
+		})
+	}
+}

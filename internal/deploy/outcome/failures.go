@@ -1,0 +1,114 @@
+package outcome
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// recognised matches the messages of errors that a retry does not resolve.
+var recognised = regexp.MustCompile(strings.Join([]string{
+	`timed out waiting for the condition`,
+	`error validating data`,
+	`chart requires kubeVersion`,
+	`annotation validation error`,
+	`failed, and has been rolled back due to atomic being set`,
+	`YAML parse error`,
+	`MalformedYAMLError`,
+	`unknown field`,
+	`Forbidden: updates to .* spec for fields other than .* are forbidden`,
+	`Forbidden: spec is immutable after creation`,
+}, "|"))
+
+// messageLimit limits an error message in a status, in bytes.
+const messageLimit = 4096
+
+// failure is a permanent error: the deployment fails again until the BundleDeployment changes.
+type failure struct{ cause error }
+
+func (f *failure) Error() string { return f.cause.Error() }
+func (f *failure) Unwrap() error { return f.cause }
+
+// Classify turns recognized errors, and bundles that are too large, into failures. Other errors are retried.
+func Classify(err error) error {
+	if err == nil || !recognised.MatchString(err.Error()) && ReasonOf(err) != fleet.ReasonBundleTooLarge {
+		return err
+	}
+	return &failure{cause: err}
+}
+
+// IsFailure reports whether err is a failure.
+func IsFailure(err error) bool {
+	var f *failure
+	return errors.As(err, &f)
+}
+
+// DependencyError means that a dependency is not in an accepted state. It is not a failure: the next change of a
+// dependency triggers a reconcile.
+type DependencyError struct{ Waiting []string }
+
+func (e *DependencyError) Error() string {
+	return fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.Waiting, ", "))
+}
+
+// NamespaceForbiddenError means that the release is in place, but its account may not label the namespace.
+type NamespaceForbiddenError struct{ Cause error }
+
+func (e *NamespaceForbiddenError) Error() string { return e.Cause.Error() }
+func (e *NamespaceForbiddenError) Unwrap() error { return e.Cause }
+
+// UnsupportedError means that this agent cannot deploy such a bundle.
+type UnsupportedError struct{ What string }
+
+func (e *UnsupportedError) Error() string { return e.What }
+
+// Outcome is the result of an attempt to deploy a bundle.
+type Outcome string
+
+const (
+	// Succeeded means that the release is in place.
+	Succeeded Outcome = "succeeded"
+	// Failed means that the deployment failed and is not retried until the BundleDeployment changes.
+	Failed Outcome = "failed"
+	// Retried means that the deployment failed and is retried.
+	Retried Outcome = "retried"
+)
+
+func Of(err error) Outcome {
+	switch {
+	case err == nil:
+		return Succeeded
+	case IsFailure(err):
+		return Failed
+	}
+	return Retried
+}
+
+// Message returns the text of an error, truncated to messageLimit.
+func Message(err error) string {
+	text := err.Error()
+	if len(text) <= messageLimit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:messageLimit], "") + "…"
+}
+
+// ClusterScoped returns the error for a cluster-scoped object of a bundle that is limited to one namespace.
+func ClusterScoped(name string, gvk schema.GroupVersionKind) error {
+	return Because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
+		name, gvk.Kind, gvk.GroupVersion()))
+}
+
+// IgnoreNotFound ignores NotFound errors.
+func IgnoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

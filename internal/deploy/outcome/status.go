@@ -1,0 +1,81 @@
+package outcome
+
+import (
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/rules/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// The functions in this file build a status. They change only the given status. now is the time of conditions that
+// change.
+
+func SetCondition(status *fleet.BundleDeploymentStatus, now time.Time, kind, errorMessage string) {
+	setReason(status, now, kind, fleet.ReasonError, errorMessage)
+}
+
+// setReason sets a condition to False with a reason, or to True if errorMessage is empty.
+func setReason(status *fleet.BundleDeploymentStatus, now time.Time, kind, reason, errorMessage string) {
+	condition := genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue}
+	if errorMessage != "" {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reason, errorMessage
+	}
+	fleet.SetCondition(&status.Conditions, now, condition)
+}
+
+// Deployed records a successful deployment.
+func Deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release string) {
+	status.AppliedDeploymentID = deploymentID
+	status.Release = release
+	SetCondition(status, now, fleet.ConditionInstalled, "")
+	SetCondition(status, now, fleet.ConditionDeployed, "")
+}
+
+// FailedDeployment records a permanent failure. The state counts as applied, so that nothing waits for it.
+// Installed has the specific reason; Ready keeps the general reason Error, which clients expect.
+func FailedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, reason, text string) {
+	status.AppliedDeploymentID = deploymentID
+	status.Release = ""
+	status.Ready, status.NonModified = false, true
+	status.Resources, status.ResourceCounts = nil, fleet.ResourceCounts{}
+	status.NonReadyStatus, status.ModifiedStatus, status.IncompleteState = nil, nil, false
+	SetCondition(status, now, fleet.ConditionReady, "not ready: "+text)
+	setReason(status, now, fleet.ConditionInstalled, reason, "not installed: "+text)
+	SetCondition(status, now, fleet.ConditionDeployed, "")
+}
+
+// NotDeployed records that this attempt did not reach the wanted state.
+func NotDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, text string) {
+	setReason(status, now, fleet.ConditionDeployed, reason, text)
+}
+
+// NamespaceForbidden records a release that is in place, in a namespace that could not be labelled.
+func NamespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, text string) {
+	status.AppliedDeploymentID = deploymentID
+	status.Release = release
+	SetCondition(status, now, fleet.ConditionReady, text)
+	setReason(status, now, fleet.ConditionInstalled, fleet.ReasonForbidden, text)
+	SetCondition(status, now, fleet.ConditionDeployed, "")
+}
+
+// NotMonitored records that the objects of the release could not be checked.
+func NotMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
+	SetCondition(status, now, fleet.ConditionMonitored, text)
+}
+
+// Conclude limits the size of a status and sets the printer columns.
+func Conclude(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) {
+	state.BoundDeployment(status)
+	status.Display = Displayed(bd, status)
+}
+
+// Displayed returns the printer columns of a BundleDeployment with a new status. The hub computes them by the same
+// rule. If the agent sends them with the status, the hub needs no request of its own.
+func Displayed(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) fleet.BundleDeploymentDisplay {
+	reported := *bd
+	reported.Status = *status
+	return state.Display(&reported)
+}

@@ -1,0 +1,54 @@
+package pace
+
+import "time"
+
+const (
+	// correctionsPerMinute limits corrections of drift that reappears at once, because another writer wants another
+	// state. Every correction makes a revision.
+	correctionsPerMinute = 10
+	// lastCorrection is the longest pause after corrections without effect.
+	lastCorrection = 15 * time.Minute
+)
+
+// Correction records the correction of drift of one BundleDeployment.
+type Correction struct {
+	// Generation is the generation of the BundleDeployment at the last try. A new generation is tried at once.
+	Generation int64
+	// recent are the times of the last corrections.
+	recent []time.Time
+	// tries is the number of consecutive failures, failure the last one, and next the time of the next try.
+	tries   int
+	Failure string
+	next    time.Time
+}
+
+// Wait returns how long to wait before the next correction.
+func (c *Correction) Wait(now time.Time) time.Duration {
+	wait := max(c.next.Sub(now), 0)
+	if len(c.recent) >= correctionsPerMinute {
+		wait = max(wait, c.recent[0].Add(time.Minute).Sub(now))
+	}
+	return wait
+}
+
+// Began records the start of a correction.
+func (c *Correction) Began(now time.Time) {
+	c.recent = append(c.recent, now)
+	if len(c.recent) > correctionsPerMinute {
+		c.recent = c.recent[len(c.recent)-correctionsPerMinute:]
+	}
+}
+
+// Failed records a failure. chance is in [0,1).
+func (c *Correction) Failed(now time.Time, failure string, chance float64) {
+	pause := firstRetry
+	for i := 0; i < c.tries && pause < lastCorrection; i++ {
+		pause *= 2
+	}
+	c.tries++
+	c.Failure = failure
+	c.next = now.Add(min(pause, lastCorrection) + time.Duration(chance*float64(pause)/2))
+}
+
+// Worked clears the failures.
+func (c *Correction) Worked() { c.tries, c.Failure, c.next = 0, "", time.Time{} }

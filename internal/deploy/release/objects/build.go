@@ -1,0 +1,184 @@
+package objects
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+)
+
+// Build implements kube.Interface. It parses a manifest into objects that can be sent.
+func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	objects, err := manifest.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	isNew, isOld := c.recognise(string(text))
+	list := make(kube.ResourceList, 0, len(objects))
+	c.leftOut(nil)
+	for _, object := range objects {
+		info, err := c.info(object)
+		if meta.IsNoMatchError(err) && isOld && !isNew {
+			c.leftOut(object)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info)
+	}
+	if isNew && len(c.Adopt) > 0 {
+		return list, inParallel(list, c.checkOwner)
+	}
+	return list, nil
+}
+
+// leftOut records an object of a kind that the API server does not know; nil clears the records.
+func (c *Client) leftOut(object *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if object == nil {
+		c.unserved = nil
+		return
+	}
+	namespace := object.GetNamespace()
+	if namespace == "" {
+		namespace = c.release.Namespace // most kinds are namespaced
+	}
+	c.unserved = append(c.unserved, manifest.Ref{GroupVersionKind: object.GroupVersionKind(), Namespace: namespace, Name: object.GetName()})
+}
+
+// Refs returns the objects of a parsed manifest, including those that Build left out, because they have to be
+// reported as missing.
+func (c *Client) Refs(list kube.ResourceList) []manifest.Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(RefsOf(list), c.unserved...)
+}
+
+// WillBe records the manifest that is about to be installed.
+func (c *Client) WillBe(manifest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rendered = manifest
+}
+
+// recognise reports whether a manifest is the one to install, and whether it belongs to a former revision. Before
+// a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order.
+func (c *Client) recognise(manifest string) (isNew, isOld bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rendered == "" {
+		return false, true
+	}
+	for _, old := range c.Old {
+		isOld = isOld || manifest == old
+	}
+	return manifest == c.rendered, isOld
+}
+
+// checkOwner returns an error for an existing object that belongs neither to this release nor to one whose objects
+// it may take over.
+func (c *Client) checkOwner(info *resource.Info) error {
+	live, err := c.helper(info).Get(info.Namespace, info.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", describeInfo(info), err)
+	}
+	owner, known := ownerOf(live)
+	if known && (owner == c.release || slices.Contains(c.Adopt, owner)) {
+		return nil
+	}
+	return fmt.Errorf("%s exists and cannot be imported into release %s: it belongs to another owner; set helm.takeOwnership to take it over",
+		describeInfo(info), c.release)
+}
+
+// Result returns the result of the operation that made a revision.
+func (c *Client) Result(made *release.Release) (*manifest.Revision, error) {
+	list, err := c.Build(strings.NewReader(made.Manifest), false)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	out := &manifest.Revision{Number: made.Version, Refs: c.Refs(list), Wanted: objectsIn(list)}
+	if before, known := c.Old[made.Version-1]; known {
+		former, err := c.Build(strings.NewReader(before), false)
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifest of the previous revision: %w", err)
+		}
+		out.Former = RefsOf(former)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out.Live = c.live
+	return out, nil
+}
+
+func RefsOf(list kube.ResourceList) []manifest.Ref {
+	var refs []manifest.Ref
+	for _, info := range list {
+		refs = append(refs, refOf(info))
+	}
+	return refs
+}
+
+func (c *Client) info(object *unstructured.Unstructured) (*resource.Info, error) {
+	gvk := object.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" {
+		return nil, fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
+	}
+	if object.GetName() == "" {
+		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
+	}
+	mapping, err := c.identity.Mapping(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("%s %q: %w", gvk.Kind, object.GetName(), err)
+	}
+	client, err := c.identity.Client(mapping.GroupVersionKind.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		object.SetNamespace("")
+	case object.GetNamespace() == "":
+		object.SetNamespace(c.release.Namespace)
+	}
+	return &resource.Info{
+		Client: client, Mapping: mapping, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
+	}, nil
+}
+
+// ObjectsOf returns the objects of a manifest, with their namespaces filled in.
+func (c *Client) ObjectsOf(text string) (manifest.Objects, error) {
+	list, err := c.Build(strings.NewReader(text), false)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	return objectsIn(list), nil
+}
+
+func objectsIn(list kube.ResourceList) manifest.Objects {
+	found := manifest.Objects{}
+	for _, info := range list {
+		if object, ok := info.Object.(*unstructured.Unstructured); ok {
+			found[refOf(info)] = object
+		}
+	}
+	return found
+}

@@ -1,0 +1,262 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/rules/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Client is the client that Helm uses to read and write objects; each operation on a release has its own. It
+// reads each object once, deletes only objects of the release, and corrects live changes of custom resources as
+// well as of built-in kinds. It keeps the answers of the API server, so that the status needs no second read.
+type Client struct {
+	*kube.Client // waits for hooks
+
+	identity *access.Identity
+	release  placement.Release
+	// Adopt, if not empty, are the only releases whose objects this release may take over.
+	Adopt []placement.Release
+	// Confined, if not empty, is the only namespace in which objects may be created or changed. This also applies to
+	// hooks, to CRDs of a chart, and to objects from the history.
+	Confined string
+	// Set is the set's hash, which the objects of the release carry as a label.
+	Set string
+	// Foreign is true if others may have written the release. Then only objects that carry the marks of this release
+	// are deleted.
+	Foreign bool
+	// Only, if not nil, are the only objects that an update changes.
+	Only map[manifest.Ref]bool
+	// Old are the manifests of the existing revisions. Their objects whose kind the API server no longer knows are
+	// left out, because those objects no longer exist.
+	Old map[int]string
+	// Leftovers are failed revisions in old. Their objects are deleted unless the new revision has them.
+	Leftovers []int
+	// NamespaceExists reports whether the release's namespace exists. It is used when the identity may not create the
+	// namespace; nil if not needed.
+	NamespaceExists func() bool
+	// News wakes an operation that waits; nil if the operation does not wait.
+	News *News
+	// stopped and superseded end waiting. superseded may be nil.
+	stopped    <-chan struct{}
+	Superseded func() bool
+	// Slots are released while the operation waits.
+	Slots Slots
+
+	mu       sync.Mutex
+	rendered string         // the manifest to install, once it is rendered
+	unserved []manifest.Ref // objects that Build left out of the last manifest
+	live     map[manifest.Ref]*unstructured.Unstructured
+	deletion error // the last error of a deletion
+}
+
+func New(who *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
+	return &Client{
+		Client:   &kube.Client{Factory: who, Namespace: key.Namespace, Log: func(string, ...any) {}},
+		identity: who, release: key, stopped: stopped,
+		live: map[manifest.Ref]*unstructured.Unstructured{},
+	}
+}
+
+// IsReachable implements kube.Interface. It does nothing: the operation itself shows whether the API server is
+// reachable.
+func (c *Client) IsReachable() error { return nil }
+
+// Create implements kube.Interface.
+func (c *Client) Create(list kube.ResourceList) (*kube.Result, error) {
+	if len(list) == 0 {
+		return nil, kube.ErrNoObjectsVisited
+	}
+	return &kube.Result{Created: list}, inBatches(list, c.create)
+}
+
+func (c *Client) create(info *resource.Info) error {
+	if err := c.confine(info); err != nil {
+		return err
+	}
+	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
+	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
+		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
+	}
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", describeInfo(info), err)
+	}
+	if err := info.Refresh(object, true); err != nil {
+		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(info), err)
+	}
+	c.remember(info)
+	return nil
+}
+
+// isOwnNamespace reports whether info is the namespace that Helm creates for a release, and not an object of the
+// release.
+func (c *Client) isOwnNamespace(info *resource.Info) bool {
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && c.NamespaceExists != nil && info.Name == c.release.Namespace &&
+		info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"} &&
+		len(object.GetAnnotations()) == 0 && maps.Equal(object.GetLabels(), map[string]string{"name": info.Name})
+}
+
+// confine refuses an object outside of the confining namespace, except the namespace itself. For an existing CRD
+// it returns AlreadyExists, which Helm accepts and which leaves the CRD unchanged.
+func (c *Client) confine(info *resource.Info) error {
+	if (c.Confined != "" || c.identity.Account != "") && isReleaseSecret(info) {
+		return outcome.Because(fleet.ReasonForbidden, fmt.Errorf("%s is a Helm release, which neither a bundle with \"namespace\" nor one with a service account may bring: take it out of the bundle",
+			describeInfo(info)))
+	}
+	if !c.isOutside(info) || c.isOwnNamespace(info) {
+		return nil
+	}
+	if info.Namespace != "" {
+		return outcome.Because(fleet.ReasonOutsideNamespace, fmt.Errorf("%s is outside of namespace %s: with \"namespace\" every object has to be in that one; use \"defaultNamespace\" instead",
+			describeInfo(info), c.Confined))
+	}
+	if manifest.IsCRD(info.Mapping.GroupVersionKind) {
+		if _, err := c.helper(info).Get("", info.Name); err == nil {
+			return apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name)
+		}
+	}
+	return outcome.ClusterScoped(info.Name, info.Mapping.GroupVersionKind)
+}
+
+// isReleaseSecret reports whether an object is a Secret in which Helm stores a release. The agent executes what
+// such Secrets say.
+func isReleaseSecret(info *resource.Info) bool {
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && object.Object["type"] == placement.ReleaseSecretType && info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Secret"}
+}
+
+// ConfineHooks removes hooks outside of the confining namespace from a revision. Earlier agents stored such hooks.
+func (c *Client) ConfineHooks(r *release.Release) {
+	if c.Confined == "" {
+		return
+	}
+	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(hook *release.Hook) bool {
+		list, err := c.Build(strings.NewReader(hook.Manifest), false)
+		return err != nil || slices.ContainsFunc(list, c.isOutside)
+	})
+}
+
+// isOutside reports whether an object is outside of the confining namespace.
+func (c *Client) isOutside(info *resource.Info) bool {
+	return c.Confined != "" && info.Namespace != c.Confined
+}
+
+func (c *Client) helper(info *resource.Info) *resource.Helper {
+	return resource.NewHelper(info.Client, info.Mapping).WithFieldManager(access.FieldManager)
+}
+
+func (c *Client) remember(info *resource.Info) {
+	object, ok := info.Object.(*unstructured.Unstructured)
+	if !ok {
+		return // not the expected type; the object is read again later
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live[refOf(info)] = object
+}
+
+// Delete implements kube.Interface, for hooks. Hooks outside of the confining namespace are not deleted.
+func (c *Client) Delete(list kube.ResourceList) (*kube.Result, []error) {
+	return c.deleteAll(list, metav1.DeletePropagationBackground, func(info *resource.Info) (bool, error) { return !c.isOutside(info), nil })
+}
+
+// DeleteWithPropagationPolicy implements kube.InterfaceDeletionPropagation, for the objects of a release that is
+// uninstalled. Objects that another release has taken over are not deleted.
+func (c *Client) DeleteWithPropagationPolicy(list kube.ResourceList, policy metav1.DeletionPropagation) (*kube.Result, []error) {
+	return c.deleteAll(list, policy, c.isOurs)
+}
+
+func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropagation, may func(*resource.Info) (bool, error)) (*kube.Result, []error) {
+	var mu sync.Mutex
+	result := &kube.Result{}
+	err := inBatches(list, func(info *resource.Info) error {
+		allowed, err := may(info)
+		if err != nil || !allowed {
+			return err
+		}
+		options := &metav1.DeleteOptions{PropagationPolicy: &policy}
+		_, err = c.helper(info).DeleteWithOptions(info.Namespace, info.Name, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting %s: %w", describeInfo(info), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		result.Deleted = append(result.Deleted, info)
+		return nil
+	})
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deletion = err
+		return result, []error{err}
+	}
+	return result, nil
+}
+
+func (c *Client) DeletionError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.deletion
+}
+
+// inBatches calls do for every object. Adjacent objects of the same kind run in parallel, and kinds run one after
+// the other. It stops after a kind that failed.
+func inBatches(list kube.ResourceList, do func(*resource.Info) error) error {
+	for start := 0; start < len(list); {
+		end := start + 1
+		for end < len(list) && list[end].Mapping.GroupVersionKind == list[start].Mapping.GroupVersionKind {
+			end++
+		}
+		if err := inParallel(list[start:end], do); err != nil {
+			return err
+		}
+		start = end
+	}
+	return nil
+}
+
+func inParallel(list kube.ResourceList, do func(*resource.Info) error) error {
+	if len(list) == 1 {
+		return do(list[0])
+	}
+	errs := make([]error, len(list))
+	slots := make(chan struct{}, access.Parallelism)
+	var group sync.WaitGroup
+	for i, info := range list {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = do(info)
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func refOf(info *resource.Info) manifest.Ref {
+	return manifest.Ref{GroupVersionKind: info.Mapping.GroupVersionKind, Namespace: info.Namespace, Name: info.Name}
+}
+
+func describeInfo(info *resource.Info) string {
+	return state.Describe(info.Mapping.GroupVersionKind.GroupVersion().String(), info.Mapping.GroupVersionKind.Kind,
+		info.Namespace, info.Name)
+}

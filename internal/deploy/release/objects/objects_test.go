@@ -1,0 +1,166 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+)
+
+// infoOf returns the resource.Info of an object, as Helm uses it.
+func infoOf(t *testing.T, text string) *resource.Info {
+	t.Helper()
+	return infoFor(deploytest.ObjectOf(t, text))
+}
+
+func infoFor(object *unstructured.Unstructured) *resource.Info {
+	gvk := object.GroupVersionKind()
+	return &resource.Info{
+		Mapping: &meta.RESTMapping{GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace,
+			Resource: gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")},
+		Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
+	}
+}
+
+func TestThreeWayPatch(t *testing.T) {
+	deployment := func(spec string) string {
+		return "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, namespace: web}\nspec: " + spec + "\n"
+	}
+	custom := func(spec string) string {
+		return "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: " + spec + "\n"
+	}
+	containers := func(list string) string { return "{template: {spec: {containers: [" + list + "]}}}" }
+	tests := map[string]struct{ before, target, live, want string }{
+		"nothing changed":                   {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
+		"the bundle changed":                {deployment("{replicas: 1}"), deployment("{replicas: 2}"), deployment("{replicas: 1}"), `{"spec":{"replicas":2}}`},
+		"another writer changed it":         {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
+		"the bundle removed a field":        {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
+		"another writer added a field":      {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
+		"lists of built-in kinds are keyed": {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
+		"a custom resource did not change":  {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
+		"a custom resource was changed":     {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
+		"a custom resource lost a field":    {custom("{a: 1, b: 2}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{"spec":{"b":null}}`},
+		"its lists are whole":               {custom("{a: [1]}"), custom("{a: [1, 2]}"), custom("{a: [1, 3]}"), `{"spec":{"a":[1,2]}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			target := infoOf(t, test.target)
+			_, patch, err := threeWayPatch(infoOf(t, test.before).Object, target, infoOf(t, test.live).Object)
+			if err != nil || string(patch) != test.want {
+				t.Errorf("got %s %v, want %s", patch, err, test.want)
+			}
+		})
+	}
+}
+
+func TestCustomResourcePatch_CannotChangeIdentity(t *testing.T) {
+	before, target := infoOf(t, "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a}\n"), infoOf(t, "apiVersion: x.io/v2\nkind: Thing\nmetadata: {name: a}\n")
+	if _, _, err := threeWayPatch(before.Object, target, before.Object); err == nil {
+		t.Error("the version was patched")
+	}
+}
+
+func TestInBatches(t *testing.T) {
+	list := func(kinds ...string) kube.ResourceList {
+		var infos kube.ResourceList
+		for i, kind := range kinds {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: kind})
+			object.SetName(fmt.Sprint(i))
+			infos = append(infos, infoFor(object))
+		}
+		return infos
+	}
+	tests := map[string]struct {
+		list  kube.ResourceList
+		fails string
+		want  string // kinds in the order they were done, "!" for an error
+	}{
+		"nothing":                  {nil, "", ""},
+		"one kind after the other": {list("A", "A", "B", "C"), "", "A A B C"},
+		"a kind that comes again is a batch again": {list("A", "B", "A"), "", "A B A"},
+		"more of a kind than at a time":            {list(slices.Repeat([]string{"A"}, 20)...), "", strings.TrimSpace(strings.Repeat("A ", 20))},
+		"nothing after a kind that failed":         {list("A", "B", "B", "C"), "B", "A B B !"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var done []string
+			err := inBatches(test.list, func(info *resource.Info) error {
+				mu.Lock()
+				defer mu.Unlock()
+				kind := info.Mapping.GroupVersionKind.Kind
+				done = append(done, kind)
+				if kind == test.fails {
+					return errors.New("no")
+				}
+				return nil
+			})
+			if err != nil {
+				done = append(done, "!")
+			}
+			if got := strings.Join(done, " "); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOwnerOf(t *testing.T) {
+	tests := map[string]struct {
+		annotations map[string]string
+		want        placement.Release
+		known       bool
+	}{
+		"no owner":                      {nil, placement.Release{}, false},
+		"owned by a release":            {map[string]string{ReleaseNameAnnotation: "a", ReleaseNamespaceAnnotation: "web"}, placement.Release{Namespace: "web", Name: "a"}, true},
+		"only the name annotation":      {map[string]string{ReleaseNameAnnotation: "a"}, placement.Release{Namespace: "", Name: "a"}, true},
+		"only the namespace annotation": {map[string]string{ReleaseNamespaceAnnotation: "web"}, placement.Release{Namespace: "web", Name: ""}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{Object: map[string]any{}}
+			object.SetAnnotations(test.annotations)
+			got, known := ownerOf(object)
+			if got != test.want || known != test.known {
+				t.Errorf("got %v %t", got, known)
+			}
+		})
+	}
+}
+
+func TestRecognise(t *testing.T) {
+	tests := map[string]struct {
+		rendered, manifest string
+		isNew, isOld       bool
+	}{
+		"nothing rendered yet: is former":         {"", "whatever", false, true},
+		"manifest to install: is new":             {"new", "new", true, false},
+		"a former revision":                       {"new", "old", false, true},
+		"former revision deployed again: is both": {"old", "old", true, true},
+		"hook: is neither":                        {"new", "hook", false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &Client{Old: map[int]string{1: "old", 2: "older"}}
+			if test.rendered != "" {
+				c.WillBe(test.rendered)
+			}
+			if isNew, isOld := c.recognise(test.manifest); isNew != test.isNew || isOld != test.isOld {
+				t.Errorf("new %t old %t", isNew, isOld)
+			}
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package objects
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Annotations with the release to which an object belongs, according to Helm.
+const (
+	ReleaseNameAnnotation      = "meta.helm.sh/release-name"
+	ReleaseNamespaceAnnotation = "meta.helm.sh/release-namespace"
+)
+
+// Update implements kube.Interface. It creates or patches the objects of target. It deletes the objects of
+// original and of failed revisions that are not in target.
+func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	result := &kube.Result{}
+	former, err := c.formerLists(original)
+	if err != nil {
+		return result, err
+	}
+	var mu sync.Mutex
+	err = inBatches(c.concerned(target), func(info *resource.Info) error {
+		created, err := c.update(former, info, force)
+		mu.Lock()
+		defer mu.Unlock()
+		if created {
+			result.Created = append(result.Created, info)
+		} else {
+			result.Updated = append(result.Updated, info)
+		}
+		return err
+	})
+	if err != nil {
+		return result, err
+	}
+	var surplus kube.ResourceList
+	for _, list := range former {
+		surplus = append(surplus, list.Difference(target).Difference(surplus)...)
+	}
+	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
+	result.Deleted = deleted.Deleted
+	return result, errors.Join(errs...)
+}
+
+// concerned returns the objects of a list that may be changed.
+func (c *Client) concerned(list kube.ResourceList) kube.ResourceList {
+	if c.Only == nil {
+		return list
+	}
+	return list.Filter(func(info *resource.Info) bool { return c.Only[refOf(info)] })
+}
+
+// formerLists returns the objects of the revision from which an upgrade starts, and of the failed revisions after
+// it.
+func (c *Client) formerLists(original kube.ResourceList) ([]kube.ResourceList, error) {
+	lists := []kube.ResourceList{copyOf(original)}
+	for _, number := range c.Leftovers {
+		list, err := c.Build(strings.NewReader(c.Old[number]), false)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// copyOf copies a list. Adopted objects are in both lists that Helm passes, and the originals are changed while
+// others are read.
+func copyOf(list kube.ResourceList) kube.ResourceList {
+	kept := make(kube.ResourceList, 0, len(list))
+	for _, info := range list {
+		same := *info
+		kept = append(kept, &same)
+	}
+	return kept
+}
+
+// UpdateThreeWayMerge implements kube.InterfaceThreeWayMerge. Update already does a three-way merge.
+func (c *Client) UpdateThreeWayMerge(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	return c.Update(original, target, force)
+}
+
+// update brings one object to the state of target. It removes fields that former revisions set and target does not
+// have.
+func (c *Client) update(former []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
+	if err := c.confine(target); err != nil {
+		return false, err
+	}
+	live, err := c.helper(target).Get(target.Namespace, target.Name)
+	if apierrors.IsNotFound(err) {
+		return true, c.create(target)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
+	}
+	if force {
+		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, target.Object)
+		return false, c.took(target, answer, err)
+	}
+	for _, before := range versionsOf(target, former) {
+		patchType, patch, err := threeWayPatch(before, target, live)
+		if err != nil {
+			return false, fmt.Errorf("comparing %s: %w", describeInfo(target), err)
+		}
+		if string(patch) == "{}" {
+			continue
+		}
+		if live, err = c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil); err != nil {
+			return false, c.took(target, nil, err)
+		}
+	}
+	return false, c.took(target, live, nil)
+}
+
+// versionsOf returns an object as former revisions had it. If they did not have it, it returns target, so that no
+// fields of other writers are removed.
+func versionsOf(target *resource.Info, former []kube.ResourceList) []runtime.Object {
+	var versions []runtime.Object
+	for _, list := range former {
+		if found := list.Get(target); found != nil {
+			versions = append(versions, found.Object)
+		}
+	}
+	if len(versions) == 0 {
+		return []runtime.Object{target.Object}
+	}
+	return versions
+}
+
+// took records the API server's answer.
+func (c *Client) took(target *resource.Info, answer runtime.Object, err error) error {
+	if err != nil {
+		return fmt.Errorf("changing %s: %w", describeInfo(target), err)
+	}
+	if err := target.Refresh(answer, true); err != nil {
+		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(target), err)
+	}
+	c.remember(target)
+	return nil
+}
+
+// threeWayPatch returns the patch that brings live to target and removes fields that are in before but not in
+// target. It is "{}" if nothing changes.
+func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Object) (types.PatchType, []byte, error) {
+	var texts [3][]byte
+	for i, object := range []runtime.Object{before, target.Object, live} {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return "", nil, fmt.Errorf("encoding: %w", err)
+		}
+		texts[i] = text
+	}
+	versioned := kube.AsVersioned(target)
+	if _, unknown := versioned.(runtime.Unstructured); unknown {
+		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(texts[0], texts[1], texts[2],
+			mergepatch.RequireKeyUnchanged("apiVersion"), mergepatch.RequireKeyUnchanged("kind"),
+			mergepatch.RequireMetadataKeyUnchanged("name"))
+		return types.MergePatchType, patch, err
+	}
+	lookup, err := strategicpatch.NewPatchMetaFromStruct(versioned)
+	if err != nil {
+		return "", nil, fmt.Errorf("reading the schema: %w", err)
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(texts[0], texts[1], texts[2], lookup, true)
+	return types.StrategicMergePatchType, patch, err
+}
+
+// mayDelete reports whether an object that left the release may be deleted. The annotation helm.sh/resource-policy
+// of the live object may forbid it.
+func (c *Client) mayDelete(info *resource.Info) (bool, error) {
+	ours, err := c.isOurs(info)
+	if err != nil || !ours {
+		return false, err
+	}
+	object, ok := info.Object.(*unstructured.Unstructured)
+	return ok && object.GetAnnotations()[kube.ResourcePolicyAnno] != kube.KeepPolicy, nil
+}
+
+// isOurs reads an object and reports whether it belongs to this release. A deleted object does not.
+func (c *Client) isOurs(info *resource.Info) (bool, error) {
+	deployed, _ := info.Object.(*unstructured.Unstructured)
+	if err := info.Get(); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading %s: %w", describeInfo(info), err)
+	}
+	owner, known := ownerOf(info.Object)
+	live, ok := info.Object.(*unstructured.Unstructured)
+	if c.Foreign || c.isOutside(info) { // a manifest alone does not prove that the object belongs to this release
+		return ok && known && owner == c.release && live.GetLabels()[fleet.LabelSetHash] == c.Set, nil
+	}
+	if known {
+		return owner == c.release, nil
+	}
+	// Helm's annotations were removed: the label of the set still identifies the owner.
+	return ok && deployed != nil && live.GetLabels()[fleet.LabelSetHash] != "" &&
+		live.GetLabels()[fleet.LabelSetHash] == deployed.GetLabels()[fleet.LabelSetHash], nil
+}
+
+// ownerOf returns the release in the annotations of an object.
+func ownerOf(object runtime.Object) (owner placement.Release, known bool) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return placement.Release{}, false
+	}
+	annotations := u.GetAnnotations()
+	name, known := annotations[ReleaseNameAnnotation]
+	return placement.Release{Namespace: annotations[ReleaseNamespaceAnnotation], Name: name}, known
+}

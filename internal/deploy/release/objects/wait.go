@@ -1,0 +1,224 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+)
+
+const (
+	// lookAnyway is the longest pause between two checks while a deployment waits for its objects. It covers changes
+	// without an event, such as an API server that did not answer.
+	lookAnyway = 5 * time.Second
+	// firstLook and lastLook bound the increasing pause between two checks for a deletion if the object cannot be
+	// watched.
+	firstLook = 50 * time.Millisecond
+	lastLook  = 2 * time.Second
+	// GatherChanges is how long the agent waits after a change of a deployed object, because a rollout changes several
+	// objects at once.
+	GatherChanges = 30 * time.Millisecond
+)
+
+// News wakes an operation that waits for objects.
+type News struct {
+	// Follow starts watches of resources.
+	Follow func(map[schema.GroupVersionResource]bool)
+	// Listen subscribes to wakeups until stop is called.
+	Listen func() (heard <-chan struct{}, stop func())
+}
+
+// about subscribes to changes of objects. Without news the channel never receives.
+func (n *News) about(list kube.ResourceList) (heard <-chan struct{}, stop func()) {
+	if n == nil {
+		return nil, func() {}
+	}
+	heard, stop = n.Listen()
+	resources := map[schema.GroupVersionResource]bool{}
+	for _, info := range list {
+		resources[info.Mapping.Resource] = true
+	}
+	n.Follow(resources)
+	return heard, stop
+}
+
+// errSuperseded means that waiting ended because a newer state of the bundle is wanted.
+var errSuperseded = errors.New("stopped waiting: a newer state of the bundle is wanted")
+
+// ErrNotReadyInTime contains the text that classify recognizes, as Helm's own timeouts do.
+var ErrNotReadyInTime = errors.New("timed out waiting for the condition")
+
+// Wait implements kube.Interface. It returns when all objects are ready.
+func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
+	checker := kube.NewReadyChecker(c.identity.Clientset, c.Log, kube.PausedAsReady(true))
+	return c.wait(list, timeout, &checker)
+}
+
+// WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete.
+func (c *Client) WaitWithJobs(list kube.ResourceList, timeout time.Duration) error {
+	checker := kube.NewReadyChecker(c.identity.Clientset, c.Log, kube.PausedAsReady(true), kube.CheckJobs(true))
+	return c.wait(list, timeout, &checker)
+}
+
+// readyChecker reports whether an object is ready.
+type readyChecker interface {
+	IsReady(ctx context.Context, info *resource.Info) (bool, error)
+}
+
+func (c *Client) wait(list kube.ResourceList, timeout time.Duration, checker readyChecker) error {
+	defer c.Slots.lend()()
+	ctx, cancel := c.until(timeout)
+	defer cancel()
+	heard, stop := c.News.about(list)
+	defer stop()
+	for first := 0; ; {
+		if c.isSuperseded() {
+			return errSuperseded
+		}
+		// Start with the object that was not ready last time: while it is not ready, the others need no check.
+		var err error
+		first, err = unready(ctx, checker, list, first)
+		if first < 0 {
+			return nil
+		}
+		if !listen(ctx, heard, lookAnyway) {
+			return c.waited(ctx, describeInfo(list[first])+" is not ready", err)
+		}
+	}
+}
+
+// unready returns the index of the first object that is not ready, starting at index first, or -1 if all are
+// ready. The error says why the state is unknown. It is not final: the API server may answer later.
+func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, first int) (int, error) {
+	for i := range list {
+		at := (first + i) % len(list)
+		if ready, err := checker.IsReady(ctx, list[at]); err != nil || !ready {
+			return at, err
+		}
+	}
+	return -1, nil
+}
+
+// listen waits for a wakeup, or for at most the given time. After a wakeup it waits for GatherChanges, so that
+// several changes count as one. It returns false if ctx was cancelled.
+func listen(ctx context.Context, heard <-chan struct{}, atMost time.Duration) bool {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-heard:
+	}
+	timer.Reset(GatherChanges)
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	}
+	select {
+	case <-heard: // drop the wakeup that came during the pause
+	default:
+	}
+	return true
+}
+
+// WaitForDelete implements kube.InterfaceExt, for hooks. It returns when all objects are deleted.
+func (c *Client) WaitForDelete(list kube.ResourceList, timeout time.Duration) error {
+	defer c.Slots.lend()()
+	ctx, cancel := c.until(timeout)
+	defer cancel()
+	for _, info := range list {
+		for pause := firstLook; !apierrors.IsNotFound(info.Get()); pause = min(2*pause, lastLook) {
+			if !c.awaitChange(ctx, info, pause) {
+				return c.waited(ctx, describeInfo(info)+" is still there", nil)
+			}
+		}
+	}
+	return nil
+}
+
+// awaitChange waits until an object has changed or was deleted since it was read. If the identity may not watch
+// the object, it waits for a pause instead. It returns false if ctx was cancelled.
+func (c *Client) awaitChange(ctx context.Context, info *resource.Info, pause time.Duration) bool {
+	watching, err := c.helper(info).WatchSingle(info.Namespace, info.Name, info.ResourceVersion)
+	if err != nil {
+		return listen(ctx, nil, pause)
+	}
+	defer watching.Stop()
+	timer := time.NewTimer(lookAnyway)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case event, open := <-watching.ResultChan():
+		if !open || event.Type == watch.Error {
+			return listen(ctx, nil, pause)
+		}
+		return true
+	}
+}
+
+// WatchUntilReady implements kube.Interface, for hooks. It returns when their Jobs are complete. Helm's own
+// function cannot be cancelled, so after an early return its goroutine runs until the timeout.
+func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
+	defer c.Slots.lend()()
+	done := make(chan error, 1)
+	go func() { done <- c.Client.WatchUntilReady(list, timeout) }()
+	var heard <-chan struct{}
+	if c.News != nil {
+		listening, stop := c.News.Listen()
+		defer stop()
+		heard = listening
+	}
+	for !c.isSuperseded() {
+		select {
+		case err := <-done:
+			return err
+		case <-c.stopped:
+			return access.ErrStopped
+		case <-heard:
+		}
+	}
+	return errSuperseded
+}
+
+// isSuperseded reports whether a newer state is wanted.
+func (c *Client) isSuperseded() bool { return c.Superseded != nil && c.Superseded() }
+
+// until returns a context that is cancelled after the timeout, or when the agent stops.
+func (c *Client) until(timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	go func() {
+		select {
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// waited returns the error of a wait that ended too early: which object is missing, and, if its state is unknown,
+// the cause.
+func (c *Client) waited(ctx context.Context, missing string, unknown error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return access.ErrStopped
+	case unknown != nil && !errors.Is(unknown, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %s, and its state cannot be read: %w", ErrNotReadyInTime, missing, unknown)
+	}
+	return fmt.Errorf("%w: %s", ErrNotReadyInTime, missing)
+}

@@ -1,0 +1,182 @@
+package objects
+
+import (
+	stdcmp "cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/kube"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+)
+
+// looks records when objects were checked, relative to the start.
+type looks struct {
+	began time.Time
+	ready map[string]func(since time.Duration) (bool, error)
+	asked []string
+}
+
+func (l *looks) IsReady(_ context.Context, info *resource.Info) (bool, error) {
+	since := time.Since(l.began)
+	l.asked = append(l.asked, fmt.Sprintf("%s %s", since, info.Name))
+	return l.ready[info.Name](since)
+}
+
+var errMayNot = errors.New(`pods "a" is forbidden: User "x" cannot get resource "pods"`)
+
+func from(begin time.Duration) func(time.Duration) (bool, error) {
+	return func(since time.Duration) (bool, error) { return since >= begin, nil }
+}
+
+func waitedFor(name string) *resource.Info {
+	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
+	return &resource.Info{Namespace: "web", Name: name, Mapping: &meta.RESTMapping{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace,
+	}}
+}
+
+// Time in the bubble only advances while all goroutines wait.
+func TestWakeup_ChecksObjects(t *testing.T) {
+	tests := map[string]struct {
+		ready      map[string]func(time.Duration) (bool, error)
+		rings      map[string]time.Duration
+		superseded time.Duration
+		stopped    time.Duration
+		timeout    time.Duration
+		want       []string
+		err        error
+	}{
+		"ready at once: does not wait": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(0)},
+			want:  []string{"0s a", "0s b"},
+		},
+		"becomes ready: is found by its event": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(time.Second)},
+			rings: map[string]time.Duration{wakeups.SetBell("h"): time.Second},
+			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a"},
+		},
+		"becomes ready: is found by an event of a CRD": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			rings: map[string]time.Duration{wakeups.CRDBell: time.Second},
+			want:  []string{"0s a", "1.03s a"},
+		},
+		"events of others: are ignored": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			rings: map[string]time.Duration{wakeups.SetBell("other"): time.Second, wakeups.BundleBell("y"): 2 * time.Second},
+			want:  []string{"0s a", "5s a"},
+		},
+		"no events: is checked every five seconds": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(12 * time.Second)},
+			want:  []string{"0s a", "5s a", "10s a", "15s a"},
+		},
+		"API server unreachable: is checked again": {
+			ready: map[string]func(time.Duration) (bool, error){"a": func(since time.Duration) (bool, error) {
+				if since == 0 {
+					return false, errors.New("connection refused")
+				}
+				return true, nil
+			}},
+			want: []string{"0s a", "5s a"},
+		},
+		"becomes unready: is awaited again": {
+			ready: map[string]func(time.Duration) (bool, error){
+				"a": func(since time.Duration) (bool, error) { return since < time.Second || since > 6*time.Second, nil }, "b": from(time.Second),
+			},
+			rings: map[string]time.Duration{wakeups.SetBell("h"): time.Second},
+			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a", "6.03s a", "6.03s b"},
+		},
+		"never ready: times out": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, timeout: 7 * time.Second,
+			want: []string{"0s a", "5s a"}, err: ErrNotReadyInTime,
+		},
+		"state unknown: error has the cause": {
+			ready:   map[string]func(time.Duration) (bool, error){"a": func(time.Duration) (bool, error) { return false, errMayNot }},
+			timeout: 4 * time.Second, want: []string{"0s a"}, err: errMayNot,
+		},
+		"superseded: stops waiting": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, superseded: 2 * time.Second,
+			want: []string{"0s a"}, err: errSuperseded,
+		},
+		"agent stops: stops waiting": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, stopped: time.Second,
+			want: []string{"0s a"}, err: access.ErrStopped,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bells, stopped := wakeups.NewEvents(), make(chan struct{})
+				var followed []string
+				client := New(&access.Identity{}, placement.Release{Namespace: "web", Name: "x"}, stopped)
+				client.News = &News{
+					Follow: func(resources map[schema.GroupVersionResource]bool) {
+						for resource := range resources {
+							followed = append(followed, resource.Resource)
+						}
+					},
+					Listen: func() (<-chan struct{}, func()) {
+						return bells.Listen(wakeups.BundleBell("x"), wakeups.SetBell("h"), wakeups.CRDBell)
+					},
+				}
+				began := time.Now()
+				client.Superseded = func() bool { return test.superseded > 0 && time.Since(began) >= test.superseded }
+				for bell, at := range test.rings {
+					time.AfterFunc(at, func() { bells.Ring(bell); bells.Ring(bell) })
+				}
+				if test.superseded > 0 {
+					time.AfterFunc(test.superseded, func() { bells.Ring(wakeups.BundleBell("x")) })
+				}
+				if test.stopped > 0 {
+					time.AfterFunc(test.stopped, func() { close(stopped) })
+				}
+				var list kube.ResourceList
+				for _, name := range []string{"a", "b"} {
+					if test.ready[name] != nil {
+						list = append(list, waitedFor(name))
+					}
+				}
+				found := &looks{began: began, ready: test.ready}
+				err := client.wait(list, stdcmp.Or(test.timeout, 20*time.Second), found)
+				if !errors.Is(err, test.err) {
+					t.Errorf("ended with %v, want %v", err, test.err)
+				}
+				if diff := cmp.Diff(test.want, found.asked); diff != "" {
+					t.Errorf("checked (-want +got):\n%s", diff)
+				}
+				if len(followed) == 0 || slices.Contains(followed, "secrets") || followed[0] != "pods" {
+					t.Errorf("watched %v", followed)
+				}
+				if len(bells.Listeners) > 0 {
+					t.Errorf("still listening to %v", bells.Listeners)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := New(&access.Identity{}, placement.Release{}, make(chan struct{}))
+		found := &looks{began: time.Now(), ready: map[string]func(time.Duration) (bool, error){"a": from(6 * time.Second)}}
+		if err := client.wait(kube.ResourceList{waitedFor("a")}, time.Minute, found); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff([]string{"0s a", "5s a", "10s a"}, found.asked); diff != "" {
+			t.Errorf("checked (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,377 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/postrender"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// defaultHistory is the number of revisions of a release that are kept.
+	defaultHistory = 2
+	// hookTimeout is the timeout of hooks if the options set none.
+	hookTimeout = 5 * time.Minute
+)
+
+// Releaser runs Helm operations. It keeps no state between operations. Operations on the same release must not
+// overlap.
+type Releaser struct {
+	// Agent is the agent's own identity: it stores all releases, whichever account deploys them.
+	Agent   *access.Identity
+	Stopped <-chan struct{}
+	Clock   func() time.Time
+	// Slots are released while an operation waits for objects or hooks; nil means unlimited.
+	Slots objects.Slots
+	// Seal tells the revisions that the agent stored from others.
+	Seal *Seal
+}
+
+// History reads all revisions of a release.
+func (r *Releaser) History(ctx context.Context, key placement.Release) (*History, error) {
+	return LoadHistory(ctx, r.Agent.Clientset.CoreV1().Secrets(key.Namespace), key, r.Clock, r.Seal)
+}
+
+// Installation describes a release to install or upgrade.
+type Installation struct {
+	Release placement.Release
+	// Chart is the bundle's chart, Finish completes what Helm has rendered.
+	Chart   *chart.Chart
+	Finish  finishing
+	Options *fleet.BundleDeploymentOptions
+	// DeploymentID is the deployment that the release is made for. If the last revision was made for it, that revision
+	// is used or continued, unless Again is set.
+	DeploymentID string
+	Again        bool
+	// Force replaces objects instead of patching them.
+	Force  bool
+	Values map[string]any
+	// Identity writes the objects.
+	Identity *access.Identity
+	Set      placement.Set
+	// Stale are releases of the same BundleDeployment under former names. This release may take over their objects.
+	Stale []placement.Release
+	// NoWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
+	// to.
+	NoWayBack bool
+	// MayTake returns an error if the release belongs to another owner. It gets the annotations of the chart of the
+	// last revision, if there is one.
+	MayTake func(exists bool, annotations map[string]string) error
+	// Superseded reports whether a newer state is wanted. Then the operation stops waiting.
+	Superseded func() bool
+	// News wakes an operation that waits for objects.
+	News *objects.News
+}
+
+// finishing completes the objects and the hooks that Helm has rendered.
+type finishing interface {
+	postrender.PostRenderer
+	// FinishHooks completes the hooks of a revision before it is stored. It returns true if Helm has to run again.
+	FinishHooks(r *release.Release) (again bool, err error)
+}
+
+// noted is a post-renderer that tells the client what is about to be installed.
+type noted struct {
+	finishing
+	client *objects.Client
+}
+
+// Run implements Helm's post-renderer.
+func (n noted) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
+	out, err := n.finishing.Run(rendered)
+	if err == nil {
+		n.client.WillBe(out.String())
+	}
+	return out, err
+}
+
+// errHooksComeFirst ends the first of two Helm runs, see finishing.
+var errHooksComeFirst = errors.New("the hooks are finished first")
+
+// Install installs or upgrades a release, whatever state an earlier operation left it in.
+func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revision, error) {
+	h, err := r.History(ctx, in.Release)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.MayTake(h.Last() != nil, AnnotationsOf(h.Last())); err != nil {
+		return nil, err
+	}
+	if err := h.DeleteForged(ctx); err != nil {
+		return nil, err
+	}
+	if !in.Again && !h.isForeign(h.Last()) && isMadeFor(h.Last(), in.DeploymentID) {
+		return alreadyMade(h.Last(), objects.New(in.Identity, in.Release, r.Stopped))
+	}
+	client := objects.New(in.Identity, in.Release, r.Stopped)
+	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
+	client.Old, client.Superseded, client.Slots, client.News = h.manifests(), in.Superseded, r.Slots, in.News
+	client.NamespaceExists = func() bool {
+		_, err := r.Agent.Clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
+		return err == nil
+	}
+	client.Confined, client.Set = in.Options.TargetNamespace, in.Set.Hash
+	for _, revision := range h.revisions {
+		client.ConfineHooks(revision)
+	}
+	next, err := r.prepare(in, h, client)
+	if err != nil {
+		return nil, err
+	}
+	config, rendered, err := r.configuration(in, h, client)
+	if err != nil {
+		return nil, err
+	}
+	if next == Upgrade {
+		rendered.upgrade, rendered.revision = true, h.Last().Version+1
+	}
+	made, err := runHelm(next, in, h, config, client, rendered)
+	if err != nil {
+		return nil, err
+	}
+	return client.Result(made)
+}
+
+// runHelm installs or upgrades. Hooks have to be complete before the release is stored. If the kustomization
+// covers the hooks, Helm runs a second time, with the same objects.
+func runHelm(next step, in Installation, h *History, config *action.Configuration, client *objects.Client, rendered *rendering) (*release.Release, error) {
+	run := runUpgrade
+	if next == Install {
+		run = runInstall
+	}
+	h.beforeCreate = func(r *release.Release) error {
+		rendered.restore(r)
+		again, err := in.Finish.FinishHooks(r)
+		if err == nil && again {
+			return errHooksComeFirst
+		}
+		return err
+	}
+	last := h.Last()
+	made, err := run(in, config, client)
+	if !errors.Is(err, errHooksComeFirst) {
+		return made, err
+	}
+	if next == Install && last != nil { // Helm set the status to superseded, but no newer revision exists yet
+		last.SetStatus(release.StatusUninstalled, "Uninstallation complete")
+	}
+	return run(in, config, client)
+}
+
+// prepare repairs what an earlier operation left so that Helm can continue, and returns the next step.
+func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) (step, error) {
+	if last := h.Last(); last != nil && last.Info.Status.IsPending() && deploymentIDOf(last) == in.DeploymentID && h.takeBack() {
+		client.Leftovers = append(leftovers(h.summary()), last.Version)
+		return nextStep(h.summary()), nil
+	}
+	next := nextStep(h.summary())
+	if next == UninstallFirst {
+		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: true, Confined: in.Options.TargetNamespace, Set: in.Set})
+	}
+	if next == RecoverAndUpgrade {
+		if err := markFailed(h); err != nil {
+			return next, err
+		}
+		next = Upgrade
+	}
+	if next == Upgrade {
+		client.Leftovers = leftovers(h.summary())
+	}
+	return next, nil
+}
+
+// deploymentIDOf returns the deployment that a revision was made for, "" if another program made it.
+func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[fleet.AnnotationDeploymentID] }
+
+// isMadeFor reports whether a deployed revision was made for the wanted deployment. The process that made it may
+// have stopped before it reported the result.
+func isMadeFor(last *release.Release, deploymentID string) bool {
+	return last != nil && last.Info.Status == release.StatusDeployed && deploymentIDOf(last) == deploymentID
+}
+
+// alreadyMade returns the result of an existing revision. Its objects still have to be checked.
+func alreadyMade(last *release.Release, client *objects.Client) (*manifest.Revision, error) {
+	made, err := client.Result(last)
+	if err != nil {
+		return nil, err
+	}
+	made.Live = nil
+	return made, nil
+}
+
+// markFailed marks an interrupted operation as failed.
+func markFailed(h *History) error {
+	last := h.Last()
+	last.SetStatus(release.StatusFailed, "The operation was interrupted")
+	if err := h.Update(SecretName(last.Name, last.Version), last); err != nil {
+		return fmt.Errorf("recovering the interrupted release: %w", err)
+	}
+	return nil
+}
+
+func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
+	rendered := &rendering{Identity: in.Identity, in: in, revision: 1}
+	config := &action.Configuration{
+		RESTClientGetter: rendered,
+		Releases:         h.storage(maxHistory(in.Options)),
+		KubeClient:       client,
+		Log:              func(string, ...any) {}, // logs no cause that the error lacks
+	}
+	rendered.config = config
+	config.SetHookOutputFunc(discardOutput)
+	if len(in.Chart.CRDObjects()) > 0 {
+		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
+	}
+	known, err := in.Identity.Capabilities()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.Capabilities = known
+	return config, rendered, nil
+}
+
+func maxHistory(options *fleet.BundleDeploymentOptions) int {
+	if options.Helm != nil && options.Helm.MaxHistory > 0 {
+		return options.Helm.MaxHistory
+	}
+	return defaultHistory
+}
+
+func runInstall(in Installation, config *action.Configuration, client *objects.Client) (*release.Release, error) {
+	helm := HelmOptions(in.Options)
+	run := action.NewInstall(config)
+	run.ReleaseName, run.Namespace = in.Release.Name, in.Release.Namespace
+	run.Replace = true
+	run.CreateNamespace = in.Options.CreateNamespace == nil || *in.Options.CreateNamespace
+	run.TakeOwnership = helm.TakeOwnership
+	if len(in.Stale) > 0 && !helm.TakeOwnership {
+		// Only objects of the former releases may be taken over.
+		run.TakeOwnership = true
+		client.Adopt = in.Stale
+	}
+	run.Force = in.Force
+	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
+	run.Wait, run.WaitForJobs = helm.TimeoutSeconds > 0, helm.WaitForJobs
+	run.SkipSchemaValidation = helm.SkipSchemaValidation
+	run.DisableOpenAPIValidation = true
+	run.EnableDNS = !helm.DisableDNS
+	run.PostRenderer = noted{in.Finish, client}
+	return run.RunWithContext(context.Background(), in.Chart, in.Values)
+}
+
+func runUpgrade(in Installation, config *action.Configuration, client *objects.Client) (*release.Release, error) {
+	helm := HelmOptions(in.Options)
+	run := action.NewUpgrade(config)
+	run.Namespace = in.Release.Namespace
+	run.TakeOwnership = true
+	run.Force = in.Force
+	run.MaxHistory = maxHistory(in.Options)
+	run.ResetValues = true // the bundle has all values: values that were removed must not come back
+	run.Atomic, run.Timeout = helm.Atomic && !in.NoWayBack, timeout(helm)
+	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
+	run.SkipSchemaValidation = helm.SkipSchemaValidation
+	run.DisableOpenAPIValidation = true
+	run.EnableDNS = !helm.DisableDNS
+	run.PostRenderer = noted{in.Finish, client}
+	return run.RunWithContext(context.Background(), in.Release.Name, in.Chart, in.Values)
+}
+
+func HelmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
+	if options.Helm == nil {
+		return fleet.HelmOptions{}
+	}
+	return *options.Helm
+}
+
+func timeout(helm fleet.HelmOptions) time.Duration {
+	if helm.TimeoutSeconds > 0 {
+		return time.Duration(helm.TimeoutSeconds) * time.Second
+	}
+	return hookTimeout
+}
+
+// Forget deletes the history of a release and leaves its objects in the cluster.
+func (r *Releaser) Forget(h *History) error {
+	for h.Last() != nil {
+		if _, err := h.Delete(SecretName(h.Key.Name, h.Last().Version)); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Removal describes how to uninstall a release.
+type Removal struct {
+	Identity *access.Identity
+	// Hooks enables the hooks. If Confined is not empty, hooks outside of that namespace are not run.
+	Hooks    bool
+	Confined string
+	Set      placement.Set
+}
+
+// Uninstall uninstalls a release with the given history.
+func (r *Releaser) Uninstall(h *History, in Removal) error {
+	client := objects.New(in.Identity, h.Key, r.Stopped)
+	client.Old, client.Slots = h.manifests(), r.Slots
+	client.Confined, client.Set, client.Foreign = in.Confined, in.Set.Hash, h.isForeign(h.Last())
+	for _, revision := range h.revisions {
+		client.ConfineHooks(revision)
+	}
+	config := &action.Configuration{
+		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
+	}
+	config.SetHookOutputFunc(discardOutput)
+	run := action.NewUninstall(config)
+	run.DisableHooks = !in.Hooks
+	run.Timeout = hookTimeout
+	run.IgnoreNotFound = true
+	run.DeletionPropagation = "background"
+	if _, err := run.Run(h.Key.Name); err != nil {
+		err = errors.Join(err, client.DeletionError()) // Helm does not return the cause
+		return fmt.Errorf("uninstalling release %s: %w", h.Key, err)
+	}
+	return nil
+}
+
+// AnnotationsOf returns the annotations of the chart of a release.
+func AnnotationsOf(r *release.Release) map[string]string {
+	if r == nil || r.Chart == nil || r.Chart.Metadata == nil {
+		return nil
+	}
+	return r.Chart.Metadata.Annotations
+}
+
+// DeployedManifests returns the manifests of the deployed revisions of a release, the newest first.
+func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release) ([]string, error) {
+	h, err := r.History(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, revision := range slices.Backward(h.revisions) {
+		if revision.Info.Status == release.StatusDeployed {
+			found = append(found, revision.Manifest)
+		}
+	}
+	return found, nil
+}
+
+// discardOutput discards the output of hooks, because it may contain secrets.
+func discardOutput(_, _, _ string) io.Writer { return io.Discard }

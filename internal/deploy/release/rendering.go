@@ -1,0 +1,96 @@
+package release
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/yamlbound"
+)
+
+// notesFile is the template with the text for users, which Helm does not parse.
+const notesFile = "NOTES.txt"
+
+// rendering renders the templates of a chart before Helm does, so that their size can be checked before Helm
+// parses them. Helm requests the client configuration right before it renders; ToRESTConfig then renders and
+// replaces the templates by the rendered text.
+type rendering struct {
+	*access.Identity
+	in       Installation
+	config   *action.Configuration
+	revision int
+	upgrade  bool
+	// original is the chart with its original templates; nil before it was rendered.
+	original *chart.Chart
+}
+
+// ToRESTConfig implements Helm's RESTClientGetter.
+func (r *rendering) ToRESTConfig() (*rest.Config, error) {
+	config, err := r.Identity.ToRESTConfig()
+	if err != nil || r.original != nil {
+		return config, err
+	}
+	return config, r.render(config)
+}
+
+func (r *rendering) render(config *rest.Config) error {
+	c := r.in.Chart
+	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
+		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
+	}, r.config.Capabilities, true)
+	if err != nil {
+		return err
+	}
+	renderer := engine.New(config)
+	renderer.EnableDNS = !HelmOptions(r.in.Options).DisableDNS
+	rendered, err := renderer.Render(c, values)
+	if err != nil {
+		return err
+	}
+	for name, text := range rendered {
+		if strings.HasSuffix(name, notesFile) {
+			continue
+		}
+		for _, document := range releaseutil.SplitManifests(text) {
+			if err := yamlbound.CheckManifest([]byte(document)); err != nil {
+				return fmt.Errorf("YAML parse error in %s: %w", name, err)
+			}
+		}
+	}
+	original := *c
+	r.original = &original
+	replaceTemplates(c, rendered)
+	return nil
+}
+
+// restore sets the original chart in a release before it is stored.
+func (r *rendering) restore(made *release.Release) {
+	if r.original != nil {
+		made.Chart = r.original
+	}
+}
+
+// replaceTemplates replaces templates by their rendered text, escaped so that it renders to itself.
+func replaceTemplates(c *chart.Chart, rendered map[string]string) {
+	templates := make([]*chart.File, 0, len(c.Templates))
+	for _, t := range c.Templates {
+		if text, found := rendered[path.Join(c.ChartFullPath(), t.Name)]; found {
+			t = &chart.File{Name: t.Name, Data: []byte(strings.ReplaceAll(text, "{{", `{{"{{"}}`))}
+		}
+		templates = append(templates, t)
+	}
+	c.Templates = templates
+	for _, inner := range c.Dependencies() {
+		replaceTemplates(inner, rendered)
+	}
+}

@@ -1,0 +1,101 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Rollback describes a rollback of objects to a revision of their release.
+type Rollback struct {
+	Release  placement.Release
+	Revision int
+	Options  *fleet.BundleDeploymentOptions
+	// Identity writes the objects.
+	Identity *access.Identity
+	Set      placement.Set
+	// Only are the only objects that are changed.
+	Only map[manifest.Ref]bool
+	// Force replaces objects instead of patching them.
+	Force bool
+	// KeepFailed keeps the revision of a failed rollback in the history.
+	KeepFailed bool
+}
+
+// RollBack makes a new revision with the content of an earlier one. If that fails, it restores the history; the
+// failed revision stays if KeepFailed is set.
+func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revision, error) {
+	h, err := r.History(ctx, in.Release)
+	if err != nil {
+		return nil, err
+	}
+	at := h.index(SecretName(in.Release.Name, in.Revision))
+	if at < 0 || h.isForeign(h.revisions[at]) {
+		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
+	}
+	client := objects.New(in.Identity, in.Release, r.Stopped)
+	client.Old, client.Only, client.Confined = h.manifests(), in.Only, in.Options.TargetNamespace
+	client.Set = in.Set.Hash
+	for _, revision := range h.revisions {
+		client.ConfineHooks(revision)
+	}
+	config := &action.Configuration{
+		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
+	}
+	config.SetHookOutputFunc(discardOutput)
+	run := action.NewRollback(config)
+	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
+	if err := run.Run(in.Release.Name); err != nil {
+		if errors.Is(err, access.ErrStopped) {
+			return nil, err // the next agent process continues from here
+		}
+		return nil, errors.Join(err, h.undo(in.Revision, in.KeepFailed))
+	}
+	return client.Result(h.Last())
+}
+
+// undo makes a revision the deployed one again after a rollback to it has failed.
+func (h *History) undo(number int, keepFailed bool) error {
+	for _, failed := range h.since(number) {
+		name := SecretName(failed.Name, failed.Version)
+		switch {
+		case !keepFailed:
+			if _, err := h.Delete(name); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+				return err
+			}
+		case failed.Info.Status.IsPending(): // a hook failed
+			failed.SetStatus(release.StatusFailed, "Rollback failed")
+			if err := h.Update(name, failed); err != nil {
+				return err
+			}
+		}
+	}
+	name := SecretName(h.Key.Name, number)
+	current, err := h.Get(name)
+	if err != nil || current.Info.Status == release.StatusDeployed {
+		return err
+	}
+	current.Info.Status = release.StatusDeployed
+	return h.Update(name, current)
+}
+
+// since returns the revisions after the given one.
+func (h *History) since(number int) []*release.Release {
+	var found []*release.Release
+	for _, r := range h.revisions {
+		if r.Version > number {
+			found = append(found, r)
+		}
+	}
+	return found
+}

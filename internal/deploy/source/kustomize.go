@@ -1,0 +1,96 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/yamlbound"
+)
+
+// renderedFile is the file with Helm's output, as a resource of the kustomization.
+const renderedFile = "fleet-manifests.yaml"
+
+// kustomize builds the bundle's kustomization over the objects that Helm rendered. It reads only the bundle's
+// files, in memory. Plugins are disabled.
+func kustomize(p *Package, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	disk := filesys.MakeFsInMemory()
+	for _, f := range p.Files {
+		if err := checkYAML(f); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
+		if err := disk.WriteFile("/"+f.Name, f.Data); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
+	}
+	dir := "/" + dirOf(p.Style.Kustomization)
+	if len(rendered) > 0 {
+		if err := buildOnRendered(disk, "/"+p.Style.Kustomization, rendered); err != nil {
+			return nil, fmt.Errorf("kustomize: %w", err)
+		}
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsRootOnly
+	options.PluginConfig = types.DisabledPluginConfig()
+	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+	text, err := resources.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+	return manifest.Parse(text)
+}
+
+// checkYAML returns an error for a file whose YAML is too large to parse. Files that are not YAML are allowed: a
+// generator may use them as they are.
+func checkYAML(f file) error {
+	documents, err := manifest.SplitDocuments(f.Data)
+	if err != nil {
+		return nil //nolint:nilerr // kustomize returns the error, if it reads the file
+	}
+	budget := yamlbound.ForManifests()
+	for _, document := range documents {
+		if err := budget.Spend(document); errors.Is(err, yamlbound.ErrTooLarge) {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// buildOnRendered adds Helm's output as the first resource of the kustomization.
+func buildOnRendered(disk filesys.FileSystem, name string, rendered []*unstructured.Unstructured) error {
+	text, err := manifest.Format(rendered)
+	if err != nil {
+		return err
+	}
+	if err := disk.WriteFile(path.Join(path.Dir(name), renderedFile), text); err != nil {
+		return err
+	}
+	old, err := disk.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var kustomization map[string]any
+	if err := yaml.Unmarshal(old, &kustomization); err != nil {
+		return fmt.Errorf("YAML parse error in %s: %w", path.Base(name), err)
+	}
+	if kustomization == nil {
+		kustomization = map[string]any{}
+	}
+	listed, _ := kustomization["resources"].([]any)
+	kustomization["resources"] = append([]any{renderedFile}, listed...)
+	changed, err := yaml.Marshal(kustomization)
+	if err != nil {
+		return err
+	}
+	return disk.WriteFile(name, changed)
+}

@@ -1,0 +1,177 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"reflect"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/rules/drift"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// heed takes the rules for ignored differences from the options. If the rules changed, every object is compared
+// again.
+func (t *Tracking) heed(options *fleet.BundleDeploymentOptions) {
+	rules := drift.RulesOf(options.Diff)
+	if reflect.DeepEqual(t.rules, rules) {
+		return
+	}
+	t.rules = rules
+	for ref, seen := range t.seen {
+		seen.ResourceVersion, seen.Compared = "", false
+		t.seen[ref] = seen
+	}
+}
+
+// ErrReleaseLost means that the Secret in which Helm stores the revision was deleted.
+var ErrReleaseLost = errors.New("the release no longer exists")
+
+// takeIn processes live objects as read from the API server; a nil entry means that the object does not exist. It
+// compares the objects that changed with the deployed manifest, which it reads from the history if wanted is nil.
+func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking, live, wanted manifest.Objects) error {
+	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options))
+	if len(doubtful) == 0 {
+		return nil
+	}
+	if wanted == nil {
+		t.rewritten(doubtful, o.Clock())
+		var err error
+		if wanted, err = o.Revision(ctx, t.Release); apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: %w", ErrReleaseLost, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	var errs []error
+	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
+	for _, now := range doubtful {
+		ref := now.Ref
+		patch, err := o.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.List(), Rules: t.rules})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
+			continue
+		}
+		now.Compared = true
+		if patch != nil {
+			now.Patch = patch.Text(clean())
+		}
+		t.seen[ref] = now.observation
+	}
+	return errors.Join(errs...)
+}
+
+// note updates the objects that need no comparison, and returns those that do.
+func (t *Tracking) note(live manifest.Objects, ignored []map[string]string) (doubtful []sighting) {
+	for _, ref := range t.refs {
+		object, looked := live[ref]
+		switch {
+		case !looked:
+			continue
+		case object == nil:
+			t.seen[ref] = observation{}
+			continue
+		}
+		now, last := observe(object, t.set.Hash, ignored), t.seen[ref]
+		if last.comparedAs(now) {
+			now.Patch, now.Compared = last.Patch, true
+		}
+		if now.Owned && !now.Compared {
+			doubtful = append(doubtful, sighting{ref, now})
+			continue
+		}
+		t.seen[ref] = now
+	}
+	return doubtful
+}
+
+// compare returns the patch that would restore the deployed state of an object, or nil without drift. For
+// kinds that are not built in, only the API server knows defaults, so it is asked with a dry run.
+func (o *Observer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref manifest.Ref, in drift.Input) (drift.Patch, error) {
+	if in.Desired == nil {
+		return nil, nil // the manifest has no such object
+	}
+	patch, err := drift.Comparer{New: builtIn}.Compare(in)
+	if err != nil || patch == nil || builtIn(ref.GroupVersionKind) != nil {
+		return patch, err
+	}
+	who, err := o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	if err != nil {
+		return nil, err
+	}
+	if changesNothing(ctx, who, ref, in.Live, patch) {
+		return nil, nil
+	}
+	return patch, nil
+}
+
+// changesNothing reports whether a patch would leave an object unchanged, by a dry run: the API server drops
+// fields that the schema does not know, and webhooks may revert others. If the dry run fails, the patch counts as
+// a change.
+func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) bool {
+	mapping, err := who.Mapping(ref.GroupVersionKind)
+	if err != nil {
+		return false
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return false
+	}
+	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: access.FieldManager}
+	client := who.Dynamic.Resource(mapping.Resource)
+	var answer *unstructured.Unstructured
+	if ref.Namespace == "" {
+		answer, err = client.Patch(ctx, ref.Name, types.MergePatchType, text, options)
+	} else {
+		answer, err = client.Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
+	}
+	return err == nil && contentOf(answer) == contentOf(live)
+}
+
+// builtIn returns an empty object of a built-in kind, or nil for other kinds.
+func builtIn(gvk schema.GroupVersionKind) any {
+	if manifest.IsCRD(gvk) && gvk.Version == apiextensionsv1.SchemeGroupVersion.Version {
+		return &apiextensionsv1.CustomResourceDefinition{}
+	}
+	object, err := scheme.Scheme.New(gvk)
+	if err != nil {
+		return nil
+	}
+	return object
+}
+
+// comparedAs reports whether the last comparison is still valid: nothing but the status has changed since.
+func (o observation) comparedAs(now observation) bool {
+	return o.Compared && o.UID == now.UID && o.Content == now.Content
+}
+
+// contentOf returns a hash of everything in an object that can drift. The generation does not suffice: some kinds
+// do not increase it with every change.
+func contentOf(object *unstructured.Unstructured) uint64 {
+	content := maps.Clone(object.Object)
+	delete(content, "status")
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "resourceVersion")
+		delete(metadata, "generation")
+		delete(metadata, "managedFields")
+		content["metadata"] = metadata
+	}
+	hash := fnv.New64a()
+	_ = json.NewEncoder(hash).Encode(content) // the object came from JSON, and writing to a hash cannot fail
+	return hash.Sum64()
+}

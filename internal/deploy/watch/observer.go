@@ -1,0 +1,262 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/rules/drift"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Tracking describes a revision of a release and the last observed state of its objects.
+type Tracking struct {
+	// Release is the revision, in the format of status.release.
+	Release string
+	set     placement.Set
+	// refs are the objects of the revision, in the order of the manifest.
+	refs []manifest.Ref
+	// extras are the objects that are not in this revision any longer and may still exist.
+	extras []manifest.Ref
+	// resources maps the kinds in refs and extras to the resources that serve them.
+	resources map[schema.GroupVersionKind]schema.GroupVersionResource
+	// seen is the last observed state of the objects.
+	seen map[manifest.Ref]observation
+	// rewrites counts how often each object was compared lately.
+	rewrites map[manifest.Ref]pace.Rewrites
+	// first holds the answers of the API server to the deployment itself; nil once they were processed.
+	first *manifest.Revision
+	// rules are the differences to ignore.
+	rules drift.Rules
+	// Known is true while seen and extras are up to date.
+	Known bool
+}
+
+// sightings returns the objects with their last observed state. It leaves out objects that are missing and may be
+// missing.
+func (t *Tracking) sightings() []sighting {
+	found := make([]sighting, 0, len(t.refs))
+	for _, ref := range t.refs {
+		seen := t.seen[ref]
+		if seen.inPlace() || !t.rules.AllowMissing(ref.GroupVersionKind, ref.Namespace, ref.Name) {
+			found = append(found, sighting{Ref: ref, observation: seen})
+		}
+	}
+	return found
+}
+
+// watched returns the resources in which a change matters to this release.
+func (t *Tracking) watched() map[schema.GroupVersionResource]bool {
+	used := map[schema.GroupVersionResource]bool{}
+	for _, ref := range slices.Concat(t.refs, t.extras) {
+		used[t.resources[ref.GroupVersionKind]] = true
+	}
+	return used
+}
+
+// AnyMissing reports whether an object is missing: the whole release may be lost.
+func (t *Tracking) AnyMissing() bool {
+	for _, ref := range t.refs {
+		if seen, known := t.seen[ref]; known && !seen.inPlace() {
+			return true
+		}
+	}
+	return false
+}
+
+// Expire marks the last observation as outdated: drift must not be corrected by it.
+func (t *Tracking) Expire() { t.Known = false }
+
+// ContinueAs goes on with a revision that has the same objects.
+func (t *Tracking) ContinueAs(release string, made *manifest.Revision) {
+	t.Release, t.first = release, made
+}
+
+// Drifted returns the objects of the release that are missing, changed, or belong to another owner.
+func (t *Tracking) Drifted() map[manifest.Ref]bool {
+	found := map[manifest.Ref]bool{}
+	for _, s := range t.sightings() {
+		if !s.inPlace() || s.Patch != "" {
+			found[s.Ref] = true
+		}
+	}
+	return found
+}
+
+// FirstDrifted returns the first object in drifted.
+func (t *Tracking) FirstDrifted() (ref manifest.Ref, found bool) {
+	drifted := t.Drifted()
+	i := slices.IndexFunc(t.refs, func(ref manifest.Ref) bool { return drifted[ref] })
+	if i < 0 {
+		return manifest.Ref{}, false
+	}
+	return t.refs[i], true
+}
+
+// Observer observes the objects of releases.
+type Observer struct {
+	Agent    *access.Identity
+	Accounts *access.Accounts
+	Metadata metadata.Interface
+	Watches  *Watches
+	Clock    func() time.Time
+	// Revision reads the objects of a revision as they were deployed.
+	Revision func(ctx context.Context, release string) (manifest.Objects, error)
+	// Cleaner returns a function that redacts the confidential values of a BundleDeployment in a text.
+	Cleaner func(ctx context.Context, bd *fleet.BundleDeployment) func(string) string
+	// Again enqueues a BundleDeployment after a pause.
+	Again func(name string, after time.Duration)
+}
+
+// Track starts to track the objects of a revision. left are the objects of the revision before that are not in this
+// one any longer.
+func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, release string, made *manifest.Revision, left []manifest.Ref) (*Tracking, error) {
+	t := &Tracking{
+		Release: release, set: marks, refs: made.Refs,
+		resources: map[schema.GroupVersionKind]schema.GroupVersionResource{},
+		seen:      map[manifest.Ref]observation{},
+		rules:     drift.RulesOf(bd.Spec.Options.Diff),
+	}
+	if made.Live != nil {
+		t.first = made
+	}
+	for _, ref := range made.Refs {
+		mapping, err := o.Agent.Mapping(ref.GroupVersionKind)
+		switch {
+		case meta.IsNoMatchError(err): // the object is missing; the exact resource name does not matter
+			t.resources[ref.GroupVersionKind], _ = meta.UnsafeGuessKindToResource(ref.GroupVersionKind)
+		case err != nil:
+			return nil, err
+		default:
+			t.resources[ref.GroupVersionKind] = mapping.Resource
+		}
+	}
+	for _, ref := range left {
+		mapping, err := o.Agent.Mapping(ref.GroupVersionKind)
+		if err != nil {
+			continue // the kind was deleted, and the object with it
+		}
+		t.resources[ref.GroupVersionKind] = mapping.Resource
+		t.extras = append(t.extras, ref)
+	}
+	return t, nil
+}
+
+func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]string {
+	if options.Ignore == nil {
+		return nil
+	}
+	return options.Ignore.Conditions
+}
+
+// Check observes the objects of a release and returns a summary. It returns nil if some states are not known yet; the
+// sync of the watches triggers the next reconcile.
+func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (*Report, error) {
+	t.Expire()
+	t.heed(&bd.Spec.Options)
+	o.Watches.Follow(bd.Name, t.watched())
+	known, err := true, error(nil)
+	if first := t.first; first != nil {
+		t.first = nil
+		err = o.takeIn(ctx, bd, t, first.Live, first.Wanted)
+	} else {
+		known, err = o.look(ctx, bd, t)
+	}
+	if err == nil && known {
+		err = o.lookForExtras(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		o.Again(bd.Name, watchPatience+time.Second) // in case no event triggers it earlier
+		return nil, nil                             //nolint:nilnil // not known yet
+	}
+	t.Known = true
+	found := newReport(t.sightings(), t.extras...)
+	return &found, nil
+}
+
+// look updates the observed state of the objects. It compares the cached metadata and fetches only changed
+// objects. An object that other writers change again and again is fetched later. It returns false while the
+// metadata are not synced.
+func (o *Observer) look(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (known bool, err error) {
+	var changed []manifest.Ref
+	known = true
+	now := o.Clock()
+	for _, ref := range t.refs {
+		found, ready := o.Watches.Look(t.resources[ref.GroupVersionKind], ref.Namespace, ref.Name)
+		last, seen := t.seen[ref]
+		switch {
+		case !ready:
+			known = known && seen
+		case found != nil && seen && last.inPlace() && last.ResourceVersion == found.ResourceVersion:
+		case found != nil && seen && last.UID == found.UID && t.rewrites[ref].Wait(now) > 0:
+			o.Again(bd.Name, t.rewrites[ref].Wait(now))
+		default:
+			changed = append(changed, ref)
+		}
+	}
+	live, fetchErr := o.fetch(ctx, t, changed)
+	return known, errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
+}
+
+// fetch reads objects in parallel. An object that does not exist is nil in the result.
+func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) (manifest.Objects, error) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	var errs []error
+	live := manifest.Objects{}
+	slots := make(chan struct{}, access.Parallelism)
+	for _, ref := range refs {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			found, err := o.get(ctx, t.resources[ref.GroupVersionKind], ref)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case apierrors.IsNotFound(err):
+				live[ref] = nil
+			case err != nil:
+				errs = append(errs, fmt.Errorf("reading %s: %w", ref.Text(), err))
+			default:
+				live[ref] = found
+			}
+		})
+	}
+	group.Wait()
+	return live, errors.Join(errs...)
+}
+
+func (o *Observer) get(ctx context.Context, resource schema.GroupVersionResource, ref manifest.Ref) (*unstructured.Unstructured, error) {
+	client := o.Agent.Dynamic.Resource(resource)
+	if ref.Namespace == "" {
+		return client.Get(ctx, ref.Name, metav1.GetOptions{})
+	}
+	return client.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+}
+
+// rewritten counts a comparison of each object.
+func (t *Tracking) rewritten(objects []sighting, now time.Time) {
+	if t.rewrites == nil {
+		t.rewrites = map[manifest.Ref]pace.Rewrites{}
+	}
+	for _, object := range objects {
+		t.rewrites[object.Ref] = t.rewrites[object.Ref].Compared(now)
+	}
+}

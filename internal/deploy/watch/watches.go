@@ -1,0 +1,233 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// watchPatience is how long a watch may take until its first list counts as failed.
+const watchPatience = 20 * time.Second
+
+// Watches watches the metadata of deployed objects. There is one watch for each resource in use; it selects all
+// objects with a label, whatever its value. The reconcile fetches the changed objects. An object that loses the
+// label looks deleted.
+type Watches struct {
+	client metadata.Interface
+	// label selects the objects.
+	label string
+	// changed is called for each changed object, with the label that it has or had.
+	changed func(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
+	// synced is called when a resource has synced.
+	synced func(users []string)
+	clock  func() time.Time
+
+	running sync.WaitGroup
+	mu      sync.Mutex
+	stopped bool
+	watched map[schema.GroupVersionResource]*watched
+	used    map[string]map[schema.GroupVersionResource]bool // by user
+}
+
+// watched is the watch of one resource.
+type watched struct {
+	informer cache.SharedIndexInformer
+	began    time.Time
+	stop     chan struct{}
+	users    map[string]bool
+}
+
+// NewSetWatches watches the objects of sets. It calls changed with the hash of the set of each changed object.
+func NewSetWatches(client metadata.Interface, clock func() time.Time, changed func(string), synced func([]string)) *Watches {
+	return NewWatches(fleet.LabelSetHash, client, clock, func(_ schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
+		changed(object.Labels[fleet.LabelSetHash])
+	}, synced)
+}
+
+// NewWatches watches the objects with a label.
+func NewWatches(label string, client metadata.Interface, clock func() time.Time,
+	changed func(schema.GroupVersionResource, *metav1.PartialObjectMetadata), synced func([]string)) *Watches {
+	return &Watches{
+		client: client, label: label, clock: clock, changed: changed, synced: synced,
+		watched: map[schema.GroupVersionResource]*watched{},
+		used:    map[string]map[schema.GroupVersionResource]bool{},
+	}
+}
+
+// Follow replaces the resources that user watches. It stops watches that have no user left.
+func (w *Watches) Follow(user string, resources map[schema.GroupVersionResource]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	for resource := range resources {
+		if w.watched[resource] == nil {
+			w.start(resource)
+		}
+		w.watched[resource].users[user] = true
+	}
+	for resource := range w.used[user] {
+		if resources[resource] {
+			continue
+		}
+		delete(w.watched[resource].users, user)
+		if len(w.watched[resource].users) == 0 {
+			close(w.watched[resource].stop)
+			delete(w.watched, resource)
+		}
+	}
+	w.used[user] = resources
+	if len(resources) == 0 {
+		delete(w.used, user)
+	}
+}
+
+// start watches a resource. The caller holds the lock.
+func (w *Watches) start(resource schema.GroupVersionResource) {
+	stop := make(chan struct{})
+	informer := NewMetadataInformer(w.client, w.client.Resource(resource), func(options *metav1.ListOptions) {
+		options.LabelSelector = w.label
+	})
+	// Cannot fail: the informer is new.
+	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { w.tell(resource, object) },
+		UpdateFunc: func(old, object any) {
+			if w.labelOf(old) != w.labelOf(object) {
+				w.tell(resource, old) // another set took the object over
+			}
+			w.tell(resource, object)
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			w.tell(resource, object)
+		},
+	})
+	w.watched[resource] = &watched{informer: informer, began: w.clock(), stop: stop, users: map[string]bool{}}
+	w.running.Go(func() { informer.Run(stop) })
+	w.running.Go(func() {
+		if cache.WaitForCacheSync(stop, handler.HasSynced) {
+			w.synced(w.usersOf(resource))
+		}
+	})
+}
+
+// Stop stops all watches and waits until they have ended.
+func (w *Watches) Stop() {
+	w.mu.Lock()
+	for _, found := range w.watched {
+		close(found.stop)
+	}
+	w.watched, w.used = nil, nil
+	w.stopped = true
+	w.mu.Unlock()
+	w.running.Wait()
+}
+
+func (w *Watches) tell(resource schema.GroupVersionResource, object any) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok && found.Labels[w.label] != "" {
+		w.changed(resource, found)
+	}
+}
+
+func (w *Watches) labelOf(object any) string {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		return found.Labels[w.label]
+	}
+	return ""
+}
+
+func (w *Watches) usersOf(resource schema.GroupVersionResource) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var users []string
+	if found := w.watched[resource]; found != nil {
+		for user := range found.users {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+// Look returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
+// watch has not synced within watchPatience, every object counts as known and missing, so that the caller fetches
+// it.
+func (w *Watches) Look(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
+	w.mu.Lock()
+	watched := w.watched[resource]
+	w.mu.Unlock()
+	if watched == nil {
+		return nil, false
+	}
+	if !watched.informer.HasSynced() {
+		return nil, w.clock().Sub(watched.began) > watchPatience
+	}
+	key := name
+	if namespace != "" {
+		key = namespace + "/" + name
+	}
+	object, exists, err := watched.informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return nil, true // the in-memory store returns no errors
+	}
+	found, _ = object.(*metav1.PartialObjectMetadata)
+	return found, true
+}
+
+// NewMetadataInformer returns an informer of the metadata of objects, as selected by the client and by choose.
+func NewMetadataInformer(client metadata.Interface, objects metadata.ResourceInterface, choose func(*metav1.ListOptions)) cache.SharedIndexInformer {
+	requests := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			choose(&options)
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			choose(&options)
+			return objects.Watch(ctx, options)
+		},
+	}, client)
+	informer := cache.NewSharedIndexInformer(kube.Relisting(requests), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	// Cannot fail: the informer is not running.
+	_ = informer.SetTransform(strip)
+	return informer
+}
+
+// strip strips an object's metadata to the fields that are used.
+func strip(object any) (any, error) {
+	full, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: full.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			CreationTimestamp: full.CreationTimestamp, DeletionTimestamp: full.DeletionTimestamp,
+			Finalizers: full.Finalizers,
+			Labels:     stripLabels(full.Labels),
+		},
+	}, nil
+}
+
+// stripLabels returns only the labels that select objects.
+func stripLabels(labels map[string]string) map[string]string {
+	kept := map[string]string{}
+	for _, label := range []string{fleet.LabelSetHash, fleet.LabelBundleDeployment} {
+		if value, there := labels[label]; there {
+			kept[label] = value
+		}
+	}
+	return kept
+}
