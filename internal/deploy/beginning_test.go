@@ -68,7 +68,7 @@ func TestAgentRestarts_SendsFewRequestsForReleases(t *testing.T) {
 	asked := &storedReleases{}
 	local := rest.CopyConfig(l.local)
 	local.Wrap(func(next http.RoundTripper) http.RoundTripper { asked.next = next; return asked })
-	l.options = func(o *Options) { o.Local, o.Clock = local, func() time.Time { return deploytest.Noon } }
+	l.options = func(o *Options) { o.Local, o.Clock = local, func() time.Time { return deploytest.Noon() } }
 	d := l.byHand()
 	if diff := cmp.Diff([]string{"list"}, ofThisTest(asked.take(), names)); diff != "" {
 		t.Errorf("requests to find all releases (-want +got):\n%s", diff)

@@ -64,7 +64,7 @@ type collecting struct {
 // newCollecting creates a release for each BundleDeployment name.
 func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	t.Helper()
-	c := &collecting{t: t, now: deploytest.Noon}
+	c := &collecting{t: t, now: deploytest.Noon()}
 	secrets := map[string]corev1.Secret{}
 	var listed []runtime.Object
 	for _, name := range stored {
@@ -170,7 +170,7 @@ func TestOrphan_IsUninstalledAfterTwoRounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCollecting(t, stdcmp.Or(test.status, "deployed"), "x")
 			for _, l := range test.looks {
-				c.now = deploytest.Noon.Add(time.Duration(l.minute) * time.Minute)
+				c.now = deploytest.Noon().Add(time.Duration(l.minute) * time.Minute)
 				c.lists(strings.Fields(l.listed)...)
 				if err := c.sweep(t.Context()); err != nil {
 					t.Fatal(err)
@@ -225,7 +225,7 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	var passed atomic.Int64
 	after := newLab(t, "rejoin-after")
 	after.options = func(o *Options) {
-		o.AgentNamespace, o.Clock = before.Name, func() time.Time { return deploytest.Noon.Add(time.Duration(passed.Load())) }
+		o.AgentNamespace, o.Clock = before.Name, func() time.Time { return deploytest.Noon().Add(time.Duration(passed.Load())) }
 	}
 	d := after.byHand()
 	later := func(by time.Duration, goes bool) {

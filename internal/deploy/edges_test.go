@@ -51,7 +51,7 @@ func TestChangedBundleDeployment_IsEnqueuedUnlessOnlyStatus(t *testing.T) {
 		"a copied Secret":  {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, true},
 		"a label":          {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, true},
 		"an annotation":    {func(bd *fleet.BundleDeployment) { bd.Annotations = map[string]string{"a": "b"} }, true},
-		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon} }, true},
+		"its deletion":     {func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, true},
 		"it was recreated": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
 	}
 	for name, test := range tests {
@@ -131,7 +131,7 @@ func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := deploytest.Noon
+			now := deploytest.Noon()
 			d, _ := testDeployer(&now)
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 			defer queue.ShutDown()

@@ -12,24 +12,24 @@ import (
 
 // locate finds the revision named in a status in Helm's history, and reports whether it exists and is the last
 // one. It reads the history once. After that it trusts the result as long as all objects exist.
-func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) (bool, error) {
-	key, number, ok := placement.ParseRelease(release)
+func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, named string) (bool, error) {
+	key, number, ok := placement.ParseRelease(named)
 	if !ok {
 		r.tracking = nil
 		return false, nil
 	}
-	if r.tracking != nil && r.tracking.Release == release && !r.tracking.AnyMissing() {
+	tracked := r.tracking != nil && r.tracking.Release == named
+	if tracked && !r.tracking.AnyMissing() {
 		return true, nil
 	}
 	secret, err := d.reader.Get(ctx, key, number)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		r.tracking = nil
 		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading release %s: %w", release, err)
-	}
-	if r.tracking != nil && r.tracking.Release == release {
+	case err != nil:
+		return false, fmt.Errorf("reading release %s: %w", named, err)
+	case tracked:
 		return true, nil
 	}
 	if last, err := d.reader.IsLast(ctx, key, number); !last || err != nil {
@@ -39,5 +39,5 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil || made == nil {
 		return false, err
 	}
-	return true, d.track(ctx, bd, r, release, made)
+	return true, d.track(ctx, bd, r, named, made)
 }

@@ -89,11 +89,11 @@ func TestOutcome(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := deploytest.Noon.Add(time.Hour)
+			now := deploytest.Noon().Add(time.Hour)
 			d, queue := testDeployer(&now)
 			t.Cleanup(d.awaited.Stop)
 			bd := deploytest.Deployment()
-			watch.Monitored(&bd.Status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
+			watch.Monitored(&bd.Status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
 			r := &record{tracking: &watch.Tracking{}, again: true}
 			again := d.outcome(bd, r, status, test.err)
@@ -139,7 +139,7 @@ func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 
 func TestRetryDue(t *testing.T) {
 	failed := func(bd *fleet.BundleDeployment) {
-		outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+		outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
 	}
 	tests := map[string]struct {
 		change func(*fleet.BundleDeployment)
@@ -148,17 +148,17 @@ func TestRetryDue(t *testing.T) {
 		later  []string
 	}{
 		"nothing failed":               {change: func(*fleet.BundleDeployment) {}},
-		"failed just now":              {change: failed, failed: deploytest.Noon.Add(-time.Minute), later: []string{"hello after 14m0s"}},
-		"failed a while ago":           {change: failed, failed: deploytest.Noon.Add(-failureRetry), want: true},
+		"failed just now":              {change: failed, failed: deploytest.Noon().Add(-time.Minute), later: []string{"hello after 14m0s"}},
+		"failed a while ago":           {change: failed, failed: deploytest.Noon().Add(-failureRetry), want: true},
 		"failed in an earlier process": {change: failed, later: []string{"hello after 15m0s"}},
-		"another state failed":         {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: deploytest.Noon.Add(-time.Hour)},
+		"another state failed":         {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: deploytest.Noon().Add(-time.Hour)},
 		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) {
-			outcome.NotDeployed(&bd.Status, deploytest.Noon, fleet.ReasonError, "x")
-		}, failed: deploytest.Noon.Add(-time.Hour)},
+			outcome.NotDeployed(&bd.Status, deploytest.Noon(), fleet.ReasonError, "x")
+		}, failed: deploytest.Noon().Add(-time.Hour)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := deploytest.Noon
+			now := deploytest.Noon()
 			d, queue := testDeployer(&now)
 			bd, r := deploytest.Deployment(test.change), &record{failed: test.failed}
 			if got := d.retryDue(bd, r, &bd.Status); got != test.want {
@@ -208,7 +208,7 @@ func TestReports_AreSentOnlyForChanges(t *testing.T) {
 	server := &hubServer{answer: http.StatusOK}
 	listener := httptest.NewServer(server)
 	defer listener.Close()
-	now := deploytest.Noon
+	now := deploytest.Noon()
 	d, queue := testDeployer(&now)
 	var err error
 	if d.hub, err = hub.New(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {
@@ -259,7 +259,7 @@ func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
 			server := &hubServer{answer: answer}
 			listener := httptest.NewServer(server)
 			defer listener.Close()
-			now := deploytest.Noon
+			now := deploytest.Noon()
 			d, _ := testDeployer(&now)
 			var err error
 			if d.hub, err = hub.New(&rest.Config{Host: listener.URL}, "cluster-ns"); err != nil {

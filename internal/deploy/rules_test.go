@@ -32,25 +32,25 @@ func TestDecide(t *testing.T) {
 		"a release in a former namespace is made again":  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
 		"a release the status names badly is made again": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
 		"permanent failure: is kept": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
 		}, want: KeepFailure},
 		"permanent failure, retry due: is deployed": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-1:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
 		}, forced: true, want: Deploy},
 		"a failure of another deployment ID does not count": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon, "s-0:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-0:a", fleet.ReasonError, "x")
 		}, want: Deploy},
 		"temporary error: is deployed": {change: func(bd *fleet.BundleDeployment) {
 			bd.Status.AppliedDeploymentID = ""
-			outcome.NotDeployed(&bd.Status, deploytest.Noon, fleet.ReasonError, "x")
+			outcome.NotDeployed(&bd.Status, deploytest.Noon(), fleet.ReasonError, "x")
 		}, want: Deploy},
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
-			outcome.NamespaceForbidden(&bd.Status, deploytest.Noon, "s-1:a", "web/hello:1", "x")
+			outcome.NamespaceForbidden(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", "x")
 		}, releaseExists: true, want: Keep},
 		"paused is left alone":                       {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
 		"outside its schedule is left alone":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
 		"waiting for values is left alone":           {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
-		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon} }, want: LeaveAlone},
+		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: LeaveAlone},
 		"without a deployment ID is left alone":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
 		"contents in a registry are refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
 		"a chart to download is refused":             {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
@@ -80,7 +80,7 @@ func TestDependencies(t *testing.T) {
 		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
 			bd.Name = name
 			bd.Labels[fleet.LabelBundleName] = name
-			watch.Monitored(&bd.Status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
+			watch.Monitored(&bd.Status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			if change != nil {
 				change(bd)
 			}

@@ -10,7 +10,7 @@ import (
 
 func TestSameButDetails(t *testing.T) {
 	base := deploytest.Deployment().Status
-	watch.Monitored(&base, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
+	watch.Monitored(&base, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 	tests := map[string]struct {
 		change func(*fleet.BundleDeploymentStatus)
 		want   bool

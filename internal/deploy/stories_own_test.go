@@ -238,7 +238,7 @@ func TestPutRight(t *testing.T) {
 		"agent unmodified: is not repaired":                                      {name: "fleet-agent-east"},
 		"agent not deployed: is not repaired":                                    {name: "fleet-agent-east", applied: "b", modified: []fleet.ModifiedStatus{gone}},
 		"agent, object missing: is repaired after a pause":                       {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, later: []string{"fleet-agent-east after 5s"}},
-		"agent, object missing since the pause: is repaired":                     {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: deploytest.Noon}, again: true, later: []string{"fleet-agent-east after 0s"}},
+		"agent, object missing since the pause: is repaired":                     {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{gone}, repair: repair{at: deploytest.Noon()}, again: true, later: []string{"fleet-agent-east after 0s"}},
 		"agent, repaired without effect: pause increases":                        {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 2}, later: []string{"fleet-agent-east after 20s"}},
 		"agent, repaired without effect often: pause is limited":                 {name: "fleet-agent-east", modified: []fleet.ModifiedStatus{changed}, repair: repair{tries: 20}, later: []string{"fleet-agent-east after 10m0s"}},
 		"sync forced for the first time: is repaired":                            {name: "x", options: fleet.BundleDeploymentOptions{ForceSyncGeneration: 2}, modified: []fleet.ModifiedStatus{changed}, again: true, later: []string{"x after 0s"}},
@@ -254,7 +254,7 @@ func TestPutRight(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			now := deploytest.Noon
+			now := deploytest.Noon()
 			d, queue := testDeployer(&now)
 			applied := "a"
 			if test.applied != "" {

@@ -65,7 +65,7 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	}
 	look()
 	l.eventually(func() string {
-		if _, known := d.watches.Look(deploytest.ConfigMaps, l.Name, "x"); !known {
+		if _, known := d.watches.Look(deploytest.ConfigMaps(), l.Name, "x"); !known {
 			return "the objects are not known"
 		}
 		return ""
@@ -145,7 +145,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 			s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Name: "a"}}
 		}},
 		"a failure is reported": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
-			outcome.FailedDeployment(s, deploytest.Noon, "s-1:a", fleet.ReasonManifestInvalid, "because")
+			outcome.FailedDeployment(s, deploytest.Noon(), "s-1:a", fleet.ReasonManifestInvalid, "because")
 		}},
 		"spec written": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
 		"status written": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },
@@ -164,7 +164,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 				test.meanwhile(b)
 			}
 			status := base.Status.DeepCopy()
-			watch.Monitored(status, deploytest.Noon, watch.Report{Ready: true, NonModified: true}, 0)
+			watch.Monitored(status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			if test.change != nil {
 				test.change(status)
 			}
@@ -206,7 +206,7 @@ func TestReport_ChangesOnlyStatus(t *testing.T) {
 	}})
 	h, sent := l.reporter()
 	status := base.Status.DeepCopy()
-	outcome.Deployed(status, deploytest.Noon, "s-1:a", "web/hello:1")
+	outcome.Deployed(status, deploytest.Noon(), "s-1:a", "web/hello:1")
 	if _, err := h.Report(t.Context(), base, status); err != nil {
 		t.Fatal(err)
 	}

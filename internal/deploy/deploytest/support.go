@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"sigs.k8s.io/yaml"
@@ -46,7 +47,8 @@ func ObjectOf(t *testing.T, text string) *unstructured.Unstructured {
 	return object
 }
 
-var Noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+// Noon is the time of tests.
+func Noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
 // Deployment returns a deployed BundleDeployment with the given changes.
 func Deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
@@ -56,7 +58,7 @@ func Deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeploymen
 	}
 	bd.Status.AppliedDeploymentID, bd.Status.Release = "s-1:a", "web/hello:1"
 	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
-		fleet.SetCondition(&bd.Status.Conditions, Noon, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+		fleet.SetCondition(&bd.Status.Conditions, Noon(), genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
 	}
 	for _, change := range changes {
 		change(bd)
@@ -93,16 +95,20 @@ func ExpectError(t *testing.T, err error, want string) {
 }
 
 // AliasBomb is a few kilobytes of YAML that expands to a million items.
-var AliasBomb = "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
+func AliasBomb() string {
+	return "a: &a [" + strings.Repeat("x,", 999) + "x]\nb: [" + strings.Repeat("*a,", 999) + "*a]\n"
+}
 
 // TooManyAliases is the error for it.
 const TooManyAliases = "the YAML is too large: with its aliases expanded, it contains too much; use fewer aliases"
 
-// Resources of ConfigMaps and Secrets.
-var (
-	ConfigMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
-	Secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
-)
+// ConfigMaps is the resource of ConfigMaps.
+func ConfigMaps() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource("configmaps")
+}
+
+// Secrets is the resource of Secrets.
+func Secrets() schema.GroupVersionResource { return corev1.SchemeGroupVersion.WithResource("secrets") }
 
 // MetadataOf returns the metadata of an object as the API server sends them.
 func MetadataOf(kind, name, version, hash string) *metav1.PartialObjectMetadata {

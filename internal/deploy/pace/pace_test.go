@@ -33,7 +33,7 @@ func TestBackoff(t *testing.T) {
 
 func TestFailedCorrections_IncreasePause(t *testing.T) {
 	var c Correction
-	now := deploytest.Noon
+	now := deploytest.Noon()
 	for i := range correctionsPerMinute {
 		if wait := c.Wait(now); wait != 0 {
 			t.Fatalf("correction %d waits %s", i, wait)
@@ -73,8 +73,8 @@ func TestFailedCorrections_IncreasePause(t *testing.T) {
 
 func TestRandomValue_SpreadsPauses(t *testing.T) {
 	var c Correction
-	c.Failed(deploytest.Noon, "", 0.99)
-	if got := c.Wait(deploytest.Noon); got <= firstRetry || got > firstRetry*3/2 {
+	c.Failed(deploytest.Noon(), "", 0.99)
+	if got := c.Wait(deploytest.Noon()); got <= firstRetry || got > firstRetry*3/2 {
 		t.Errorf("waits %s", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestRewrites_SpaceComparisonsUntilQuiet(t *testing.T) {
-	now := deploytest.Noon
+	now := deploytest.Noon()
 	var r Rewrites
 	for i, want := range []time.Duration{0, 0, 0, 0, 0, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second} {
 		if got := r.Wait(now); got != want {

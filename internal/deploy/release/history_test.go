@@ -36,7 +36,7 @@ func stored(number int, status release.Status) *release.Release {
 func historyOf(t *testing.T, client *fake.Clientset, revisions ...*release.Release) *History {
 	t.Helper()
 	secrets := client.CoreV1().Secrets("web")
-	h := &History{secrets: secrets, Key: placement.Release{Namespace: "web", Name: "hello"}, clock: func() time.Time { return deploytest.Noon }}
+	h := &History{secrets: secrets, Key: placement.Release{Namespace: "web", Name: "hello"}, clock: func() time.Time { return deploytest.Noon() }}
 	for _, r := range revisions {
 		if err := h.Create(SecretName(r.Name, r.Version), r); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestReleaseSecret_HasHelmsFormat(t *testing.T) {
 		}
 		return secret
 	}
-	at := fmt.Sprint(deploytest.Noon.Unix())
+	at := fmt.Sprint(deploytest.Noon().Unix())
 	created := map[string]string{"name": "hello", "owner": "helm", "status": "pending-install", "version": "1", "createdAt": at}
 	if diff := cmp.Diff(created, get().Labels); diff != "" || get().Type != "helm.sh/release.v1" {
 		t.Errorf("%s %s", diff, get().Type)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/metadata"
@@ -38,7 +39,9 @@ const (
 	longestManifest = 512 << 10
 )
 
-var secretsResource = corev1.SchemeGroupVersion.WithResource("secrets")
+func secretsResource() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource("secrets")
+}
 
 // Reader reads releases from the cluster without running Helm.
 type Reader struct {
@@ -77,7 +80,7 @@ func (r *Reader) List(ctx context.Context) (map[placement.Release]RevisionSecret
 func (r *Reader) Expire(key placement.Release) { r.first.spend(key) }
 
 func (r *Reader) listAll(ctx context.Context) (map[placement.Release]RevisionSecret, error) {
-	client := r.metadata.Resource(secretsResource)
+	client := r.metadata.Resource(secretsResource())
 	options := metav1.ListOptions{FieldSelector: "type=" + placement.ReleaseSecretType, Limit: pageSize}
 	newest := map[placement.Release]RevisionSecret{}
 	for {
@@ -126,7 +129,7 @@ func (r *Reader) IsLast(ctx context.Context, key placement.Release, number int) 
 
 // newestRevision finds the newest revision of a release. It reads only metadata.
 func (r *Reader) newestRevision(ctx context.Context, key placement.Release) (RevisionSecret, error) {
-	secrets := r.metadata.Resource(secretsResource)
+	secrets := r.metadata.Resource(secretsResource())
 	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
 	list, err := secrets.Namespace(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -270,7 +273,7 @@ func (r *Reader) manifest(ctx context.Context, key placement.Release, number int
 	release := key.At(number)
 	if found, ok := r.manifests.Get(release); ok {
 		kept, _ := found.(keptManifest)
-		current, err := r.metadata.Resource(secretsResource).Namespace(key.Namespace).Get(ctx, SecretName(key.Name, number), metav1.GetOptions{})
+		current, err := r.metadata.Resource(secretsResource()).Namespace(key.Namespace).Get(ctx, SecretName(key.Name, number), metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}

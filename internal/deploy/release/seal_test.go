@@ -14,12 +14,12 @@ import (
 )
 
 func TestSeal(t *testing.T) {
-	made := metav1.NewTime(deploytest.Noon)
+	made := metav1.NewTime(deploytest.Noon())
 	key := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: sealSecret, Namespace: "agents", CreationTimestamp: made},
 		Data:       map[string][]byte{sealKey: []byte("0123456789abcdef0123456789abcdef")},
 	}
-	before, after := metav1.NewTime(deploytest.Noon.Add(-time.Second)), made
+	before, after := metav1.NewTime(deploytest.Noon().Add(-time.Second)), made
 	tests := map[string]struct {
 		noKey  bool
 		number int

@@ -140,8 +140,8 @@ func TestInvalidBundle_CannotBePackaged(t *testing.T) {
 		"Chart.yaml is not YAML":                         {files: map[string]string{"Chart.yaml": "a: b: c"}, want: "loading the chart: cannot load Chart.yaml"},
 		"a chart without a name":                         {files: map[string]string{"Chart.yaml": "apiVersion: v2\nversion: 1.0.0\n"}, want: "chart.metadata.name is required"},
 		"values are not YAML":                            {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": "a: b: c"}, want: "cannot load values.yaml"},
-		"values with too many aliases":                   {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": deploytest.AliasBomb}, want: "loading the chart: values.yaml: " + deploytest.TooManyAliases},
-		"a patch with too many aliases":                  {files: map[string]string{"x.yaml": deploytest.ConfigMapYAML, "overlays/a/x_patch.yaml": deploytest.AliasBomb}, options: overlay("a"), want: "YAML parse error: " + deploytest.TooManyAliases},
+		"values with too many aliases":                   {files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 1.0.0\n", "values.yaml": deploytest.AliasBomb()}, want: "loading the chart: values.yaml: " + deploytest.TooManyAliases},
+		"a patch with too many aliases":                  {files: map[string]string{"x.yaml": deploytest.ConfigMapYAML, "overlays/a/x_patch.yaml": deploytest.AliasBomb()}, options: overlay("a"), want: "YAML parse error: " + deploytest.TooManyAliases},
 		"patch of a missing file":                        {files: map[string]string{"overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "x_patch.yaml patches x.yaml, which does not exist"},
 		"a patch of a file with two objects":             {files: map[string]string{"x.yaml": deploytest.ConfigMapYAML + "---\n" + deploytest.ConfigMapYAML, "overlays/a/x_patch.yaml": "a: b"}, options: overlay("a"), want: "the file contains 2 objects"},
 		"a patch of a file without a kind":               {files: map[string]string{"x.yaml": "a: b\n", "overlays/a/x_patch.yaml": "a: c"}, options: overlay("a"), want: "without a kind"},
@@ -358,8 +358,8 @@ func TestInvalidRenderedObject_IsRefused(t *testing.T) {
 		"invalid plain YAML":                      {files: map[string]string{"x.yaml": "a: b: c"}, want: "x.yaml: YAML parse error"},
 		"kustomization is not YAML":               {rendered: deploytest.ConfigMapYAML, files: map[string]string{"kustomization.yaml": "a: b: c"}, want: "YAML parse error in kustomization.yaml"},
 		"a kustomization of a missing file":       {files: map[string]string{"kustomization.yaml": "resources: [gone.yaml]"}, want: "kustomize: accumulating resources"},
-		"an object with too many aliases":         {rendered: deploytest.AliasBomb, want: "YAML parse error in document 1: " + deploytest.TooManyAliases},
-		"a resource with too many aliases":        {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": deploytest.AliasBomb}, want: "kustomize: x.yaml: " + deploytest.TooManyAliases},
+		"an object with too many aliases":         {rendered: deploytest.AliasBomb(), want: "YAML parse error in document 1: " + deploytest.TooManyAliases},
+		"a resource with too many aliases":        {files: map[string]string{"kustomization.yaml": "resources: [x.yaml]", "x.yaml": deploytest.AliasBomb()}, want: "kustomize: x.yaml: " + deploytest.TooManyAliases},
 		"kustomization leads out of the bundle":   {files: map[string]string{"k/kustomization.yaml": "resources: [../a.yaml]", "a.yaml": deploytest.ConfigMapYAML}, change: func(f *PostRenderer) { f.Package.Style.Kustomization = "k/kustomization.yaml" }, want: "is not in or below"},
 	}
 	for name, test := range tests {

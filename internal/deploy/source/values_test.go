@@ -23,7 +23,7 @@ func TestParseValues(t *testing.T) {
 		"a list":               {"- hunter2\n", nil, "the values are not a YAML object"},
 		"a text":               {"hunter2", nil, "the values are not a YAML object"},
 		"not YAML":             {"a: b: hunter2", nil, "the values are not valid YAML"},
-		"aliases":              {deploytest.AliasBomb, nil, deploytest.TooManyAliases},
+		"aliases":              {deploytest.AliasBomb(), nil, deploytest.TooManyAliases},
 		"not YAML, with a tab": {"\thunter2", nil, "the values are not valid YAML"},
 	}
 	for name, test := range tests {

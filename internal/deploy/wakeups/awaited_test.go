@@ -48,7 +48,7 @@ func TestAwaited(t *testing.T) {
 	if got := deploytest.Receive(t, woken); !slices.Equal(got, []string{"y"}) {
 		t.Errorf("who waits for something else is woken: %v", got)
 	}
-	pulls, _ := client.Resource(deploytest.Secrets).Namespace("web").(metadatafake.MetadataClient)
+	pulls, _ := client.Resource(deploytest.Secrets()).Namespace("web").(metadatafake.MetadataClient)
 	created := deploytest.MetadataOf("Secret", "pull", "1", "")
 	if _, err := pulls.CreateFake(created, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

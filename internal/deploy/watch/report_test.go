@@ -46,7 +46,7 @@ func refTo(kind, namespace, name string) manifest.Ref {
 
 // seenAs returns an observation. Its UID also defines its place in the list.
 func seenAs(uid string, summary fleet.ResourceSummary) observation {
-	return observation{Exists: true, Owned: true, UID: types.UID(uid), Created: metav1.Time{Time: deploytest.Noon}, Summary: summary}
+	return observation{Exists: true, Owned: true, UID: types.UID(uid), Created: metav1.Time{Time: deploytest.Noon()}, Summary: summary}
 }
 
 func TestReport(t *testing.T) {
@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 	for name, sightings := range tests {
 		t.Run(name, func(t *testing.T) {
 			var status fleet.BundleDeploymentStatus
-			Monitored(&status, deploytest.Noon, newReport(sightings), 3)
+			Monitored(&status, deploytest.Noon(), newReport(sightings), 3)
 			text, err := yaml.Marshal(status)
 			if err != nil {
 				t.Fatal(err)
@@ -92,9 +92,9 @@ func TestCompleteList_ClearsIncompleteState(t *testing.T) {
 	for i := range 11 {
 		sightings = append(sightings, sighting{refTo("ConfigMap", "web", fmt.Sprint(i)), observation{}})
 	}
-	Monitored(&status, deploytest.Noon, newReport(sightings), 0)
+	Monitored(&status, deploytest.Noon(), newReport(sightings), 0)
 	before := &fleet.BundleDeployment{Status: *status.DeepCopy()}
-	Monitored(&status, deploytest.Noon, newReport(sightings[:1]), 0)
+	Monitored(&status, deploytest.Noon(), newReport(sightings[:1]), 0)
 	patch, err := hub.StatusPatch(before, &status)
 	if err != nil || !strings.Contains(string(patch), `"incompleteState":null`) {
 		t.Errorf("%s %v", patch, err)
@@ -102,7 +102,7 @@ func TestCompleteList_ClearsIncompleteState(t *testing.T) {
 }
 
 func TestStatusOfEachOutcome(t *testing.T) {
-	later := deploytest.Noon.Add(time.Hour)
+	later := deploytest.Noon().Add(time.Hour)
 	tests := map[string]func(*fleet.BundleDeploymentStatus){
 		"deployed":       func(s *fleet.BundleDeploymentStatus) { outcome.Deployed(s, later, "s-2:b", "web/hello:2") },
 		"deployed again": func(s *fleet.BundleDeploymentStatus) { outcome.Deployed(s, later, "s-1:a", "web/hello:1") },
@@ -124,7 +124,7 @@ func TestStatusOfEachOutcome(t *testing.T) {
 	for name, outcome := range tests {
 		t.Run(name, func(t *testing.T) {
 			status := deploytest.Deployment().Status
-			Monitored(&status, deploytest.Noon, newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+			Monitored(&status, deploytest.Noon(), newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
 			outcome(&status)
 			text, err := yaml.Marshal(status)
 			if err != nil {

@@ -51,13 +51,13 @@ func (w watching) expectSynced(t *testing.T, want string) {
 
 func TestWatches_StripCachedObjects(t *testing.T) {
 	w := newWatching(t, deploytest.MetadataOf("ConfigMap", "a", "1", "h1"))
-	w.expectKnown(t, deploytest.ConfigMaps, false)
-	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true})
+	w.expectKnown(t, deploytest.ConfigMaps(), false)
+	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
 	w.expectSynced(t, "x")
 	if got := deploytest.Receive(t, w.changed); got != "h1" {
 		t.Errorf("changed %q", got)
 	}
-	found, known := w.Look(deploytest.ConfigMaps, "web", "a")
+	found, known := w.Look(deploytest.ConfigMaps(), "web", "a")
 	want := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "web", UID: "a", ResourceVersion: "1", Labels: map[string]string{fleet.LabelSetHash: "h1"}},
@@ -65,17 +65,17 @@ func TestWatches_StripCachedObjects(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || !known {
 		t.Errorf("known %t, what is kept:\n%s", known, diff)
 	}
-	if found, known := w.Look(deploytest.ConfigMaps, "web", "b"); found != nil || !known {
+	if found, known := w.Look(deploytest.ConfigMaps(), "web", "b"); found != nil || !known {
 		t.Errorf("what is not there: %v %t", found, known)
 	}
 }
 
 func TestObjectTakenOver_EnqueuesBothSets(t *testing.T) {
 	w := newWatching(t, deploytest.MetadataOf("ConfigMap", "a", "1", "h1"))
-	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true})
+	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
 	w.expectSynced(t, "x")
 	deploytest.Receive(t, w.changed)
-	client, ok := w.client.Resource(deploytest.ConfigMaps).Namespace("web").(metadatafake.MetadataClient)
+	client, ok := w.client.Resource(deploytest.ConfigMaps()).Namespace("web").(metadatafake.MetadataClient)
 	if !ok {
 		t.Fatal("the fake client cannot update")
 	}
@@ -91,18 +91,18 @@ func TestObjectTakenOver_EnqueuesBothSets(t *testing.T) {
 
 func TestLastUserLeaves_WatchStops(t *testing.T) {
 	w := newWatching(t)
-	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true})
+	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
 	w.expectSynced(t, "x")
-	w.Follow("y", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true, deploytest.Secrets: true})
+	w.Follow("y", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true, deploytest.Secrets(): true})
 	w.expectSynced(t, "y")
 	w.Follow("x", nil)
-	w.expectKnown(t, deploytest.ConfigMaps, true)
-	w.Follow("y", map[schema.GroupVersionResource]bool{deploytest.Secrets: true})
-	w.expectKnown(t, deploytest.ConfigMaps, false)
-	w.expectKnown(t, deploytest.Secrets, true)
+	w.expectKnown(t, deploytest.ConfigMaps(), true)
+	w.Follow("y", map[schema.GroupVersionResource]bool{deploytest.Secrets(): true})
+	w.expectKnown(t, deploytest.ConfigMaps(), false)
+	w.expectKnown(t, deploytest.Secrets(), true)
 	w.Stop()
-	w.Follow("z", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true})
-	w.expectKnown(t, deploytest.ConfigMaps, false)
+	w.Follow("z", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
+	w.expectKnown(t, deploytest.ConfigMaps(), false)
 }
 
 func TestUnwatchableResource_IsFetched(t *testing.T) {
@@ -111,18 +111,18 @@ func TestUnwatchableResource_IsFetched(t *testing.T) {
 		return true, nil, errors.New("the server does not allow this method on the requested resource")
 	})
 	var mu sync.Mutex
-	now := deploytest.Noon
+	now := deploytest.Noon()
 	clock := func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	w := NewSetWatches(client, clock, func(string) {}, func([]string) {})
 	defer w.Stop()
-	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps: true})
-	if _, known := w.Look(deploytest.ConfigMaps, "web", "a"); known {
+	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
+	if _, known := w.Look(deploytest.ConfigMaps(), "web", "a"); known {
 		t.Error("known at once")
 	}
 	mu.Lock()
 	now = now.Add(watchPatience + time.Second)
 	mu.Unlock()
-	if found, known := w.Look(deploytest.ConfigMaps, "web", "a"); found != nil || !known {
+	if found, known := w.Look(deploytest.ConfigMaps(), "web", "a"); found != nil || !known {
 		t.Errorf("after a while: %v %t", found, known)
 	}
 }
