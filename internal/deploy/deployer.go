@@ -1,13 +1,3 @@
-// Package deploy turns the BundleDeployments of one cluster into Helm releases and reports their status. No other
-// package of the product runs Helm's actions.
-//
-//	BundleDeployment ─► decide ─► Content, values ─► chart ─► Helm release ─► objects ─► status
-//	                      ▲                                                      │
-//	                      └────────────── metadata of deployed objects ◄─────────┘
-//
-// Rules are in files without clients: placing, decide, style, chart, overlay, postrender, values, revisions,
-// observe, report, status. The releaser runs Helm, objectclient connects Helm to the API server, and watches watch
-// the deployed objects.
 package deploy
 
 import (

@@ -1,0 +1,9 @@
+// Package copies answers which Secrets and ConfigMaps a bundle brings from the hub, and keeps them in the cluster.
+//
+//	spec.options.downstreamResources ─► Copier ─► copies in the namespace of the release
+//	                                      ▲                    │
+//	                                      └─── their metadata ◄┘
+//
+// A copy carries the name of its BundleDeployment and the namespace of the agent. The agent changes and deletes only
+// copies that carry no other agent's namespace.
+package copies
