@@ -34,10 +34,10 @@ func ExampleDecide() {
 	}
 	decision := rollout.Decide(layout, steps)
 	for i, cluster := range clusters {
-		fmt.Printf("%s promoted=%t waits for: %s\n", cluster.Name, decision.Verdicts[i] == rollout.Promote, decision.Waits[i])
+		fmt.Printf("%s promoted=%t waits for %q\n", cluster.Name, decision.Verdicts[i] == rollout.Promote, decision.Waits[i])
 	}
 	// Output:
-	// east promoted=true waits for:
-	// north promoted=false waits for: maxUnavailable
-	// west promoted=false waits for: maxUnavailable
+	// east promoted=true waits for ""
+	// north promoted=false waits for "maxUnavailable"
+	// west promoted=false waits for "maxUnavailable"
 }
