@@ -170,7 +170,8 @@ func (w *world) imports(at place) bool {
 
 // deploy applies an agent downstream. In these tests the kubeconfig of a Cluster is the name of the cluster.
 func (w *world) deploy(cluster *fleet.Cluster, out importing.Outcome) {
-	where, values := string(out.Deploy.Kubeconfig), out.Deploy.Values
+	secret := find[corev1.Secret](w, onHub, cluster.Namespace, cluster.Spec.KubeConfigSecret)
+	where, values := string(secret.Data[protocol.KubeconfigValueKey]), out.Deploy.Values
 	if out.Deploy.LeaveNamespace != "" {
 		for _, at := range w.places() {
 			if at.cluster == where && at.namespace == out.Deploy.LeaveNamespace {

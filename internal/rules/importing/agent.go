@@ -54,9 +54,7 @@ type AgentValues struct {
 
 // AgentDeployment describes an agent to be applied downstream.
 type AgentDeployment struct {
-	// Kubeconfig is the kubeconfig of the downstream cluster. It comes from a user and is not trusted.
-	Kubeconfig []byte
-	TLSMode    string
+	TLSMode string
 	// SetID marks the objects as a set.
 	SetID  string
 	Values AgentValues

@@ -45,7 +45,8 @@ type Input struct {
 	Cluster *fleet.Cluster
 	// Namesakes are the Clusters of the workspace with the Cluster's client ID. The Cluster itself may be among them.
 	Namesakes []*fleet.Cluster
-	// Kubeconfig is the Secret that the Cluster names.
+	// Kubeconfig is the Secret that the Cluster names. It is read only if NeedsKubeconfig returns true. The kubeconfig
+	// in it may be a placeholder.
 	Kubeconfig *corev1.Secret
 	// Token is the Cluster's import token. Values is the Secret with its values.
 	Token  *fleet.ClusterRegistrationToken
@@ -78,12 +79,10 @@ type Outcome struct {
 	Supervise bool
 	// Reason and Message say why the import is blocked.
 	Reason, Message string
-	// CreateToken is the import token to create. RenewToken deletes one that is about to expire.
+	// CreateToken is the import token to create. The caller first checks that the kubeconfig reaches the cluster, and
+	// creates no token if it does not. RenewToken deletes a token that is about to expire.
 	CreateToken *fleet.ClusterRegistrationToken
 	RenewToken  bool
-	// Kubeconfig is set together with CreateToken. The caller first checks that this kubeconfig reaches the cluster,
-	// and creates no token if it does not.
-	Kubeconfig []byte
 	// Deploy, if set, is the agent to apply downstream. Remove, if set, is the agent to remove.
 	Deploy *AgentDeployment
 	Remove *AgentRemoval
@@ -94,10 +93,10 @@ type Outcome struct {
 // Decide returns what the import of a Cluster does now.
 func Decide(in Input) Outcome {
 	cluster := in.Cluster
-	if cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
+	switch {
+	case !isImported(cluster):
 		return Outcome{Stage: None}
-	}
-	if clusters.IsLocal(cluster, in.Config.Bootstrap) && in.Config.Bootstrap.LocalAgentDisabled {
+	case isDisabled(cluster, in.Config):
 		return disable(in)
 	}
 	if out := identify(in); out.Stage != "" {
@@ -114,6 +113,20 @@ func Decide(in Input) Outcome {
 		return noteSettings(cluster, want)
 	}
 	return bring(in, want)
+}
+
+// isImported reports whether this hub may import a Cluster.
+func isImported(cluster *fleet.Cluster) bool {
+	return cluster.DeletionTimestamp == nil && cluster.Labels[fleet.LabelClusterManagement] == ""
+}
+
+func isDisabled(cluster *fleet.Cluster, conf config.Config) bool {
+	return clusters.IsLocal(cluster, conf.Bootstrap) && conf.Bootstrap.LocalAgentDisabled
+}
+
+// NeedsKubeconfig reports whether Decide needs the Secret that a Cluster names. A Cluster first gets its client ID.
+func NeedsKubeconfig(cluster *fleet.Cluster, conf config.Config) bool {
+	return cluster.Spec.KubeConfigSecret != "" && isImported(cluster) && (cluster.Spec.ClientID != "" || isDisabled(cluster, conf))
 }
 
 // inPeace reports whether an agent that is in sync does not have to be inspected.
@@ -160,7 +173,7 @@ func approach(in Input, want Status) Outcome {
 	}
 	switch {
 	case in.Token == nil:
-		return Outcome{Stage: NeedsToken, CreateToken: importToken(in.Cluster), Kubeconfig: deploy.Kubeconfig}
+		return Outcome{Stage: NeedsToken, CreateToken: importToken(in.Cluster)}
 	case in.Token.DeletionTimestamp != nil:
 		return Outcome{Stage: AwaitingToken}
 	case tokenUnfit(in):

@@ -64,7 +64,7 @@ func TestKubeconfigOfAnotherNamespace(t *testing.T) {
 			}
 			out := rulestest.Pure(t, importing.Decide, in)
 			rulestest.ExpectEqual(t, "reason", out.Reason, test.reason)
-			if out.Deploy != nil && test.reason != "" || out.Kubeconfig != nil && test.reason != "" {
+			if (out.Deploy != nil || out.CreateToken != nil) && test.reason != "" {
 				t.Error("the kubeconfig is used")
 			}
 			if strings.Contains(out.Message, "rm -rf") {

@@ -1,15 +1,9 @@
 package importing
 
-import (
-	"slices"
-
-	"github.com/fleet-hub/fleet/internal/protocol"
-)
-
 // AgentRemoval describes an agent to be removed.
 type AgentRemoval struct {
-	// Kubeconfig is nil if the cluster cannot be reached. Then only the status is cleared.
-	Kubeconfig []byte
+	// StatusOnly means that there is no kubeconfig that the Cluster may use: only the status is cleared.
+	StatusOnly bool
 	TLSMode    string
 	Namespace  string
 }
@@ -23,9 +17,8 @@ func disable(in Input) Outcome {
 	if remove.Namespace == "" {
 		remove.Namespace = in.Namespaces.System
 	}
-	if refused, _ := KubeconfigRefused(in.Cluster, in.Kubeconfig, in.Config); in.Kubeconfig != nil && refused == "" {
-		remove.Kubeconfig = slices.Clone(in.Kubeconfig.Data[protocol.KubeconfigValueKey])
-	}
+	refused, _ := KubeconfigRefused(in.Cluster, in.Kubeconfig, in.Config)
+	remove.StatusOnly = in.Kubeconfig == nil || refused != ""
 	done := statusOf(in.Cluster)
 	done.AgentDeployedGeneration, done.ResetAgent = nil, true
 	return Outcome{Stage: MustRemove, Remove: remove, Done: done}

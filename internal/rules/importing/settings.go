@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -67,10 +66,9 @@ func statusHash(setting any) (string, error) {
 func deployment(in Input, want Status) *AgentDeployment {
 	cluster := in.Cluster
 	deploy := &AgentDeployment{
-		Kubeconfig: slices.Clone(in.Kubeconfig.Data[protocol.KubeconfigValueKey]),
-		TLSMode:    in.Config.AgentTLSMode,
-		SetID:      names.AgentSetID(cluster.Spec.AgentNamespace),
-		Values:     AgentSettings(cluster, in.Config, in.Defaults, in.Namespaces),
+		TLSMode: in.Config.AgentTLSMode,
+		SetID:   names.AgentSetID(cluster.Spec.AgentNamespace),
+		Values:  AgentSettings(cluster, in.Config, in.Defaults, in.Namespaces),
 	}
 	deploy.Values.Config = &config.Agent{
 		Labels:                    RegistrationLabels(cluster.Labels),

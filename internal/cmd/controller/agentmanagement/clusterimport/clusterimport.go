@@ -1,9 +1,3 @@
-// Package clusterimport installs the agent on a Cluster that names a kubeconfig, keeps it in the state that the
-// Cluster's settings describe, and removes it where the local agent is disabled.
-//
-//	Cluster ─► probe ─► client ID ─► import token ─► agent applied downstream ─► status
-//
-// Handlers never connect to another cluster. Jobs (jobs.go) do that in the background, at most one per Cluster.
 package clusterimport
 
 import (
@@ -24,40 +18,39 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // byImportToken is the index of Clusters by import token: "<workspace>/<token>".
 const byImportToken = "fleet.clusters-by-import-token"
 
-// steps limits how many steps one reconcile takes for a Cluster: a client ID, a token, and the next one.
-const steps = 3
+// byClient is the index of ClusterRegistrations by client: "<workspace>/<clientID>". byCluster is the one by the
+// Cluster that they were granted for: "<workspace>/<cluster>".
+const (
+	byClient  = "fleet.imported-requests-by-client"
+	byCluster = "fleet.registrations-by-cluster"
+)
 
 type handler struct {
-	app       *hub.Context
-	addresses *addresses
-	jobs      *jobs
-	trust     trustFunc
-	// supervision remembers agents that do not report.
-	supervision *supervision
-	// paced limits how often agents are checked downstream while most agents of the hub are silent.
-	paced flowcontrol.PassiveRateLimiter
-	hub   hubIdentity
+	app   *hub.Context
+	runs  *runs
+	trust trustFunc
+	// pace limits how often agents are inspected while most agents of the hub are silent.
+	pace flowcontrol.PassiveRateLimiter
+	hub  hubIdentity
 }
 
 // Register watches Clusters and everything that can let an import continue: the token and its values, the kubeconfig
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
-		app: a, addresses: newAddresses(), jobs: newJobs(a.Clock), trust: trust,
-		supervision: newSupervision(a.Clock), paced: flowcontrol.NewTokenBucketPassiveRateLimiter(looksPerSecond, looksAtOnce),
+		app: a, runs: newRuns(a.Clock), trust: trust, pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
-			h.addresses.forget(key)
 			a.Probes.Forget(key)
-			h.jobs.forget(key)
-			h.supervision.forget(key)
+			h.runs.forget(key)
 			return nil, nil
 		}
 		return h.onChange(ctx, cluster)
@@ -161,118 +154,57 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	key := keyOf(cluster).String()
-	if h.app.Probes.IsPending(key) || h.jobs.busy(key, cluster.ResourceVersion) {
+	known := h.runs.get(key)
+	if h.app.Probes.IsPending(key) || known.isBusy(cluster.ResourceVersion) {
 		return cluster, nil // the end of the probe or job enqueues the Cluster
 	}
 	defer h.app.Probes.Reconciled(key)
-	for range steps {
-		out, err := h.decide(ctx, cluster)
-		if err != nil {
-			return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)
-		}
-		next, more, err := h.act(cluster, out)
-		if err != nil || !more {
-			return next, err
-		}
-		cluster = next
+	in, err := h.gather(ctx, cluster, known)
+	if err != nil {
+		return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)
 	}
-	return cluster, nil
+	return h.act(in, importing.Decide(in.Input))
 }
 
-// decide asks the rule, first with what is remembered of the kubeconfig Secret. The Secret is read only if there is
-// something to do: a Cluster whose agent is in place costs no request.
-func (h *handler) decide(ctx context.Context, cluster *fleet.Cluster) (importing.Outcome, error) {
-	in, err := h.gather(cluster)
-	if err != nil {
-		return importing.Outcome{}, err
-	}
-	name := importing.KubeconfigSecret(cluster)
-	if name.Name == "" {
-		return importing.Decide(in), nil
-	}
-	if out := importing.Decide(in); out.Stage == importing.NeedsClientID {
-		return out, nil
-	}
-	version := h.app.SecretVersion(name)
-	in.Doubted = h.addresses.changed(keyOf(cluster).String())
-	if in.Kubeconfig = h.addresses.get(keyOf(cluster).String(), name, version); in.Kubeconfig != nil {
-		if out := importing.Decide(in); out.Stage == importing.InSync || out.Stage == importing.Disabled {
-			return out, nil
-		}
-	}
-	in.Kubeconfig, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
-	if err != nil {
-		return importing.Outcome{}, err
-	}
-	h.addresses.put(keyOf(cluster).String(), in.Kubeconfig)
-	in.Doubted = h.addresses.changed(keyOf(cluster).String())
-	return importing.Decide(in), nil
-}
-
-func (h *handler) gather(cluster *fleet.Cluster) (importing.Input, error) {
-	in := importing.Input{
-		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
-	}
-	var err error
-	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
-		return in, err
-	}
-	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name)))
-	if err != nil {
-		return in, err
-	}
-	in.Inherited, in.Bundle, in.PullSecrets = importing.Inherited(cluster, bundle), bundle, h.pullSecretVersions(cluster)
-	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	if err != nil {
-		return in, err
-	}
-	in.Values, err = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	if err != nil {
-		return in, err
-	}
-	return in, h.gatherSupervised(&in)
-}
-
-// act carries out the outcome. more means that the rule has to decide again about the changed Cluster.
-func (h *handler) act(cluster *fleet.Cluster, out importing.Outcome) (next *fleet.Cluster, more bool, err error) {
+// act carries out the outcome.
+func (h *handler) act(in gathered, out importing.Outcome) (*fleet.Cluster, error) {
+	cluster := in.Cluster
 	switch out.Stage {
 	case importing.NeedsClientID:
-		next, err = h.giveClientID(cluster)
-		return next, err == nil, err
+		return h.giveClientID(cluster)
 	case importing.NeedsToken:
-		if out.CreateToken != nil && !h.isReachable(cluster, out) {
-			h.dispatch(cluster, out)
-			return cluster, false, nil
+		if out.CreateToken != nil && !h.isReachable(in, out) {
+			h.dispatch(in, out)
+			return cluster, nil
 		}
-		return cluster, false, h.makeToken(cluster, out)
+		return cluster, h.makeToken(cluster, out)
 	case importing.AwaitingToken:
-		return cluster, false, nil // the values enqueue the Cluster when they appear
+		return cluster, nil // the values enqueue the Cluster when they appear
 	case importing.NeedsAgent, importing.MustRemove:
-		h.dispatch(cluster, out)
-		return cluster, false, nil
+		h.dispatch(in, out)
+		return cluster, nil
 	}
 	if out.Supervise {
-		h.lookAfter(cluster)
-		return cluster, false, nil // the result is reported after the check
+		h.supervise(in)
+		return cluster, nil // the result is reported after the inspection
 	}
-	h.supervision.forget(keyOf(cluster).String())
-	h.jobs.forget(keyOf(cluster).String())
-	next, err = h.report(cluster, out)
-	return next, false, err
+	h.runs.settled(keyOf(cluster).String())
+	return h.report(cluster, out)
 }
 
 // isReachable reports whether the cluster has just answered, so that no probe is needed. The failure of a new
 // Cluster's first probe counts as that of the first attempt.
-func (h *handler) isReachable(cluster *fleet.Cluster, out importing.Outcome) bool {
-	key, attempt := keyOf(cluster).String(), h.attempt(cluster, out)
+func (h *handler) isReachable(in gathered, out importing.Outcome) bool {
+	key, attempt := keyOf(in.Cluster).String(), h.attempt(in.Cluster, out)
 	wasProbed, err := h.app.Probes.Result(key)
 	if err != nil {
-		if begun, _ := h.jobs.begin(key, attempt); begun {
-			h.finish(cluster, out, h.app.Clock(), err)
+		if begun, _, _ := h.runs.begin(key, attempt); begun {
+			h.finish(in.Cluster, out, in.Now, err)
 		}
 		return false
 	}
-	return wasProbed || h.jobs.hasAnswered(key, attempt)
+	job := h.runs.get(key).job
+	return wasProbed || job.reached && job.attempt == attempt
 }
 
 func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {
@@ -297,6 +229,34 @@ func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("import token of cluster %s: %w", keyOf(cluster), err)
+	}
+	return nil
+}
+
+// clusterOfReplaced returns the Cluster of a registration that has lost its account.
+func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
+	if r.Status.ClusterName == "" || !supervisionrule.AllReplaced([]*fleet.ClusterRegistration{r}) {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: r.Namespace, Name: r.Status.ClusterName}}
+}
+
+func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
+	if r.Status.ClusterName == "" {
+		return nil, nil
+	}
+	return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
+}
+
+// clustersOfPullSecret returns the Clusters to whose agents a Secret is copied.
+func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []types.NamespacedName) {
+	if secret.Namespace != h.app.Namespaces.System {
+		return nil
+	}
+	for _, reference := range h.app.Config.Get().ImagePullSecrets {
+		if reference.Name == secret.Name {
+			return h.importedClusters()
+		}
 	}
 	return nil
 }

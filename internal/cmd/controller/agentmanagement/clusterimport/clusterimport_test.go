@@ -22,6 +22,8 @@ import (
 
 func TestFromAKubeconfigToAToken(t *testing.T) {
 	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
+	handle(t, hub) // its client ID
+	hub.Sync()
 	askForToken(t, hub)
 	expectSome(t, hub, "patch Cluster ws/c1", readSecret, readSecret, "create ClusterRegistrationToken ws/"+tokenName)
 	id := current(t, hub).Spec.ClientID
@@ -240,7 +242,7 @@ func TestWhatOnlyAHumanCanMend(t *testing.T) {
 	}
 }
 
-func TestDecideReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
+func TestGatherReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
 	tests := map[string]struct {
 		modify func(*fleet.Cluster)
 		want   []string
@@ -248,12 +250,13 @@ func TestDecideReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
 		"in the Cluster's own namespace": {func(*fleet.Cluster) {}, []string{readSecret}},
 		"in another, which may allow it": {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-default" }, []string{"get Secret fleet-default/kc"}},
 		"not without a name":             {func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, nil},
+		"not before it has a client ID":  {func(c *fleet.Cluster) { c.Spec.ClientID = "" }, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := start(t)
-			h := &handler{app: hub.App, addresses: newAddresses(), jobs: newJobs(hub.Now)}
-			if _, err := h.decide(t.Context(), cluster(test.modify)); err != nil {
+			h := newTestHandler(hub)
+			if _, err := h.gather(t.Context(), cluster(test.modify), run{}); err != nil {
 				t.Fatal(err)
 			}
 			hubtest.ExpectRequests(t, hub, test.want...)
@@ -261,7 +264,7 @@ func TestDecideReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
 	}
 }
 
-func TestDecideFails(t *testing.T) {
+func TestGatherFails(t *testing.T) {
 	tests := map[string]func(*testing.T, *hubtest.Hub){
 		"the kubeconfig cannot be read": func(_ *testing.T, h *hubtest.Hub) { h.Fail(readSecret, errServer) },
 		"the token cannot be read":      func(_ *testing.T, h *hubtest.Hub) { h.Spoil(importToken()) },
@@ -296,8 +299,8 @@ func TestGather(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := start(t, test.there...)
-			h := &handler{app: hub.App}
-			in, err := h.gather(cluster())
+			h := newTestHandler(hub)
+			in, err := h.gather(t.Context(), cluster(), run{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +310,7 @@ func TestGather(t *testing.T) {
 			if !cmp.Equal(in.Defaults, hub.App.AgentDefaults()) || in.Kubeconfig != nil || in.Namespaces != hub.App.Namespaces {
 				t.Errorf("gathered %+v", in)
 			}
-			hubtest.ExpectRequests(t, hub)
+			hubtest.ExpectRequests(t, hub, readSecret)
 		})
 	}
 }

@@ -20,14 +20,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// jobTimeout limits one import over all its requests: about twenty, to a server that takes ten seconds for each.
+const jobTimeout = 5 * time.Minute
+
 // errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
 var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
 
 // dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
 // token has to be created, it only probes the cluster.
-func (h *handler) dispatch(cluster *fleet.Cluster, out importing.Outcome) {
-	key, began := keyOf(cluster), h.app.Clock()
-	begun, wait := h.jobs.begin(key.String(), h.attempt(cluster, out))
+func (h *handler) dispatch(in gathered, out importing.Outcome) {
+	cluster, key := in.Cluster, keyOf(in.Cluster)
+	begun, retry, wait := h.runs.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
 			h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
@@ -35,22 +38,28 @@ func (h *handler) dispatch(cluster *fleet.Cluster, out importing.Outcome) {
 		return
 	}
 	h.app.Remote.Submit(remote.Job{
-		Kubeconfig: func(context.Context) ([]byte, error) { return kubeconfigFor(out), nil },
-		Local:      h.isLocal(key.String()), Retry: h.jobs.dead(key.String()), ProbeOnly: out.CreateToken != nil,
-		Do: func(ctx context.Context, _ []byte, err error) {
+		Kubeconfig: kubeconfigFor(in, out), Local: h.isLocal(key.String()), Retry: retry, ProbeOnly: out.CreateToken != nil,
+		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			// Changes during the job were not handled, and their events are past.
 			defer reconcile.Nudge(h.app.Clusters)(key)
 			written := cluster
-			if err == nil && out.CreateToken == nil {
-				written, err = h.run(ctx, cluster, out)
+			switch {
+			case err != nil: // the cluster does not answer
+			case kubeconfig == nil && out.Remove == nil:
+				err = missingKubeconfig(cluster)
+			case out.CreateToken == nil:
+				written, err = h.run(ctx, cluster, out, kubeconfig)
 			}
 			switch {
-			case ctx.Err() != nil:
-				h.jobs.failed(key.String(), nil) // the process is stopping, which means nothing for the Cluster
+			case ctx.Err() != nil: // the process is stopping, which means nothing for the Cluster
+				h.runs.stopped(key.String())
 			case err == nil && out.CreateToken != nil:
-				h.jobs.answered(key.String())
+				h.runs.reached(key.String())
 			default:
-				h.finish(written, out, began, err)
+				if err == nil && out.Deploy != nil {
+					h.runs.usedKubeconfig(key.String(), kubeconfig)
+				}
+				h.finish(written, out, in.Now, err)
 			}
 		},
 	})
@@ -63,13 +72,13 @@ func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began ti
 	written, reportErr := h.reportRun(cluster, out, err)
 	if err := errors.Join(err, reportErr); err != nil {
 		h.app.Log.Warn("import failed", "cluster", key, "error", err)
-		h.jobs.failed(key, err)
+		h.runs.failed(key, err)
 		return
 	}
 	if out.Deploy != nil {
-		h.supervision.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
+		h.runs.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
 	}
-	h.jobs.succeeded(key, written.ResourceVersion)
+	h.runs.succeeded(key, written.ResourceVersion)
 }
 
 // attempt identifies an attempt: a failed attempt is retried after a pause, a different one starts at once.
@@ -95,20 +104,20 @@ func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took ti
 }
 
 // run does the work within a time limit. It returns the Cluster as it is afterwards.
-func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
+func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
 	if out.Remove != nil {
-		return cluster, h.remove(ctx, keyOf(cluster).String(), out.Remove)
+		return cluster, h.remove(ctx, keyOf(cluster).String(), out.Remove, kubeconfig)
 	}
-	return h.deploy(ctx, cluster, out)
+	return h.deploy(ctx, cluster, out, kubeconfig)
 }
 
 // errSettings means that the chart refuses the agent's settings.
 var errSettings = errors.New("the agent's settings cannot be used")
 
 // deploy applies the agent downstream. It reinstalls an agent that has to register again, and upgrades any other.
-func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome) (*fleet.Cluster, error) {
+func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
 		return cluster, fmt.Errorf("%w: %w", errSettings, err)
@@ -121,7 +130,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	if err != nil {
 		return cluster, err
 	}
-	downstream, err := h.dial(ctx, keyOf(cluster).String(), out.Deploy.Kubeconfig, out.Deploy.TLSMode)
+	downstream, err := h.dial(ctx, keyOf(cluster).String(), kubeconfig, out.Deploy.TLSMode)
 	if err != nil {
 		return cluster, err
 	}
@@ -232,15 +241,15 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fl
 
 // remove removes the local agent if the kubeconfig points to the hub's own cluster. A setting of the hub must not
 // remove anything elsewhere.
-func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval) error {
-	if removal.Kubeconfig == nil {
-		return nil // no kubeconfig: only the status is cleared
+func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval, kubeconfig []byte) error {
+	if kubeconfig == nil {
+		return nil // only the status is cleared
 	}
 	own, err := h.hub.get(ctx, h.app.Kube)
 	if err != nil {
 		return err
 	}
-	downstream, err := h.dial(ctx, key, removal.Kubeconfig, removal.TLSMode)
+	downstream, err := h.dial(ctx, key, kubeconfig, removal.TLSMode)
 	if err != nil {
 		return err
 	}

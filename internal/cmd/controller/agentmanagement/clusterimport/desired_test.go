@@ -132,34 +132,41 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
-func TestAddressesKeepNoKubeconfig(t *testing.T) {
-	a, name := newAddresses(), types.NamespacedName{Namespace: "ws", Name: "k"}
+func TestRunsKeepNoKubeconfig(t *testing.T) {
+	r, _ := newTestRuns()
+	name := types.NamespacedName{Namespace: "ws", Name: "k"}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b", "other": "c"}},
 		Data:       map[string][]byte{"value": []byte("secret kubeconfig"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "token": []byte("secret token")},
 	}
-	a.put("ws/a", secret)
-	if got := a.get("ws/a", name, "8"); got != nil {
+	r.putSecret("ws/a", secret)
+	if got := r.get("ws/a").secret(name, "8"); got != nil {
 		t.Error("another version of the Secret is answered from what is remembered")
 	}
-	if got := a.get("ws/a", name, ""); got != nil {
+	if got := r.get("ws/a").secret(name, ""); got != nil {
 		t.Error("a Secret that was not seen yet is answered from what is remembered")
 	}
-	if got := a.get("ws/b", name, "7"); got != nil {
+	if got := r.get("ws/b").secret(name, "7"); got != nil {
 		t.Error("another Cluster is answered")
 	}
-	if got := a.get("ws/a", types.NamespacedName{Namespace: "fleet-local", Name: "k"}, "7"); got != nil {
+	if got := r.get("ws/a").secret(types.NamespacedName{Namespace: "fleet-local", Name: "k"}, "7"); got != nil {
 		t.Error("a Secret of another namespace is answered from what is remembered")
 	}
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b"}},
 		Data:       map[string][]byte{"value": []byte("not kept"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM")},
 	}
-	if diff := cmp.Diff(want, a.get("ws/a", name, "7")); diff != "" {
+	if diff := cmp.Diff(want, r.get("ws/a").secret(name, "7")); diff != "" {
 		t.Errorf("remembered (-want +got):\n%s", diff)
 	}
-	a.put("ws/a", nil)
-	if got := a.get("ws/a", name, "7"); got != nil {
+	r.putSecret("ws/a", nil)
+	if got := r.get("ws/a").secret(name, "7"); got != nil {
 		t.Error("a Secret that is gone is remembered")
+	}
+	empty := secret.DeepCopy()
+	delete(empty.Data, "value")
+	r.putSecret("ws/a", empty)
+	if got := r.get("ws/a").secret(name, "7"); got == nil || got.Data["value"] != nil {
+		t.Errorf("a Secret without a kubeconfig is remembered as %v", got)
 	}
 }

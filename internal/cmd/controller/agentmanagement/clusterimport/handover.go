@@ -10,7 +10,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
 // handOver applies an agent that does not report, together with a bootstrap Secret so that it can register. An agent
@@ -68,16 +67,4 @@ func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, 
 		return true, nil
 	}
 	return false, err
-}
-
-// kubeconfigFor returns the kubeconfig of the cluster on which to carry out an outcome. It returns nil if there is
-// none.
-func kubeconfigFor(out importing.Outcome) []byte {
-	switch {
-	case out.Deploy != nil:
-		return out.Deploy.Kubeconfig
-	case out.Remove != nil:
-		return out.Remove.Kubeconfig
-	}
-	return out.Kubeconfig
 }

@@ -281,14 +281,14 @@ func TestReasonsOfRefusals(t *testing.T) {
 
 // What is only waited for to be gone is tried again soon, however often it was in vain.
 func TestANamespaceThatIsGoingIsNotWaitedForLong(t *testing.T) {
-	j, clock := newTestJobs()
+	r, clock := newTestRuns()
 	going := apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("terminating"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for range 12 {
-		if begun, _ := j.begin("ws/a", "x"); !begun {
+		if begun, _, _ := r.begin("ws/a", "x"); !begun {
 			t.Fatal("not begun")
 		}
-		retry := j.failed("ws/a", fmt.Errorf("applying: %w", going))
+		retry := r.failed("ws/a", fmt.Errorf("applying: %w", going))
 		if retry > retryDeleting {
 			t.Fatalf("tried again after %s", retry)
 		}

@@ -9,36 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/importing"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // errPullSecretGone means that a pull secret was deleted after the decision to copy it.
 var errPullSecretGone = errors.New("a pull secret is not there")
-
-// pullSecretVersions returns the last seen versions of the Secrets that are copied to the agent.
-func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
-	versions := map[string]string{}
-	for _, name := range importing.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
-		versions[name] = h.app.SecretVersion(types.NamespacedName{Namespace: h.app.Namespaces.System, Name: name})
-	}
-	return versions
-}
-
-// clustersOfPullSecret returns the Clusters to whose agents a Secret is copied.
-func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []types.NamespacedName) {
-	if secret.Namespace != h.app.Namespaces.System {
-		return nil
-	}
-	for _, reference := range h.app.Config.Get().ImagePullSecrets {
-		if reference.Name == secret.Name {
-			return h.importedClusters()
-		}
-	}
-	return nil
-}
 
 // pullSecrets reads the Secrets to copy to the agent.
 func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeployment) ([]*corev1.Secret, error) {

@@ -2,12 +2,14 @@ package clusterimport
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -35,7 +37,6 @@ func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err e
 		})
 	}
 	if out.Deploy != nil {
-		h.addresses.used(keyOf(cluster).String(), out.Deploy.Kubeconfig)
 		if cluster, err = h.notePullSecrets(cluster, out.Done.PullSecrets); err != nil {
 			return cluster, err
 		}
@@ -103,4 +104,22 @@ func (h *handler) setConditions(cluster *fleet.Cluster, reason, message string) 
 	}
 	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), imported)
 	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), genericcondition.GenericCondition{Type: fleet.ConditionReconciled, Status: corev1.ConditionTrue})
+}
+
+// setAddressKnown sets the condition AddressKnown: whether the agent knows the hub's address. It is not set as long
+// as that was never in doubt.
+func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
+	registrations, err := h.registrations(cluster)
+	if err != nil {
+		return // only without the index, which Register adds
+	}
+	conf := h.app.Config.Get()
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
+	if grant.AddressUnknown(conf, cluster, registrations) {
+		condition.Status, condition.Reason = corev1.ConditionFalse, fleet.ReasonHubAddressChanged
+		condition.Message = fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, grant.AddressHash(conf))
+	} else if fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
+		return
+	}
+	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), condition)
 }

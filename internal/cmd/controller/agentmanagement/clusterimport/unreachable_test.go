@@ -20,7 +20,7 @@ import (
 )
 
 func newTestHandler(hub *hubtest.Hub) *handler {
-	return &handler{app: hub.App, addresses: newAddresses(), jobs: newJobs(hub.Now), supervision: newSupervision(hub.Now)}
+	return &handler{app: hub.App, runs: newRuns(hub.Now)}
 }
 
 // deadClusters are Clusters whose kubeconfigs lead to somebody who takes connections and says nothing.

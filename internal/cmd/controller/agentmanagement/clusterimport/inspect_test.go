@@ -137,7 +137,7 @@ func expectLooks(t *testing.T, hub *hubtest.Hub, want ...string) {
 func TestLook_AgentIsStarting(t *testing.T) {
 	hub, _ := awaited(t, agentDeployment(1), means("bearer"), runningPod())
 	work(t, hub)
-	hubtest.ExpectRequests(t, hub, readSecret, readSecret, dialled, asked, readMark,
+	hubtest.ExpectRequests(t, hub, readSecret, dialled, asked, readMark,
 		"downstream find Namespace "+agentNamespace, "downstream find Secret cattle-fleet-system/fleet-agent",
 		"downstream find Secret cattle-fleet-system/fleet-agent-bootstrap", "downstream find Deployment cattle-fleet-system/fleet-agent",
 		"downstream list ReplicaSetList cattle-fleet-system app=fleet-agent", "downstream list PodList cattle-fleet-system app=fleet-agent")
@@ -569,24 +569,24 @@ func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
 func TestMostAgentsSilent_LooksBeyondTheRateWait(t *testing.T) {
 	hub, _ := lost(t, identityWith("u-gone"), granted()...)
 	h := newTestHandler(hub)
-	h.paced = flowcontrol.NewFakeNeverRateLimiter()
+	h.pace = flowcontrol.NewFakeNeverRateLimiter()
 	c := current(t, hub)
-	if h.mayLook(c) {
+	if h.mayInspect(c) {
 		t.Error("a look beyond the rate is allowed")
 	}
 	c.Status.Agent.LastSeen = metav1.Time{}
-	if !h.mayLook(c) {
+	if !h.mayInspect(c) {
 		t.Error("the look at an agent that was never heard of waits")
 	}
 }
 
 func TestWhatALookSays_IsCut(t *testing.T) {
 	hub, _ := awaited(t)
-	h := &handler{app: hub.App}
+	h := newTestHandler(hub)
 	out := supervisionrule.Outcome{
 		Stage: supervisionrule.Troubled, Reason: fleet.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
 	}
-	if _, err := h.reportLook(current(t, hub), out, nil); err != nil {
+	if _, err := h.reportInspection(current(t, hub), out, nil); err != nil {
 		t.Fatal(err)
 	}
 	expectImported(t, hub, fleet.ReasonAgentPodFailing)

@@ -1,0 +1,192 @@
+package clusterimport
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// gathered is what the rule decides from.
+type gathered struct {
+	importing.Input
+
+	// kubeconfig returns the kubeconfig for a job, or nil if there is none.
+	kubeconfig func(context.Context) ([]byte, error)
+}
+
+// gather reads what the rule decides from. It sends a request only for a kubeconfig Secret that has changed.
+func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run) (gathered, error) {
+	in := gathered{Input: importing.Input{
+		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
+		PullSecrets: h.pullSecretVersions(cluster), Doubted: known.kubeconfig.changed,
+	}}
+	var err error
+	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
+		return in, err
+	}
+	if in.Bundle, err = reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name))); err != nil {
+		return in, err
+	}
+	in.Inherited = importing.Inherited(cluster, in.Bundle)
+	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil {
+		return in, err
+	}
+	in.Values, err = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil {
+		return in, err
+	}
+	if err := h.gatherSilence(&in.Input); err != nil {
+		return in, err
+	}
+	return in, h.gatherKubeconfig(ctx, &in, known)
+}
+
+// gatherKubeconfig adds the Secret that the Cluster names, if the rule needs it. What is remembered of this version of
+// the Secret is sufficient for the rule; then a job reads the kubeconfig itself.
+func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run) (err error) {
+	in.kubeconfig = noKubeconfig
+	if !importing.NeedsKubeconfig(in.Cluster, in.Config) {
+		return nil
+	}
+	name := importing.KubeconfigSecret(in.Cluster)
+	if in.Kubeconfig = known.secret(name, h.app.SecretVersion(name)); in.Kubeconfig != nil {
+		in.kubeconfig = func(ctx context.Context) ([]byte, error) { return h.readKubeconfig(ctx, in.Cluster) }
+		return nil
+	}
+	secret, err := h.kubeconfigSecret(ctx, name)
+	if err != nil {
+		return err
+	}
+	in.Kubeconfig = secret
+	in.Doubted = h.runs.putSecret(keyOf(in.Cluster).String(), secret).changed
+	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
+	return nil
+}
+
+func (h *handler) kubeconfigSecret(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
+	return reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+}
+
+func kubeconfigIn(secret *corev1.Secret) []byte {
+	if secret == nil {
+		return nil
+	}
+	return secret.Data[protocol.KubeconfigValueKey]
+}
+
+// readKubeconfig reads the kubeconfig of a Cluster, unless the Cluster may no longer use it.
+func (h *handler) readKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
+	secret, err := h.kubeconfigSecret(ctx, importing.KubeconfigSecret(cluster))
+	if err != nil {
+		return nil, err
+	}
+	if reason, message := importing.KubeconfigRefused(cluster, secret, h.app.Config.Get()); reason != "" {
+		return nil, &blockedError{reason, message}
+	}
+	return kubeconfigIn(secret), nil
+}
+
+// missingKubeconfig is the error of a job without a kubeconfig.
+func missingKubeconfig(cluster *fleet.Cluster) error {
+	return &blockedError{fleet.ReasonKubeconfigMissing, fmt.Sprintf(
+		"Secret %s does not exist or has no kubeconfig, without which nothing can be done about the agent: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster))}
+}
+
+// gatherSilence adds whether the agent counts as gone, and which repair the last inspection found necessary. It also
+// notices that the token of an agent that has not registered was lost.
+func (h *handler) gatherSilence(in *importing.Input) error {
+	key := keyOf(in.Cluster)
+	var err error
+	if in.Stale, err = h.isLost(in.Cluster); err != nil {
+		return err
+	}
+	if in.Inherited || !supervisionrule.Supervised(in.Cluster, in.Stale) {
+		return nil
+	}
+	if importing.TokenLost(*in) {
+		h.runs.want(key.String(), supervisionrule.RepairIdentity)
+	}
+	in.Repair = h.runs.silence(key.String()).repair
+	in.Accounts, err = h.liveAccounts(in.Cluster)
+	return err
+}
+
+// isLost reports whether the hub looks for an agent that has reported before: the agent is late, or every account
+// that it could use is gone.
+func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
+	if h.app.Liveness.Late(keyOf(cluster)) {
+		return true, nil
+	}
+	granted, err := h.registrations(cluster)
+	return supervisionrule.AllReplaced(granted), err
+}
+
+// requests returns the ClusterRegistrations of a Cluster's client.
+func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegistration, err error) {
+	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID)
+	for _, request := range all {
+		if request.DeletionTimestamp == nil {
+			found = append(found, request)
+		}
+	}
+	return found, err
+}
+
+// registrations returns the ClusterRegistrations that were granted for a Cluster.
+func (h *handler) registrations(cluster *fleet.Cluster) ([]*fleet.ClusterRegistration, error) {
+	return h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+}
+
+// liveAccounts returns the UIDs of the accounts with which the Cluster's agent may be registered.
+func (h *handler) liveAccounts(cluster *fleet.Cluster) (live []types.UID, err error) {
+	granted, err := h.registrations(cluster)
+	if err != nil {
+		return nil, err
+	}
+	for _, request := range granted {
+		if !request.Status.Granted || request.DeletionTimestamp != nil {
+			continue
+		}
+		name := grant.RequestAccount(request, cluster)
+		account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name.Namespace, name.Name))
+		if err != nil {
+			return nil, err
+		}
+		if account != nil && account.DeletionTimestamp == nil {
+			live = append(live, account.UID)
+		}
+	}
+	return live, nil
+}
+
+// pullSecretVersions returns the last seen versions of the Secrets that are copied to the agent.
+func (h *handler) pullSecretVersions(cluster *fleet.Cluster) map[string]string {
+	versions := map[string]string{}
+	for _, name := range importing.PropagatedPullSecrets(cluster, h.app.Config.Get()) {
+		versions[name] = h.app.SecretVersion(types.NamespacedName{Namespace: h.app.Namespaces.System, Name: name})
+	}
+	return versions
+}
+
+// kubeconfigFor returns the kubeconfig for the job that carries out an outcome.
+func kubeconfigFor(in gathered, out importing.Outcome) func(context.Context) ([]byte, error) {
+	if out.Remove != nil && out.Remove.StatusOnly {
+		return noKubeconfig
+	}
+	return in.kubeconfig
+}
+
+func noKubeconfig(context.Context) ([]byte, error) { return nil, nil }

@@ -1,0 +1,246 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Rate limit of the inspections while most of the hub's agents are silent.
+const (
+	inspectionsPerSecond = 1
+	inspectionsAtOnce    = 10
+)
+
+// inspectionTimeout limits one inspection over all its requests.
+const inspectionTimeout = 2 * time.Minute
+
+// messageLimit limits a message about an agent, in bytes. It may contain text from the downstream cluster, such as an
+// image name.
+const messageLimit = 1024
+
+// reasonTokenRenewed is the reason of the Event for an agent that gets a fresh token.
+const reasonTokenRenewed = "AgentTokenRenewed"
+
+// supervise inspects a silent agent in the background when an inspection is due.
+func (h *handler) supervise(in gathered) {
+	cluster, key := in.Cluster, keyOf(in.Cluster)
+	state := h.stateOf(cluster)
+	if wait := h.runs.dueIn(key.String(), state); wait > 0 {
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
+		return
+	}
+	if !h.mayInspect(cluster) {
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, supervisionrule.FirstLook+spread(supervisionrule.FirstLookStale))
+		return
+	}
+	begun, retry, _ := h.runs.begin(key.String(), state)
+	if !begun {
+		return // the end of the job enqueues the Cluster
+	}
+	h.app.Remote.Submit(remote.Job{
+		Kubeconfig: in.kubeconfig, Local: h.isLocal(key.String()), Retry: retry, CanWait: true,
+		Do: func(ctx context.Context, kubeconfig []byte, err error) {
+			defer reconcile.Nudge(h.app.Clusters)(key)
+			var out supervisionrule.Outcome
+			switch {
+			case err != nil: // the cluster does not answer
+			case kubeconfig == nil:
+				err = missingKubeconfig(cluster)
+			default:
+				out, err = h.inspect(ctx, cluster, kubeconfig)
+			}
+			if ctx.Err() != nil {
+				h.runs.stopped(key.String())
+				return // the process is stopping, which means nothing for the agent
+			}
+			written, reportErr := h.reportInspection(cluster, out, err)
+			if failed := errors.Join(err, reportErr); failed != nil {
+				h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
+			}
+			h.runs.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverHeard(cluster), out, err)
+		},
+	})
+}
+
+// mayInspect reports whether to inspect an agent now. While most agents are silent, the hub is a more likely cause than
+// its clusters. It still inspects each agent, so that a restored hub repairs them, but only a few at a time.
+func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
+	if supervisionrule.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
+		return true
+	}
+	return h.pace.TryAccept()
+}
+
+// stateOf identifies what an inspection depends on. If it has changed since the last one, for example because a user
+// corrected a setting, the agent is inspected at once.
+func (h *handler) stateOf(cluster *fleet.Cluster) string {
+	conf := h.app.Config.Get()
+	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
+		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
+}
+
+// reportInspection writes why an agent does not report, or that no reason was found. It writes nothing about an agent that
+// has reported in the meantime.
+func (h *handler) reportInspection(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
+	reason, message := out.Reason, foreign.Excerpt(out.Message, messageLimit)
+	if err != nil {
+		if reason, message = obstacle(err); reason == fleet.ReasonError {
+			return cluster, nil // logged; it means nothing for the agent
+		}
+	}
+	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if lost, err := h.isLost(c); err == nil && supervisionrule.Supervised(c, lost) {
+			h.setConditions(c, reason, message)
+		}
+	})
+}
+
+// inspect inspects an agent downstream. It deletes the agent's import token if the agent needs another one.
+func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfig []byte) (supervisionrule.Outcome, error) {
+	key := keyOf(cluster)
+	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
+	defer cancel()
+	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
+	if err != nil {
+		return supervisionrule.Outcome{}, err
+	}
+	defer downstream.Close()
+	in, err := h.observe(ctx, cluster, downstream)
+	if err != nil {
+		return supervisionrule.Outcome{}, err
+	}
+	out := supervisionrule.Decide(in)
+	h.app.Log.Debug("looked for an agent", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
+	if !out.FreshToken {
+		return out, nil
+	}
+	return out, h.renewToken(cluster)
+}
+
+// renewToken deletes the import token of an agent that has not registered. The deletion enqueues the Cluster, and the
+// import creates another token and delivers it.
+func (h *handler) renewToken(cluster *fleet.Cluster) error {
+	err := h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ending the import token of cluster %s: %w", keyOf(cluster), err)
+	}
+	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", keyOf(cluster).String())
+	h.app.Recorder.Event(cluster, corev1.EventTypeNormal, reasonTokenRenewed, "the agent runs and has not asked this hub for anything: it is given a fresh token")
+	return nil
+}
+
+// clockTolerance is the largest accepted difference between the clocks of this process and of the hub's API server.
+const clockTolerance = time.Minute
+
+// observe reads the state of an agent, on the hub and downstream.
+func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
+	known, now := h.runs.silence(keyOf(cluster).String()), h.app.Clock()
+	in := supervisionrule.Input{
+		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
+		Heard: !supervisionrule.NeverHeard(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),
+	}
+	if err := h.observeHub(cluster, known, &in); err != nil {
+		return in, err
+	}
+	uid, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return in, err
+	}
+	if err := checkHub(ctx, downstream, in.Namespace, uid); err != nil {
+		return in, err
+	}
+	in.Wanted = h.wanted(cluster)
+	accounts, err := h.liveAccounts(cluster)
+	if err != nil {
+		return in, err
+	}
+	return in, observeAgent(ctx, downstream, accounts, &in)
+}
+
+// wanted returns the agent's Deployment for the current settings. It returns nil if the chart refuses them, which the
+// import reports.
+func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
+	rendered, err := agentchart.Render(importing.AgentSettings(cluster, h.app.Config.Get(), h.app.AgentDefaults(), h.app.Namespaces))
+	if err != nil {
+		return nil
+	}
+	return find[*appsv1.Deployment](rendered)
+}
+
+// observeHub reads what the hub knows: the token, and whether the agent has created requests.
+func (h *handler) observeHub(cluster *fleet.Cluster, known silenceRecord, in *supervisionrule.Input) error {
+	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil {
+		return err
+	}
+	if values != nil {
+		if parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey]); err == nil { // else the token reports it
+			in.Token = parsed.Token
+		}
+	}
+	requests, err := h.requests(cluster)
+	for _, request := range requests {
+		if !known.deployed || request.CreationTimestamp.After(known.since.Add(-clockTolerance)) {
+			in.Requested = true
+		}
+	}
+	return err
+}
+
+// observeAgent reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
+func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
+	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
+	if _, err := downstream.Find(ctx, namespace); err != nil {
+		return err
+	}
+	in.Terminating = namespace.DeletionTimestamp != nil
+	var err error
+	stored := &corev1.Secret{ObjectMeta: here(names.Agent)}
+	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
+		return err
+	}
+	in.Known = supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
+	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
+	if _, err := downstream.Find(ctx, bootstrap); err != nil {
+		return err
+	}
+	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // an invalid one counts as missing
+		in.Delivered = given.Token
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}
+	found, err := downstream.Find(ctx, deployment)
+	if err != nil || !found {
+		return err
+	}
+	in.Deployment = deployment
+	sets, pods := &appsv1.ReplicaSetList{}, &corev1.PodList{}
+	if err := downstream.List(ctx, in.Namespace, agentPods, sets); err != nil {
+		return err
+	}
+	if err := downstream.List(ctx, in.Namespace, agentPods, pods); err != nil {
+		return err
+	}
+	in.ReplicaSets, in.Pods = sets.Items, pods.Items
+	return nil
+}

@@ -1,0 +1,343 @@
+package clusterimport
+
+import (
+	"crypto/sha256"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// retryMin and retryMax limit the time between two attempts for one Cluster.
+	retryMin, retryMax = 2 * time.Second, 10 * time.Minute
+	// retryDeleting is the longest time between two attempts while an object is being deleted.
+	retryDeleting = 15 * time.Second
+)
+
+// runs remembers what this process knows of each imported Cluster and did for it. After a restart it is empty: each
+// silent agent is inspected soon, and everything else is read again.
+type runs struct {
+	clock   func() time.Time
+	backoff workqueue.TypedRateLimiter[string]
+
+	mu    sync.Mutex
+	known map[string]*run
+}
+
+// run is what is remembered of one Cluster.
+type run struct {
+	kubeconfig kubeconfigRecord
+	job        jobRecord
+	silence    silenceRecord
+}
+
+// kubeconfigRecord is what the kubeconfig Secret contains about the hub's address. The kubeconfig itself is never kept.
+type kubeconfigRecord struct {
+	// secret has a placeholder for the kubeconfig. It is nil if the Secret did not exist when it was last read.
+	secret *corev1.Secret
+	// hash is that of the last kubeconfig, zero if there was none.
+	hash [sha256.Size]byte
+	// changed means that this kubeconfig was not used yet, but an earlier one was.
+	changed bool
+}
+
+// jobRecord is the Cluster's job, if one is queued or running, or its last one.
+type jobRecord struct {
+	running bool
+	// gone means that the Cluster was deleted while the job ran.
+	gone bool
+	// attempt identifies what the job does. A different attempt starts at once, the same one only after retryAt.
+	attempt string
+	retryAt time.Time
+	// unreachable means that the cluster did not answer the last probe. reached means that it did, and that the job
+	// needed nothing else.
+	unreachable, reached bool
+	// written is the resourceVersion of the Cluster that the last job wrote. An older version from the cache must not
+	// be acted on: the import would be done twice.
+	written string
+}
+
+// silenceRecord is what is remembered of an agent that does not report. It is empty for any other.
+type silenceRecord struct {
+	// state identifies what was inspected. If it changes, the agent is inspected at once.
+	state string
+	// since is when this process deployed the agent, or else when it first noticed the agent.
+	since    time.Time
+	deployed bool
+	// quiet is when the agent was deployed or got its last fresh token.
+	quiet       time.Time
+	tokens      int
+	inspections int
+	next        time.Time
+	repair      supervisionrule.Repair
+}
+
+func newRuns(clock func() time.Time) *runs {
+	return &runs{
+		clock: clock, known: map[string]*run{},
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
+	}
+}
+
+// get returns what is known of a Cluster.
+func (r *runs) get(cluster string) run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.known[cluster]; found != nil {
+		return *found
+	}
+	return run{}
+}
+
+// of returns the record of a Cluster and creates it if necessary. The caller holds the lock.
+func (r *runs) of(cluster string) *run {
+	found := r.known[cluster]
+	if found == nil {
+		found = &run{}
+		r.known[cluster] = found
+	}
+	return found
+}
+
+// isBusy reports whether a job is running, or whether this version of the Cluster does not show its success yet.
+func (r run) isBusy(version string) bool { return r.job.running || isOlder(version, r.job.written) }
+
+func isOlder(version, written string) bool {
+	if written == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, written)
+	return err == nil && order < 0
+}
+
+// secret returns what is remembered of this version of a Secret. It returns nil if nothing is remembered, or if the
+// Cluster now names another Secret.
+func (r run) secret(name types.NamespacedName, version string) *corev1.Secret {
+	known := r.kubeconfig.secret
+	if known == nil || version == "" || known.ResourceVersion != version || known.Namespace != name.Namespace || known.Name != name.Name {
+		return nil
+	}
+	return known
+}
+
+// putSecret remembers a Secret that was read, and returns the record. For a Secret that does not exist, only the hash
+// of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster.
+func (r *runs) putSecret(cluster string, secret *corev1.Secret) kubeconfigRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := &r.of(cluster).kubeconfig
+	if known.secret = nil; secret == nil {
+		return *known
+	}
+	slim := &corev1.Secret{Data: map[string][]byte{}}
+	slim.Namespace, slim.Name, slim.ResourceVersion = secret.Namespace, secret.Name, secret.ResourceVersion
+	if allowed, found := secret.Annotations[fleet.AnnotationAllowedWorkspaces]; found {
+		slim.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: allowed}
+	}
+	for _, key := range []string{protocol.APIServerURLKey, protocol.APIServerCAKey} {
+		if value := secret.Data[key]; len(value) > 0 {
+			slim.Data[key] = value
+		}
+	}
+	if len(secret.Data[protocol.KubeconfigValueKey]) > 0 {
+		slim.Data[protocol.KubeconfigValueKey] = []byte("not kept")
+	}
+	hash := sha256.Sum256(secret.Data[protocol.KubeconfigValueKey])
+	known.changed = known.hash != [sha256.Size]byte{} && (known.changed || known.hash != hash)
+	known.secret, known.hash = slim, hash
+	return *known
+}
+
+// usedKubeconfig records that a kubeconfig was used, unless it has been replaced since.
+func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == sha256.Sum256(kubeconfig) {
+		known.kubeconfig.changed = false
+	}
+}
+
+// begin marks a job as running, unless one is running already or the same attempt failed and has to wait. In the
+// latter case it returns how long. retry means that the cluster did not answer at the last attempt.
+func (r *runs) begin(cluster, attempt string) (begun, retry bool, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	job := &r.of(cluster).job
+	if job.running {
+		return false, false, 0
+	}
+	if job.attempt != attempt {
+		*job = jobRecord{attempt: attempt, written: job.written}
+		r.backoff.Forget(cluster)
+	}
+	if wait := job.retryAt.Sub(r.clock()); wait > 0 {
+		return false, false, wait
+	}
+	job.running = true
+	return true, job.unreachable, 0
+}
+
+// end records the end of a job. A Cluster that was deleted in the meantime is forgotten.
+func (r *runs) end(cluster string, change func(*jobRecord)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.known[cluster]
+	switch {
+	case found == nil:
+	case found.job.gone:
+		delete(r.known, cluster)
+		r.backoff.Forget(cluster)
+	default:
+		found.job.running = false
+		change(&found.job)
+	}
+}
+
+// stopped records that a job was interrupted because the process is stopping.
+func (r *runs) stopped(cluster string) { r.end(cluster, func(*jobRecord) {}) }
+
+// succeeded records the version of the Cluster in which the job's success is written.
+func (r *runs) succeeded(cluster, written string) {
+	r.end(cluster, func(job *jobRecord) {
+		*job = jobRecord{written: written}
+		r.backoff.Forget(cluster)
+	})
+}
+
+// reached records that a cluster is reachable, for a job that needed nothing else.
+func (r *runs) reached(cluster string) {
+	r.end(cluster, func(job *jobRecord) {
+		*job = jobRecord{attempt: job.attempt, reached: true, written: job.written}
+		r.backoff.Forget(cluster)
+	})
+}
+
+// failed records a failure and returns the time until the next attempt.
+func (r *runs) failed(cluster string, err error) (retry time.Duration) {
+	r.end(cluster, func(job *jobRecord) {
+		job.unreachable, job.reached = errors.Is(err, foreign.ErrUnreachable), false
+		retry = r.backoff.When(cluster)
+		retry += spread(retry / 4) // clusters that failed together are not retried together
+		if isBeingDeleted(err) {
+			retry = min(retry, retryDeleting)
+		}
+		job.retryAt = r.clock().Add(retry)
+	})
+	return retry
+}
+
+// spread returns a random part of d.
+func spread(d time.Duration) time.Duration {
+	return time.Duration(rand.Int64N(int64(d) + 1)) //nolint:gosec // a spread, not a secret
+}
+
+// inspected records the end of an inspection, which is never retried, and when the next one is due. written is the
+// resourceVersion that it wrote.
+func (r *runs) inspected(cluster, written string, heard bool, out supervisionrule.Outcome, err error) {
+	r.end(cluster, func(job *jobRecord) {
+		job.unreachable, job.written = errors.Is(err, foreign.ErrUnreachable), written
+		agent := r.silenceOf(cluster)
+		agent.inspections++
+		pause := supervisionrule.NextLook(agent.inspections, heard)
+		agent.next = r.clock().Add(pause + spread(pause/4))
+		if out.Repair != supervisionrule.RepairNone && agent.repair != supervisionrule.RepairIdentity {
+			agent.repair = out.Repair
+		}
+		if out.FreshToken {
+			agent.tokens++
+			agent.quiet = r.clock()
+		}
+	})
+}
+
+// settled forgets failures and silence of a Cluster whose agent is in place and reports.
+func (r *runs) settled(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.known[cluster]; found != nil && !found.job.running {
+		found.job, found.silence = jobRecord{}, silenceRecord{}
+		r.backoff.Forget(cluster)
+	}
+}
+
+// forget removes a Cluster that is gone. A running job is remembered until its end, so that no other one starts.
+func (r *runs) forget(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.known[cluster]
+	switch {
+	case found == nil:
+	case found.job.running:
+		*found = run{job: jobRecord{running: true, gone: true}}
+	default:
+		delete(r.known, cluster)
+		r.backoff.Forget(cluster)
+	}
+}
+
+// silenceOf returns the record of a silent agent and creates it if necessary. The caller holds the lock. If this
+// process did not deploy the agent, the first inspection is soon, at a random time so that not all agents are inspected
+// at once.
+func (r *runs) silenceOf(cluster string) *silenceRecord {
+	agent := &r.of(cluster).silence
+	if agent.since.IsZero() {
+		now := r.clock()
+		*agent = silenceRecord{since: now, quiet: now, next: now.Add(spread(supervisionrule.FirstLook))}
+	}
+	return agent
+}
+
+// silence returns what is remembered of a silent agent.
+func (r *runs) silence(cluster string) silenceRecord {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return *r.silenceOf(cluster)
+}
+
+// dueIn returns the time until the next inspection of an agent. It returns at most 0 if something has changed since
+// the last one.
+func (r *runs) dueIn(cluster, state string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	agent := r.silenceOf(cluster)
+	if agent.state != "" && agent.state != state {
+		agent.next = r.clock()
+	}
+	agent.state = state
+	return agent.next.Sub(r.clock())
+}
+
+// deployed records that an agent was applied, and whether it has to register, or only got a bootstrap Secret.
+func (r *runs) deployed(cluster string, registers, bootstrap bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if registers {
+		r.of(cluster).silence = silenceRecord{}
+	}
+	agent, now := r.silenceOf(cluster), r.clock()
+	if registers {
+		agent.deployed = true
+		agent.next = now.Add(supervisionrule.FirstLook + spread(supervisionrule.FirstLook/4))
+	} else if bootstrap {
+		agent.quiet = now
+	}
+	agent.repair = supervisionrule.RepairNone
+}
+
+// want records that an agent needs a repair, which the next import does.
+func (r *runs) want(cluster string, repair supervisionrule.Repair) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silenceOf(cluster).repair = repair
+}
