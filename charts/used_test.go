@@ -99,20 +99,13 @@ func implied(q requests.Request) (all []requests.Request) {
 
 // seldomUsed are rights that a run of all tests may leave unused, each with what uses it.
 var seldomUsed = map[string]string{
-	"get bundles.fleet.cattle.io":                            again,
-	"get clustergroups.fleet.cattle.io":                      again,
-	"get clusterregistrationtokens.fleet.cattle.io":          again,
-	"patch clustergroups.fleet.cattle.io":                    "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
-	"patch bundles/status.fleet.cattle.io":                   unread,
-	"patch clustergroups/status.fleet.cattle.io":             unread,
-	"patch clusterregistrations/status.fleet.cattle.io":      unread,
-	"patch clusterregistrationtokens/status.fleet.cattle.io": unread,
+	"get bundles.fleet.cattle.io":                   again,
+	"get clustergroups.fleet.cattle.io":             again,
+	"get clusterregistrationtokens.fleet.cattle.io": again,
+	"patch clustergroups.fleet.cattle.io":           "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
 }
 
-const (
-	again  = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict"
-	unread = "app.careful: a status that is decoded incompletely is patched (for Clusters: app TestUndecodableObjects_DoNotBlockOthers)"
-)
+const again = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict"
 
 // compareRights returns how many rights were used, and a sentence for each right that no request used and for each
 // request that no right allows.

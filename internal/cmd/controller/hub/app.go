@@ -124,9 +124,10 @@ type Context struct {
 	first   []func(context.Context)
 	begun   atomic.Bool
 	written reconcile.MutationCache[types.UID, reconcile.Object]
-	unread  *unread
-	scopes  []*scope
-	secrets cache.SharedIndexInformer
+	// undecodable tracks objects that must not be reconciled.
+	undecodable *undecodable
+	scopes      []*scope
+	secrets     cache.SharedIndexInformer
 	// secretsFailure is the last error of listing them.
 	secretsFailure atomic.Pointer[failure]
 
@@ -198,7 +199,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	a.Config.Set(loaded)
-	a.addUnread()
+	a.addUndecodable()
 	if err := a.addKinds(); err != nil {
 		return nil, err
 	}

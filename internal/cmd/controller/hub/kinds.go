@@ -89,7 +89,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // newClients returns the clients of all scopes. Built-in kinds use protobuf, which is cheaper than JSON for both
 // sides. Caches list in pages.
-func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, error) {
+func newClients(cfg *rest.Config, incomplete *undecodable) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func newClients(cfg *rest.Config, partly *unread) (client.SharedClientFactory, e
 	if err != nil {
 		return nil, fmt.Errorf("building clients: %w", err)
 	}
-	quick, err := newQuickClients(clients, cfg, scheme, partly)
+	quick, err := newQuickClients(clients, cfg, scheme, incomplete)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +129,14 @@ func rateLimiters() map[schema.GroupVersionKind]workqueue.RateLimiter { //nolint
 
 // addScopes creates the three scopes: a cache holds one selection per kind, and Secrets need three.
 func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
-	clients, err := newClients(a.RESTConfig, a.unread)
+	clients, err := newClients(a.RESTConfig, a.undecodable)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
 	main = newScope(clients, scopeOptions{
-		unread: a.unread,
+		undecodable: a.undecodable,
 		namespaces: map[schema.GroupVersionKind]string{
 			all["Secret"].gvk:     a.Namespaces.Registration,
 			all["ConfigMap"].gvk:  a.Namespaces.System,
@@ -197,8 +197,8 @@ func namespaced[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name st
 }
 
 // ours is namespaced for a kind of our group.
-func ours[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) careful[T, L] {
-	return careful[T, L]{ControllerInterface: namespaced[T, L](s, name), resource: kinds()[name].resource, unread: s.caches.unread}
+func ours[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) completeOnly[T, L] {
+	return completeOnly[T, L]{namespaced[T, L](s, name), s.caches.undecodable}
 }
 
 func clusterScoped[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) *generic.NonNamespacedController[T, L] {

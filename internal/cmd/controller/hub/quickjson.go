@@ -29,10 +29,9 @@ type quickJSON struct {
 	// media are the media types of the general serializer, with fast decoding of JSON watches.
 	media []runtime.SerializerInfo
 	// odd is set when a server has written an unexpected format.
-	odd *atomic.Bool
-	// unread records objects that cannot be decoded completely.
-	unread *unread
-	trims  *trims
+	odd         *atomic.Bool
+	undecodable *undecodable
+	trims       *trims
 }
 
 // quickKind is one kind, with the start of its documents.
@@ -46,8 +45,8 @@ type quickKind struct {
 	inEvents, inAnswers leftOut
 }
 
-func newQuickJSON(scheme *runtime.Scheme, partly *unread) quickJSON {
-	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}, unread: partly, trims: newTrims()}
+func newQuickJSON(scheme *runtime.Scheme, incomplete *undecodable) quickJSON {
+	q := quickJSON{NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(), odd: &atomic.Bool{}, undecodable: incomplete, trims: newTrims()}
 	for _, info := range q.NegotiatedSerializer.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeJSON {
 			info.StreamSerializer = quickEvents{general: info.StreamSerializer, odd: q.odd}.info()
@@ -85,16 +84,15 @@ func (q quickJSON) SupportedMediaTypes() []runtime.SerializerInfo { return q.med
 // DecoderToVersion returns a decoder that uses the general decoder if a document has an unexpected start or is
 // invalid.
 func (q quickJSON) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, unread: q.unread, trims: q.trims}
+	return quickDecoder{Decoder: q.NegotiatedSerializer.DecoderToVersion(decoder, version), kinds: q.kinds, odd: q.odd, undecodable: q.undecodable, trims: q.trims}
 }
 
 type quickDecoder struct {
 	runtime.Decoder
-	kinds []quickKind
-	odd   *atomic.Bool
-	// unread records objects that cannot be decoded completely.
-	unread *unread
-	trims  *trims
+	kinds       []quickKind
+	odd         *atomic.Bool
+	undecodable *undecodable
+	trims       *trims
 }
 
 // fits reports whether a document may be of this kind, given the object to decode into, which may be nil.
@@ -162,13 +160,22 @@ func (d quickDecoder) salvage(data []byte, into runtime.Object) (runtime.Object,
 // read decodes what can be decoded, and reports the rest.
 func (d quickDecoder) read(data []byte, kind string, object runtime.Object) error {
 	if of, isList := strings.CutSuffix(kind, "List"); isList {
-		return salvageList(data, object, func(item runtime.Object, missing []lost) { d.unread.note(of, item, missing) })
+		return decodeItems(data, object, d.newObject(of), func(item runtime.Object, fields []string) { d.undecodable.note(of, item, fields) })
 	}
-	missing, err := salvage(data, object)
+	fields, err := decodeFields(data, object)
 	if err == nil {
-		d.unread.note(kind, object, missing)
+		d.undecodable.note(kind, object, fields)
 	}
 	return err
+}
+
+// newObject returns a function that returns an empty object of a kind.
+func (d quickDecoder) newObject(kind string) func() runtime.Object {
+	at := slices.IndexFunc(d.kinds, func(k quickKind) bool { return k.gvk.Kind == kind })
+	return func() runtime.Object {
+		object, _ := reflect.New(d.kinds[at].goType).Interface().(runtime.Object) // each list has its kind
+		return object
+	}
 }
 
 // quickClients is a client factory whose clients decode our group with quickJSON.
@@ -180,9 +187,9 @@ type quickClients struct {
 	known map[schema.GroupVersionResource]*client.Client
 }
 
-func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme, partly *unread) (*quickClients, error) {
+func newQuickClients(clients client.SharedClientFactory, cfg *rest.Config, scheme *runtime.Scheme, incomplete *undecodable) (*quickClients, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = newQuickJSON(scheme, partly)
+	cfg.NegotiatedSerializer = newQuickJSON(scheme, incomplete)
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.Timeout = 0 // as in lasso: its clients set a timeout for each request, and watches must not have one
 	server, err := rest.UnversionedRESTClientFor(cfg)

@@ -151,14 +151,14 @@ func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := newTelling()
-			media := newQuickJSON(scheme, told.unread)
+			told := newReports()
+			media := newQuickJSON(scheme, told.undecodable)
 			got := test.read(t, media)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
-			told.expect(t, []string{`msg="object cannot be decoded completely" object="Cluster ws/c" error="spec.paused is not a valid bool"`},
-				[]string{"spec.paused is not a valid bool: the object is not reconciled until this is corrected"})
+			told.expect(t, `msg="object cannot be decoded completely" object="Cluster ws/c" error="undecodable: spec.paused"`,
+				"spec.paused cannot be decoded, so the object is not reconciled. Correct it with: kubectl edit clusters.fleet.cattle.io c --namespace ws")
 			if media.odd.Load() {
 				t.Error("watches are no longer read quickly")
 			}
@@ -198,7 +198,7 @@ func FuzzQuickJSON(f *testing.F) {
 		want, _, wantErr := general.Decode(data, nil, nil)
 		got, _, err := quick.Decode(data, nil, nil)
 		if err == nil && wantErr != nil {
-			return // incomplete documents are covered by FuzzSalvage and FuzzTrimmed
+			return // incomplete documents are covered by FuzzDecodeFields and FuzzTrimmed
 		}
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("error %v, the general decoder's %v", err, wantErr)

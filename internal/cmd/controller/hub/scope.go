@@ -42,10 +42,10 @@ type scope struct {
 }
 
 type scopeOptions struct {
-	// unread follows the objects of our group. May be nil.
-	unread     *unread
-	namespaces map[schema.GroupVersionKind]string
-	selections map[schema.GroupVersionKind]func(*metav1.ListOptions)
+	// undecodable tracks objects of our group. May be nil.
+	undecodable *undecodable
+	namespaces  map[schema.GroupVersionKind]string
+	selections  map[schema.GroupVersionKind]func(*metav1.ListOptions)
 }
 
 func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
@@ -58,10 +58,10 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			KindNamespace: o.namespaces,
 			KindTweakList: selections,
 		}),
-		texts:     newPool(),
-		unread:    o.unread,
-		informers: map[schema.GroupVersionKind]cache.SharedIndexInformer{},
-		failures:  map[schema.GroupVersionKind]*failure{},
+		texts:       newPool(),
+		undecodable: o.undecodable,
+		informers:   map[schema.GroupVersionKind]cache.SharedIndexInformer{},
+		failures:    map[schema.GroupVersionKind]*failure{},
 	}
 	return &scope{
 		caches: shared,
@@ -77,8 +77,8 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 type caches struct {
 	lassocache.SharedCacheFactory
 
-	texts  *pool
-	unread *unread
+	texts       *pool
+	undecodable *undecodable
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
@@ -119,7 +119,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {
-		if err := c.unread.follow(informer); err != nil {
+		if err := c.undecodable.forgetDeleted(informer); err != nil {
 			return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 		}
 	}

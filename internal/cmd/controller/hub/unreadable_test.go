@@ -171,17 +171,17 @@ func at(g Gomega, document []byte, path string) string {
 	return string(document)
 }
 
-// expectTold waits for the report about an object: one log line and an Event.
-func (o object) expectTold(log *lines, kind, what, after string) {
+// expectReported waits for the report about an object: one log line and an Event that names the fields and the remedy.
+func (o object) expectReported(log *lines, kind, fields, remedy string) {
 	o.t.Helper()
 	NewWithT(o.t).Eventually(func(g Gomega) {
-		g.Expect(log.about(kind + " " + o.namespace + "/" + o.name + `"`)).To(Equal([]string{fmt.Sprintf(`object="%s %s/%s" error=%q`, kind, o.namespace, o.name, what)}))
+		g.Expect(log.about(kind + " " + o.namespace + "/" + o.name + `"`)).To(Equal([]string{fmt.Sprintf(`object="%s %s/%s" error="undecodable: %s"`, kind, o.namespace, o.name, fields)}))
 		list, err := o.hub.Kube.CoreV1().Events(o.namespace).List(o.t.Context(), metav1.ListOptions{FieldSelector: "reason=Unreadable,involvedObject.name=" + o.name})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(list.Items).NotTo(BeEmpty())
 		for _, event := range list.Items {
 			g.Expect(event.Type).To(Equal(corev1.EventTypeWarning))
-			g.Expect(event.Message).To(Equal(what + ": " + after))
+			g.Expect(event.Message).To(Equal(fields + " cannot be decoded, so the object is not reconciled. Correct it with: kubectl edit " + remedy))
 		}
 	}).WithTimeout(patience).Should(Succeed())
 }
@@ -190,11 +190,6 @@ func (o object) expectTold(log *lines, kind, what, after string) {
 func namespaceOf(cluster string) string {
 	return fmt.Sprintf("%q", names.ClusterNamespace("ws", cluster))
 }
-
-const (
-	stays = "the stored value is kept, and treated as absent"
-	held  = "the object is not reconciled until this is corrected"
-)
 
 // The CRDs allow values that cannot be decoded. They affect only their own object: the hub starts, reconciles all
 // others, does not overwrite the values, and reconciles the object once it is corrected.
@@ -220,22 +215,23 @@ func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 	log := &lines{}
 	end := controllers(t, log)
 	good.expect(map[string]string{"status.namespace": namespaceOf("good"), "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`})
+	agents.expectReported(log, "Cluster", "status.agent, status.garbageCollectionInterval", "clusters.fleet.cattle.io agents --namespace ws --subresource status")
+	users.expectReported(log, "Cluster", "spec.agentResources", "clusters.fleet.cattle.io users --namespace ws")
+	bundle.expectReported(log, "Bundle", "spec.rolloutStrategy", "bundles.fleet.cattle.io bundle --namespace ws")
+	deployment.expectReported(log, "BundleDeployment", "status.resources", "bundledeployments.fleet.cattle.io deployment --namespace ws --subresource status")
 	agents.expect(map[string]string{
-		"status.namespace": namespaceOf("agents"), "status.agent.lastSeen": `"2026-01-02t03:04:05z"`, "status.agent.namespace": `"n"`,
-		"status.garbageCollectionInterval": `"x"`, "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`,
+		"status.namespace": "", "status.agent.lastSeen": `"2026-01-02t03:04:05z"`, "status.agent.namespace": `"n"`,
+		"status.garbageCollectionInterval": `"x"`, "metadata.finalizers": "",
 	})
-	deployment.expect(map[string]string{ // its display belongs to the hub
-		"status.display.state": `"WaitApplied"`, "status.release": `"ns/deployment:1"`,
+	deployment.expect(map[string]string{
+		"status.display": "", "status.release": `"ns/deployment:1"`,
 		"status.resources": `[{"createdAt":"2026-01-02t03:04:05z","kind":"ConfigMap","name":"one"}]`,
 	})
-	users.expectTold(log, "Cluster", "spec.agentResources.limits.memory is not a valid Quantity", held)
-	bundle.expectTold(log, "Bundle", "spec.rolloutStrategy.maxUnavailable is not a valid IntOrString", held)
-	deployment.expectTold(log, "BundleDeployment", "status.resources[0].createdAt is not a valid Time", stays)
 	users.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.agentResources.limits.memory": `"1e1.5"`})
 	bundle.expect(map[string]string{"status": "", "metadata.finalizers": "", "spec.rolloutStrategy.maxUnavailable": "99999999999"})
 
 	good.patch(`{"status":{"garbageCollectionInterval":"x"}}`, "status") // while the hub watches
-	good.expectTold(log, "Cluster", "status.garbageCollectionInterval is not a valid Duration", stays)
+	good.expectReported(log, "Cluster", "status.garbageCollectionInterval", "clusters.fleet.cattle.io good --namespace ws --subresource status")
 	a(client.Clusters, "late").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("late")})
 	good.expect(map[string]string{"status.garbageCollectionInterval": `"x"`})
 
@@ -244,12 +240,13 @@ func TestUndecodableObjects_DoNotBlockOthers(t *testing.T) {
 	bundle.patch(`{"spec":{"rolloutStrategy":{"maxUnavailable":1}}}`)
 	bundle.expect(map[string]string{"metadata.finalizers": `["fleet.cattle.io/bundle-finalizer"]`, "status.summary.desiredReady": "1"})
 	agents.patch(`{"status":{"agent":{"lastSeen":"2026-01-02T03:04:05Z"},"garbageCollectionInterval":null}}`, "status")
+	agents.expect(map[string]string{"status.namespace": namespaceOf("agents"), "metadata.finalizers": `["fleet.cattle.io/cluster-finalizer"]`})
 
 	end()
 	again := &lines{}
 	controllers(t, again)
 	a(client.Clusters, "last").make("Cluster", "").expect(map[string]string{"status.namespace": namespaceOf("last")})
-	good.expectTold(again, "Cluster", "status.garbageCollectionInterval is not a valid Duration", stays)
+	good.expectReported(again, "Cluster", "status.garbageCollectionInterval", "clusters.fleet.cattle.io good --namespace ws --subresource status")
 	for _, whole := range []string{"agents", "users", "bundle"} {
 		if told := again.about("ws/" + whole + `"`); len(told) > 0 {
 			t.Errorf("%s is whole, and yet %q", whole, told)
