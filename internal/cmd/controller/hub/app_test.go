@@ -527,7 +527,7 @@ func TestSelections(t *testing.T) {
 }
 
 func TestClientsNeverSleepOnAFailedList(t *testing.T) {
-	if !(alwaysAsk{}).IsHealthy(t.Context()) {
+	if !(&clientFactory{}).IsHealthy(t.Context()) {
 		t.Error("lasso would sleep")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rancher/lasso/pkg/client"
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -85,27 +82,6 @@ func newScheme() (*runtime.Scheme, error) {
 		}
 	}
 	return scheme, nil
-}
-
-// newClients returns the clients of all scopes. Built-in kinds use protobuf, which is cheaper than JSON for both
-// sides. Caches list in pages.
-func newClients(cfg *rest.Config, incomplete *undecodable) (client.SharedClientFactory, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	cfg = kube.InPages(cfg)
-	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	cfg.ContentType = runtime.ContentTypeProtobuf
-	clients, err := client.NewSharedClientFactory(cfg, &client.SharedClientFactoryOptions{Scheme: scheme, Mapper: staticMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("building clients: %w", err)
-	}
-	quick, err := newQuickClients(clients, cfg, scheme, incomplete)
-	if err != nil {
-		return nil, err
-	}
-	return alwaysAsk{quick}, nil
 }
 
 // Rate limits of failing keys. Each kind has its own limiter, so that objects with the same name do not share a

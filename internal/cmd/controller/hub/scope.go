@@ -28,13 +28,6 @@ const workers = 10
 // ErrNotSynced means that a kind could not be listed and watched before the deadline of Start.
 var ErrNotSynced = errors.New("the caches did not fill in time")
 
-// alwaysAsk is a client factory that always reports a healthy server. Lasso's own check would wait 15 s after a failed
-// list, without a way to stop it, whereas the backoff of a watch starts below a second.
-type alwaysAsk struct{ client.SharedClientFactory }
-
-// IsHealthy returns true.
-func (alwaysAsk) IsHealthy(context.Context) bool { return true }
-
 // scope is one selection of objects per kind, with its caches and controllers.
 type scope struct {
 	caches      *caches
