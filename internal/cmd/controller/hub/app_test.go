@@ -334,7 +334,7 @@ func TestSlim(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := slim(test.in)
+			got, err := strip(test.in)
 			if err != nil {
 				t.Fatal(err)
 			}

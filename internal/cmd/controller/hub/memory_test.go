@@ -48,7 +48,7 @@ func ofOneCluster() []struct {
 
 func TestMemoryOfACluster_IsLimited(t *testing.T) {
 	const clusters = 1000
-	texts, total := newPool(), 0
+	total := 0
 	for _, row := range ofOneCluster() {
 		document := recordedDocument(t, row.file, row.known)
 		kept := make([]any, clusters)
@@ -59,7 +59,7 @@ func TestMemoryOfACluster_IsLimited(t *testing.T) {
 				t.Fatal(err)
 			}
 			var err error
-			if kept[i], err = texts.slim(object); err != nil {
+			if kept[i], err = strip(object); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,13 +12,10 @@ import (
 	lassocache "github.com/rancher/lasso/pkg/cache"
 	"github.com/rancher/lasso/pkg/client"
 	"github.com/rancher/lasso/pkg/controller"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -51,7 +48,6 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			KindNamespace: o.namespaces,
 			KindTweakList: selections,
 		}),
-		texts:       newPool(),
 		undecodable: o.undecodable,
 		informers:   map[schema.GroupVersionKind]cache.SharedIndexInformer{},
 		failures:    map[schema.GroupVersionKind]*failure{},
@@ -70,7 +66,6 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 type caches struct {
 	lassocache.SharedCacheFactory
 
-	texts       *pool
 	undecodable *undecodable
 
 	mu        sync.Mutex
@@ -108,7 +103,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return informer, nil
 	}
 	c.informers[gvk] = informer
-	if err := informer.SetTransform(c.texts.slim); err != nil {
+	if err := informer.SetTransform(strip); err != nil {
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {
@@ -126,36 +121,6 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	return informer, nil
-}
-
-// slim drops what no controller reads: the managed fields, the annotation in which Rancher Fleet stores what it
-// applied last (for Bundles only its value), and the data of Contents, which is most of a hub's data. It clears the
-// kind, as watches leave it empty. It also drops a Cluster's status.namespace if it is not the
-// computed one, because agents can write it.
-func slim(obj any) (any, error) {
-	item, err := meta.Accessor(obj)
-	if err != nil {
-		return obj, nil //nolint:nilerr // a tombstone has no metadata and stays unchanged
-	}
-	if object, is := obj.(runtime.Object); is {
-		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	}
-	item.SetManagedFields(nil)
-	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
-	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
-	switch o := obj.(type) {
-	case *fleet.Cluster:
-		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
-			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0005
-		}
-	case *fleet.Content:
-		o.Content = nil
-	case *fleet.Bundle:
-		if noted { // it identifies agents deployed by Rancher Fleet
-			o.Annotations[fleet.AnnotationSetApplied] = ""
-		}
-	}
-	return obj, nil
 }
 
 // unsynced returns the kinds that have not been listed yet, with the last error.

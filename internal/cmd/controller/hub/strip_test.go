@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"strconv"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"unsafe"
@@ -13,11 +13,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // cachedDeployment returns a recorded BundleDeployment as decoded, and as a cache keeps it.
-func cachedDeployment(t *testing.T, p *pool, changes ...func(*fleet.BundleDeployment)) (decoded, kept *fleet.BundleDeployment) {
+func cachedDeployment(t *testing.T, changes ...func(*fleet.BundleDeployment)) (decoded, kept *fleet.BundleDeployment) {
 	t.Helper()
 	decoded, kept = &fleet.BundleDeployment{}, &fleet.BundleDeployment{}
 	for _, into := range []*fleet.BundleDeployment{decoded, kept} {
@@ -29,7 +30,7 @@ func cachedDeployment(t *testing.T, p *pool, changes ...func(*fleet.BundleDeploy
 			change(into)
 		}
 	}
-	if _, err := p.slim(kept); err != nil {
+	if _, err := strip(kept); err != nil {
 		t.Fatal(err)
 	}
 	return decoded, kept
@@ -40,9 +41,6 @@ func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 		"as it was recorded": func(*fleet.BundleDeployment) {},
 		"with a change that is staged": func(bd *fleet.BundleDeployment) {
 			bd.Spec.StagedOptions.DefaultNamespace, bd.Spec.StagedDeploymentID = "other", "s-2:b"
-		},
-		"with a message that is too long to be shared": func(bd *fleet.BundleDeployment) {
-			bd.Status.Conditions[0].Message = strings.Repeat("m", longestWord+1)
 		},
 		"with options": func(bd *fleet.BundleDeployment) {
 			bd.Spec.Options.Helm = &fleet.HelmOptions{ReleaseName: "web"}
@@ -55,7 +53,7 @@ func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			decoded, kept := cachedDeployment(t, newPool(), change, func(bd *fleet.BundleDeployment) {
+			decoded, kept := cachedDeployment(t, change, func(bd *fleet.BundleDeployment) {
 				bd.Status.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", Name: "one"}}
 			})
 			decoded.Status.Resources = nil // no controller reads the deployed resources
@@ -67,10 +65,16 @@ func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 	}
 }
 
+// withoutCollections stops garbage collection, at which texts are forgotten.
+func withoutCollections(t *testing.T) {
+	before := debug.SetGCPercent(-1)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
+
 func TestBundleDeployments_ShareTexts(t *testing.T) {
-	p := newPool()
-	_, one := cachedDeployment(t, p)
-	_, other := cachedDeployment(t, p, func(bd *fleet.BundleDeployment) { bd.Labels["example.com/more"] = "one" })
+	withoutCollections(t)
+	_, one := cachedDeployment(t)
+	_, other := cachedDeployment(t, func(bd *fleet.BundleDeployment) { bd.Labels["example.com/more"] = "one" })
 	tests := map[string][2]string{
 		"names":                      {one.Name, other.Name},
 		"deployment IDs":             {one.Spec.DeploymentID, other.Spec.DeploymentID},
@@ -91,29 +95,11 @@ func TestBundleDeployments_ShareTexts(t *testing.T) {
 			}
 		})
 	}
-	_, staged := cachedDeployment(t, p, func(bd *fleet.BundleDeployment) {
+	_, staged := cachedDeployment(t, func(bd *fleet.BundleDeployment) {
 		bd.Spec.Options.Helm, bd.Spec.StagedOptions.Helm = &fleet.HelmOptions{ReleaseName: "a"}, &fleet.HelmOptions{ReleaseName: "a"}
 	})
 	if staged.Spec.Options.Helm != staged.Spec.StagedOptions.Helm {
 		t.Error("options that are the same are there twice")
-	}
-}
-
-func TestWordsAreBounded(t *testing.T) {
-	w := newWords()
-	for i := range mostWords + 10 {
-		text := strconv.Itoa(i)
-		if w.share(&text); text != strconv.Itoa(i) {
-			t.Fatalf("%d became %s", i, text)
-		}
-		if len(w.known) > mostWords {
-			t.Fatalf("%d are known", len(w.known))
-		}
-	}
-	long := strings.Repeat("x", longestWord+1)
-	before := len(w.known)
-	if w.share(&long); len(w.known) != before {
-		t.Error("a text was kept that is no word")
 	}
 }
 
@@ -123,7 +109,6 @@ const mostOfADeployment = 4 << 10
 
 func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 	const clusters, bundles = 250, 8
-	texts := newPool()
 	document := recordedDocument(t, "bundledeployments", "name: fleet-agent-east")
 	kept := make([]*fleet.BundleDeployment, 0, clusters*bundles)
 	before := liveHeap()
@@ -138,7 +123,7 @@ func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 				Kind: "ConfigMap", APIVersion: "v1", Namespace: "fleet-bench", Name: fmt.Sprintf("%s-%d", bd.Name, j), CreatedAt: metav1.Unix(1, 0),
 			})
 		}
-		if _, err := texts.slim(bd); err != nil {
+		if _, err := strip(bd); err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, bd)
@@ -148,5 +133,51 @@ func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 	t.Logf("%d bytes for each BundleDeployment", each)
 	if each > mostOfADeployment {
 		t.Errorf("a BundleDeployment takes %d bytes of the caches, more than %d", each, mostOfADeployment)
+	}
+}
+
+// cachedBundle returns a decoded Bundle with its own content, after it was put into a cache.
+func cachedBundle(t *testing.T, set, content string) *fleet.Bundle {
+	t.Helper()
+	obj, err := strip(&fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetID: set}},
+		Spec:       fleet.BundleSpec{Resources: []fleet.BundleResource{{Name: "agent.yaml", Content: strings.Clone(content)}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, ok := obj.(*fleet.Bundle)
+	if !ok || bundle.Spec.Resources[0].Content != content {
+		t.Fatalf("it became %+v", obj)
+	}
+	return bundle
+}
+
+func TestAgentBundles_ShareManifests(t *testing.T) {
+	withoutCollections(t)
+	same := func(a, b *fleet.Bundle) bool {
+		return unsafe.StringData(a.Spec.Resources[0].Content) == unsafe.StringData(b.Spec.Resources[0].Content)
+	}
+	tests := map[string]struct {
+		set, content string
+		want         bool
+	}{
+		"two agents with the same settings":  {names.AgentBundleSet, "kind: Deployment", true},
+		"two agents with different settings": {names.AgentBundleSet, "kind: Deployment, another", false},
+		"users' Bundles are not looked at":   {"theirs", "kind: Deployment", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := same(cachedBundle(t, names.AgentBundleSet, "kind: Deployment"), cachedBundle(t, test.set, test.content)); got != test.want {
+				t.Errorf("shared: %t", got)
+			}
+		})
+	}
+}
+
+func TestStrip_DropsTheDataOfContents(t *testing.T) {
+	got, err := strip(&fleet.Content{Content: []byte("much")})
+	if content, ok := got.(*fleet.Content); err != nil || !ok || content.Content != nil {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
