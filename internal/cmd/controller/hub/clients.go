@@ -16,18 +16,17 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 
-	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // newClients returns the clients of all scopes. Built-in kinds use protobuf, which is cheaper than JSON for both
-// sides. Caches list in pages.
+// sides.
 func newClients(cfg *rest.Config, incomplete *undecodable) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	cfg = kube.InPages(cfg)
+	cfg = rest.CopyConfig(cfg)
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	clients, err := client.NewSharedClientFactory(cfg, &client.SharedClientFactoryOptions{Scheme: scheme, Mapper: staticMapper()})

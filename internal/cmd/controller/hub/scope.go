@@ -47,6 +47,8 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 		SharedCacheFactory: lassocache.NewSharedCachedFactory(clients, &lassocache.SharedCacheFactoryOptions{
 			KindNamespace: o.namespaces,
 			KindTweakList: selections,
+			// For the API server, pages cost a fraction of a streamed list.
+			DefaultDisableWatchList: true,
 		}),
 		undecodable: o.undecodable,
 		informers:   map[schema.GroupVersionKind]cache.SharedIndexInformer{},
