@@ -14,8 +14,9 @@ import (
 )
 
 // RelistAfterOutage returns a copy of cfg for the caches of a process. They list all objects again after the
-// server was unreachable (Relisting does that for one informer). The restored state may be older than the
-// leader's lease. Then the restore cannot be detected from the lease, so no cache may survive the outage.
+// server was unreachable. The server may have been restored from an older state with lower resource versions. A
+// watch from a future version would be accepted but receive nothing until the server reaches that version, and the
+// cache would never learn of changes that were undone.
 //
 //	a request without a response ─► each watch that would continue ✗ 410 Gone, made up here ─► list ─► watch
 //
@@ -55,9 +56,11 @@ func (o *outages) doubts(asked *url.URL) bool {
 	what := asked.Path + "?" + query.Get("labelSelector") + "&" + query.Get("fieldSelector")
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	known := o.told[what] == o.number
+	if o.told[what] == o.number {
+		return false
+	}
 	o.told[what] = o.number
-	return !known
+	return true
 }
 
 // isOutage reports whether the response is missing or comes only from a proxy in front of the server.
@@ -67,12 +70,7 @@ func isOutage(answer *http.Response, err error) bool {
 
 // expired returns the response of a server that no longer has a version.
 func expired(request *http.Request) (*http.Response, error) {
-	return answered(request, apierrors.NewResourceExpired("the server was unreachable and may have been restored: listing again"))
-}
-
-// answered returns the response of a server that refuses a request.
-func answered(request *http.Request, refusal *apierrors.StatusError) (*http.Response, error) {
-	status := refusal.ErrStatus
+	status := apierrors.NewResourceExpired("the server was unreachable and may have been restored: listing again").ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"
 	body, err := json.Marshal(status)
 	if err != nil {

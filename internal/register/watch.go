@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -37,7 +36,7 @@ func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string,
 		{&corev1.ConfigMap{}, listerWatcher(local, names.Agent, listed(configMaps.List), configMaps.Watch)},
 	} {
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: kube.Relisting(own.objects),
+			ListerWatcher: own.objects,
 			ObjectType:    own.kind,
 			Handler: cache.ResourceEventHandlerFuncs{
 				AddFunc:    func(any) { enqueue() },

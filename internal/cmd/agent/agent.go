@@ -152,7 +152,7 @@ func (p *process) lead(ctx context.Context) error {
 // work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
 func (p *process) work(ctx context.Context) error {
 	p.ready.leading()
-	local, err := kubernetes.NewForConfig(unbounded(p.own))
+	local, err := kubernetes.NewForConfig(kube.RelistAfterOutage(unbounded(p.own)))
 	if err != nil {
 		return fmt.Errorf("building a client of this cluster: %w", err)
 	}

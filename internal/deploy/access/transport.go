@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/kube"
 )
 
 // requestTimeout is the timeout of requests other than watches.
@@ -33,7 +35,7 @@ func WithBounds(cfg *rest.Config, stopped <-chan struct{}) *rest.Config {
 	cfg.Timeout = 0
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next: next, stopped: stopped} })
-	return cfg
+	return kube.RelistAfterOutage(cfg) // a request that takes too long is an outage, too
 }
 
 // RoundTrip implements http.RoundTripper.

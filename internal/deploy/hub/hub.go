@@ -55,7 +55,7 @@ func New(config *rest.Config, namespace string) (*Hub, error) {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
 	informer := cache.NewSharedIndexInformer(
-		kube.Relisting(cache.NewListWatchFromClient(fleetClient, BundleDeployments, namespace, fields.Everything())),
+		cache.NewListWatchFromClient(fleetClient, BundleDeployments, namespace, fields.Everything()),
 		&fleet.BundleDeployment{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	return &Hub{namespace: namespace, Fleet: fleetClient, core: core, Informer: informer}, nil
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/kube"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -198,7 +197,7 @@ func NewMetadataInformer(client metadata.Interface, objects metadata.ResourceInt
 			return objects.Watch(ctx, options)
 		},
 	}, client)
-	informer := cache.NewSharedIndexInformer(kube.Relisting(requests), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(requests, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	// Cannot fail: the informer is not running.
 	_ = informer.SetTransform(strip)
 	return informer
