@@ -1,23 +1,27 @@
 // Package events writes Events, which tell users what happened to an object. It limits their number and removes
-// secrets.
+// secrets. The queue, the aggregation of similar Events and the limit per object are those of client-go.
 //
-//	Event ─► scrub ─► queue ─► aggregate similar ones, limit per object and in total ─► create or patch
+//	Event ─► scrub ─► broadcaster ─► correlator ─► limit of all objects ─► create or patch
 package events
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
+	"regexp"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
 )
 
 // Limits on Events. An object may have objectBurst Events, and one more every objectRefill. All objects together
@@ -27,11 +31,13 @@ const (
 	objectRefill = 5 * time.Minute
 	allPerSecond = 10
 	allBurst     = 100
-	queueLength  = 1000
+	queueLength  = 1000 // as in the broadcaster
 	// similarLimit is how many Events of one object that differ only in their message are written separately within
 	// similarSeconds. Further ones are combined into one.
 	similarLimit   = 5
 	similarSeconds = 600
+	// messageLimit is the maximum length of a message in bytes, as in the API server.
+	messageLimit = 1024
 )
 
 const (
@@ -48,60 +54,56 @@ const (
 	Failed  = "failed"
 )
 
-// Options configures New.
+// Options configures New. All are required.
 type Options struct {
-	// Scheme contains the kinds of the objects. Required.
+	// Scheme contains the kinds of the objects.
 	Scheme *runtime.Scheme
 	// Component is the reporting component.
 	Component string
-	// Clock is the clock. Nil means the real one.
-	Clock clock.PassiveClock
-	// Count is called with the outcome of each Event: Written, Limited or Failed. Nil disables it.
+	// Count is called with the outcome of each Event: Written, Limited or Failed.
 	Count func(outcome string)
-	// Log receives errors at debug level. Nil disables logging.
+	// Log receives errors at debug level.
 	Log *slog.Logger
-}
-
-// Sink receives the Events.
-type Sink interface {
-	Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error)
-	// Patch changes the Event of that name with a strategic merge patch.
-	Patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error)
 }
 
 // Recorder accepts Events from any goroutine at any time and never blocks. It implements record.EventRecorder.
 type Recorder struct {
-	options    Options
-	queue      chan *corev1.Event
-	correlator *record.EventCorrelator
-	all        interface{ Wait(context.Context) error }
-	done       chan struct{}
-	run        sync.Once
+	options     Options
+	broadcaster record.EventBroadcaster
+	recorder    record.EventRecorder
+	correlator  *record.EventCorrelator
+	all         flowcontrol.RateLimiter
+	queued      atomic.Int64 // Events that were recorded and not processed
+	// running is closed by Run, which sets ctx and client.
+	running chan struct{}
+	ctx     context.Context //nolint:containedctx // of Run
+	client  kubernetes.Interface
+	done    chan struct{}
 }
 
 var _ record.EventRecorder = (*Recorder)(nil)
 
 // New returns a Recorder. Its Events stay queued until Run.
 func New(o Options) *Recorder {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Count == nil {
-		o.Count = func(string) {}
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Recorder{
-		options: o,
-		queue:   make(chan *corev1.Event, queueLength),
+	broadcaster := record.NewBroadcaster()
+	r := &Recorder{
+		options:     o,
+		broadcaster: broadcaster,
+		recorder:    broadcaster.NewRecorder(o.Scheme, corev1.EventSource{Component: o.Component}),
 		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 			BurstSize: objectBurst, QPS: float32(1 / objectRefill.Seconds()), SpamKeyFunc: object,
-			MaxEvents: similarLimit, MaxIntervalInSeconds: similarSeconds, Clock: o.Clock,
+			MaxEvents: similarLimit, MaxIntervalInSeconds: similarSeconds,
 		}),
-		all:  flowcontrol.NewTokenBucketRateLimiter(allPerSecond, allBurst),
-		done: make(chan struct{}),
+		all:     flowcontrol.NewTokenBucketRateLimiter(allPerSecond, allBurst),
+		running: make(chan struct{}),
+		done:    make(chan struct{}),
 	}
+	broadcaster.StartEventWatcher(func(event *corev1.Event) {
+		<-r.running
+		r.write(event)
+		r.queued.Add(-1)
+	})
+	return r
 }
 
 // object returns the key for the limits, so that many Events of one object do not suppress those of another.
@@ -123,39 +125,85 @@ func (r *Recorder) Eventf(about runtime.Object, eventType, reason, format string
 
 // AnnotatedEventf records an Event with a formatted message and annotations.
 func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
-	ref, err := reference.GetReference(r.options.Scheme, about)
-	if err != nil {
-		r.failed(reason, err)
+	if r.queued.Add(1) > queueLength {
+		r.queued.Add(-1)
+		r.options.Count(Limited)
 		return
 	}
-	event := r.event(ref, eventType, reason, scrub(fmt.Sprintf(format, args...)))
-	event.Annotations = annotations
-	select {
-	case r.queue <- event:
-	default:
+	r.recorder.AnnotatedEventf(about, annotations, eventType, reason, "%s", scrub(fmt.Sprintf(format, args...)))
+}
+
+// Run writes Events until ctx ends. Afterwards it writes the queued ones for at most flushTimeout. It needs the rights
+// create and patch on events. Call it once; it returns immediately.
+func (r *Recorder) Run(ctx context.Context, client kubernetes.Interface) {
+	r.ctx, r.client = ctx, client
+	close(r.running)
+	context.AfterFunc(ctx, func() {
+		defer close(r.done)
+		defer r.broadcaster.Shutdown()
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		_ = wait.PollUntilContextCancel(flush, 10*time.Millisecond, true, func(context.Context) (bool, error) { return r.queued.Load() <= 0, nil })
+	})
+}
+
+// Wait waits until Run has finished, including the flush. It blocks forever if Run was not called.
+func (r *Recorder) Wait() { <-r.done }
+
+// write writes one Event, unless its object has too many. It waits for the rate limit shared by all objects.
+func (r *Recorder) write(event *corev1.Event) {
+	result, err := r.correlator.EventCorrelate(event)
+	if err == nil && result.Skip {
 		r.options.Count(Limited)
+		return
 	}
+	var written *corev1.Event
+	if err == nil {
+		_ = r.all.Wait(r.ctx) // at shutdown there is no reason to wait
+		written, err = put(r.ctx, r.client, result.Event, result.Patch)
+	}
+	if err != nil {
+		r.options.Count(Failed)
+		r.options.Log.Debug("event not written", "reason", event.Reason, "error", err)
+		return
+	}
+	r.correlator.UpdateState(written)
+	r.options.Count(Written)
 }
 
-// nameLimit is the maximum length of the object's name in an Event's name. It leaves room for the suffix.
-const nameLimit = 200
-
-func (r *Recorder) event(about *corev1.ObjectReference, eventType, reason, message string) *corev1.Event {
-	now := metav1.NewTime(r.options.Clock.Now())
-	namespace := about.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+// put increments the count of an existing Event, or creates the Event if it does not exist or was deleted. A running
+// request is completed at shutdown, not canceled.
+func put(ctx context.Context, client kubernetes.Interface, event *corev1.Event, patch []byte) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	events := client.CoreV1().Events(event.Namespace)
+	if event.Count > 1 {
+		written, err := events.Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return written, err
+		}
 	}
-	name := about.Name[:min(len(about.Name), nameLimit)]
-	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%s.%x", name, now.UnixNano()), Namespace: namespace},
-		InvolvedObject: *about, Reason: reason, Message: message, Type: eventType, Count: 1,
-		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: r.options.Component}, ReportingController: r.options.Component,
-	}
+	event = event.DeepCopy()
+	event.ResourceVersion = ""
+	return events.Create(ctx, event, metav1.CreateOptions{})
 }
 
-func (r *Recorder) failed(reason string, err error) {
-	r.options.Count(Failed)
-	r.options.Log.Debug("event not written", "reason", reason, "error", err)
+// secrets matches tokens, keys and passwords in URLs. Our messages should not contain them, but errors from
+// other components may.
+var secrets = regexp.MustCompile(strings.Join([]string{
+	`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`,
+	`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`,
+	`(?i)\bbearer\s+[A-Za-z0-9._~+/-]{8,}=*`,
+	`(?i)://[^/\s:@]+:[^/\s@]+@`,
+}, "|"))
+
+// scrub removes text that looks like a secret and shortens the message to the limit.
+func scrub(message string) string {
+	message = strings.ToValidUTF8(message, "�")
+	message = secrets.ReplaceAllString(message, "[redacted]")
+	if len(message) <= messageLimit {
+		return message
+	}
+	const ellipsis = "…"
+	return strings.ToValidUTF8(message[:messageLimit-len(ellipsis)], "") + ellipsis
 }

@@ -2,13 +2,15 @@ package events
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,320 +21,291 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
-	clocktesting "k8s.io/utils/clock/testing"
+	clienttesting "k8s.io/client-go/testing"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// server remembers what was written, as "create <object> <reason> <message> x<count>".
-type server struct {
-	written []string
-	fail    error // of each request, but
-	lost    bool  // an Event that is to be patched is not there
-	slow    func(context.Context)
-}
-
-func (s *server) note(ctx context.Context, verb string, event *corev1.Event) (*corev1.Event, error) {
-	if s.slow != nil {
-		s.slow(ctx)
-	}
-	if s.fail != nil {
-		return nil, s.fail
-	}
-	s.written = append(s.written, fmt.Sprintf("%s %s/%s %s %s x%d", verb, event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message, event.Count))
-	return event, nil
-}
-
-func (s *server) Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error) {
-	if event.ResourceVersion != "" {
-		return nil, errors.New("created with a resourceVersion")
-	}
-	return s.note(ctx, "create", event)
-}
-
-func (s *server) Patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	if s.lost {
-		return nil, apierrors.NewNotFound(corev1.Resource("events"), event.Name)
-	}
-	if !strings.Contains(string(patch), fmt.Sprintf(`"count":%d`, event.Count)) {
-		return nil, fmt.Errorf("patch %s does not count", patch)
-	}
-	return s.note(ctx, "patch", event)
-}
-
-// unlimited lets everything pass at once.
-type unlimited struct{}
-
-func (unlimited) Wait(context.Context) error { return nil }
-
-// bench is a recorder whose clock and server are at hand. What is told is written by pass.
+// bench is a running recorder with its API server. Use it in a synctest bubble.
 type bench struct {
 	*Recorder
-	*server
-	clock  *clocktesting.FakePassiveClock
-	counts map[string]int
+	server *fake.Clientset
+	// fail is the error of each create, lost that of each patch. slow is how long a create takes.
+	fail, lost error
+	slow       time.Duration
+	created    []*corev1.Event
+	written    []string
+	counts     map[string]int
+	end        context.CancelFunc
 }
 
-func newBench() *bench {
-	b := &bench{server: &server{}, clock: clocktesting.NewFakePassiveClock(noon), counts: map[string]int{}}
-	b.Recorder = New(Options{
-		Scheme: clientscheme.Scheme, Component: "fleet-controller", Clock: b.clock, Count: func(outcome string) { b.counts[outcome]++ },
+func newBench(t *testing.T) *bench {
+	b := &bench{server: fake.NewClientset(), counts: map[string]int{}}
+	b.server.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event) //nolint:forcetypeassert // the reactor is for these
+		time.Sleep(b.slow)
+		if event.ResourceVersion != "" {
+			t.Error("created with a resourceVersion")
+		}
+		if b.fail != nil {
+			return true, nil, b.fail
+		}
+		b.created = append(b.created, event)
+		b.written = append(b.written, fmt.Sprintf("create %s %s %s x%d", event.InvolvedObject.Name, event.Reason, event.Message, event.Count))
+		stored := event.DeepCopy()
+		stored.ResourceVersion = "1"
+		return true, stored, nil
 	})
-	b.all = unlimited{}
+	b.server.PrependReactor("patch", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if b.lost != nil {
+			return true, nil, b.lost
+		}
+		stored := b.created[len(b.created)-1].DeepCopy()
+		if err := json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), stored); err != nil { //nolint:forcetypeassert // as above
+			return true, nil, err
+		}
+		b.written = append(b.written, fmt.Sprintf("patch x%d", stored.Count))
+		return true, stored, nil
+	})
+	b.Recorder = New(Options{
+		Scheme: clientscheme.Scheme, Component: "fleet-controller", Log: slog.New(slog.DiscardHandler),
+		Count: func(outcome string) { b.counts[outcome]++ },
+	})
+	ctx, end := context.WithCancel(t.Context())
+	b.end = end
+	b.Run(ctx, b.server)
 	return b
 }
 
-// pass writes what was told.
-func (b *bench) pass(ctx context.Context) {
-	for len(b.queue) > 0 {
-		b.write(ctx, b.server, <-b.queue)
-	}
+// close ends the recorder, so that the bubble can end.
+func (b *bench) close() {
+	b.end()
+	b.Wait()
 }
 
 func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("u-" + name)}}
 }
 
+// numbered returns a text for each number.
+func numbered(from, to int, format string) (texts []string) {
+	for i := from; i <= to; i++ {
+		texts = append(texts, fmt.Sprintf(format, i))
+	}
+	return texts
+}
+
 func TestEvents_AreWrittenOrMerged(t *testing.T) {
 	const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
-	numbered := func(prefix string, from, to int, format string) (want []string) {
-		for i := from; i <= to; i++ {
-			want = append(want, prefix+fmt.Sprintf(format, i))
+	// differing records 25 Events with differing reasons.
+	differing := func(b *bench) {
+		for i := range 25 {
+			b.Event(pod("a"), warning, fmt.Sprintf("Bad%d", i+1), "bad")
 		}
-		return want
 	}
 	tests := map[string]struct {
-		tell   func(*bench)
+		record func(*bench)
 		want   []string
 		counts map[string]int
 	}{
-		"one is written": {
-			tell:   func(b *bench) { b.Event(pod("a"), warning, "Bad", "very bad") },
-			want:   []string{"create Pod/a Bad very bad x1"},
+		"an Event is written": {
+			record: func(b *bench) { b.Event(pod("a"), warning, "Bad", "very bad") },
+			want:   []string{"create a Bad very bad x1"},
 			counts: map[string]int{Written: 1},
 		},
-		"a message may be put together": {
-			tell:   func(b *bench) { b.Eventf(pod("a"), normal, "Deployed", "deployed after %s", 2*time.Second) },
-			want:   []string{"create Pod/a Deployed deployed after 2s x1"},
+		"a message may be formatted": {
+			record: func(b *bench) { b.Eventf(pod("a"), normal, "Deployed", "deployed after %s", 2*time.Second) },
+			want:   []string{"create a Deployed deployed after 2s x1"},
 			counts: map[string]int{Written: 1},
 		},
-		"a percent sign in one that is not stays": {
-			tell:   func(b *bench) { b.Event(pod("a"), normal, "Full", "100%d full") },
-			want:   []string{"create Pod/a Full 100%d full x1"},
+		"a percent sign in a message that is not formatted stays": {
+			record: func(b *bench) { b.Event(pod("a"), normal, "Full", "100%d full") },
+			want:   []string{"create a Full 100%d full x1"},
 			counts: map[string]int{Written: 1},
 		},
-		"the same again is counted up": {
-			tell: func(b *bench) {
+		"the same again is counted": {
+			record: func(b *bench) {
 				for range 3 {
 					b.Event(pod("a"), warning, "Bad", "very bad")
 				}
 			},
-			want:   []string{"create Pod/a Bad very bad x1", "patch Pod/a Bad very bad x2", "patch Pod/a Bad very bad x3"},
+			want:   []string{"create a Bad very bad x1", "patch x2", "patch x3"},
 			counts: map[string]int{Written: 3},
 		},
-		"and made anew if it is gone": {
-			tell: func(b *bench) {
-				b.lost = true
+		"the same again is created if the Event was deleted": {
+			record: func(b *bench) {
+				b.lost = apierrors.NewNotFound(corev1.Resource("events"), "a")
 				b.Event(pod("a"), warning, "Bad", "very bad")
 				b.Event(pod("a"), warning, "Bad", "very bad")
 			},
-			want:   []string{"create Pod/a Bad very bad x1", "create Pod/a Bad very bad x2"},
+			want:   []string{"create a Bad very bad x1", "create a Bad very bad x2"},
 			counts: map[string]int{Written: 2},
 		},
 		"an object has ten": {
-			tell: func(b *bench) {
-				for i := range 25 {
-					b.Event(pod("a"), warning, fmt.Sprintf("Bad%d", i+1), "bad")
-				}
-			},
-			want:   numbered("create Pod/a Bad", 1, 10, "%d bad x1"),
-			counts: map[string]int{Written: 10, Limited: 15},
+			record: differing, want: numbered(1, 10, "create a Bad%d bad x1"), counts: map[string]int{Written: 10, Limited: 15},
 		},
-		"which takes none from another, nor from the next of its name": {
-			tell: func(b *bench) {
-				for i := range 25 {
-					b.Event(pod("a"), warning, fmt.Sprintf("Bad%d", i+1), "bad")
-				}
+		"the limit of an object does not affect others": {
+			record: func(b *bench) {
+				differing(b)
 				b.Event(pod("b"), warning, "Bad", "bad")
 				next := pod("a")
 				next.UID = "another"
 				b.Event(next, warning, "Bad", "bad")
 			},
-			want:   append(numbered("create Pod/a Bad", 1, 10, "%d bad x1"), "create Pod/b Bad bad x1", "create Pod/a Bad bad x1"),
+			want:   append(numbered(1, 10, "create a Bad%d bad x1"), "create b Bad bad x1", "create a Bad bad x1"),
 			counts: map[string]int{Written: 12, Limited: 15},
 		},
-		"and one more every five minutes": {
-			tell: func(b *bench) {
-				for i := range 25 {
-					b.Event(pod("a"), warning, fmt.Sprintf("Bad%d", i+1), "bad")
-				}
-				b.pass(context.Background())
-				b.written = nil
-				b.clock.SetTime(noon.Add(10*time.Minute + time.Second))
+		"an object has one more every five minutes": {
+			record: func(b *bench) {
+				differing(b)
+				synctest.Wait()
+				time.Sleep(10*time.Minute + time.Second)
 				for i := range 3 {
 					b.Event(pod("a"), warning, fmt.Sprintf("Later%d", i+1), "bad")
 				}
 			},
-			want:   numbered("create Pod/a Later", 1, 2, "%d bad x1"),
+			want:   append(numbered(1, 10, "create a Bad%d bad x1"), numbered(1, 2, "create a Later%d bad x1")...),
 			counts: map[string]int{Written: 12, Limited: 16},
 		},
-		"many of one reason are told as one": {
-			tell: func(b *bench) {
+		"many with one reason are combined": {
+			record: func(b *bench) {
 				for i := range 7 {
 					b.Eventf(pod("a"), warning, "Slow", "after %d s", i+1)
 				}
 			},
-			want: append(numbered("create Pod/a Slow after ", 1, 4, "%d s x1"),
-				"create Pod/a Slow (combined from similar events): after 5 s x1",
-				"patch Pod/a Slow (combined from similar events): after 6 s x2",
-				"patch Pod/a Slow (combined from similar events): after 7 s x3"),
+			want: append(numbered(1, 4, "create a Slow after %d s x1"),
+				"create a Slow (combined from similar events): after 5 s x1", "patch x2", "patch x3"),
 			counts: map[string]int{Written: 7},
 		},
-		"one that cannot be written is given up": {
-			tell:   func(b *bench) { b.fail = errors.New("no"); b.Event(pod("a"), warning, "Bad", "bad") },
+		"an Event that the API server refuses is dropped": {
+			record: func(b *bench) { b.fail = errors.New("no"); b.Event(pod("a"), warning, "Bad", "bad") },
 			counts: map[string]int{Failed: 1},
 		},
-		"one of an object that nobody knows, too": {
-			tell:   func(b *bench) { b.Event(&runtime.Unknown{}, warning, "Bad", "bad") },
-			counts: map[string]int{Failed: 1},
-		},
-		"a full queue blocks nobody": {
-			tell: func(b *bench) {
-				for range queueLength + 3 {
-					b.Event(pod("a"), warning, "Bad", "bad")
-				}
-				for len(b.queue) > 0 {
-					<-b.queue
-				}
-			},
-			counts: map[string]int{Limited: 3},
-		},
-		"a secret is cut out": {
-			tell:   func(b *bench) { b.Event(pod("a"), warning, "Bad", "GET https://me:pass@host: Bearer abcdefgh.123") },
-			want:   []string{"create Pod/a Bad GET https[redacted]host: [redacted] x1"},
+		"a secret is removed": {
+			record: func(b *bench) { b.Event(pod("a"), warning, "Bad", "GET https://me:pass@host: Bearer abcdefgh.123") },
+			want:   []string{"create a Bad GET https[redacted]host: [redacted] x1"},
 			counts: map[string]int{Written: 1},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench()
-			test.tell(b)
-			b.pass(t.Context())
-			if diff := cmp.Diff(test.want, b.written); diff != "" {
-				t.Errorf("written (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.counts, b.counts); diff != "" {
-				t.Errorf("counted (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestTheWholeEvent(t *testing.T) {
-	b := newBench()
-	b.AnnotatedEventf(pod("a"), map[string]string{"k": "v"}, corev1.EventTypeWarning, "Bad", "%s bad", "very")
-	b.Event(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 253)}}, corev1.EventTypeNormal, "Good", "good")
-	at := metav1.NewTime(noon)
-	want := []*corev1.Event{
-		{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: "ns", Name: "a.1886999c36a18000", Annotations: map[string]string{"k": "v"}},
-			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "a", UID: "u-a"},
-			Reason:         "Bad", Message: "very bad", Type: "Warning", Count: 1, FirstTimestamp: at, LastTimestamp: at,
-			Source: corev1.EventSource{Component: "fleet-controller"}, ReportingController: "fleet-controller",
-		},
-		{
-			ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: strings.Repeat("n", 200) + ".1886999c36a18000"},
-			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: strings.Repeat("n", 253)},
-			Reason:         "Good", Message: "good", Type: "Normal", Count: 1, FirstTimestamp: at, LastTimestamp: at,
-			Source: corev1.EventSource{Component: "fleet-controller"}, ReportingController: "fleet-controller",
-		},
-	}
-	if diff := cmp.Diff(want, []*corev1.Event{<-b.queue, <-b.queue}); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestAllObjectsTogetherAreLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var written atomic.Int64
-		b := newBench()
-		r := New(Options{Scheme: clientscheme.Scheme, Count: func(string) { written.Add(1) }})
-		ctx, end := context.WithCancel(t.Context())
-		r.Run(ctx, b.server)
-		for i := range 500 {
-			r.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
-		}
-		var seen []int64
-		for range 3 {
-			synctest.Wait()
-			seen = append(seen, written.Load())
-			<-time.After(10 * time.Second)
-		}
-		if diff := cmp.Diff([]int64{allBurst, allBurst + 10*allPerSecond, allBurst + 20*allPerSecond}, seen); diff != "" {
-			t.Errorf("written at once, after ten seconds, after twenty (-want +got):\n%s", diff)
-		}
-		end()
-		r.Wait()
-	})
-}
-
-func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
-	tests := map[string]struct {
-		slow time.Duration // what one request takes
-		told int
-		want int
-	}{
-		"all of it":                           {0, 50, 50},
-		"as much as two seconds are good for": {time.Second / 2, 50, 4},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench()
-				b.slow = func(ctx context.Context) {
-					select {
-					case <-time.After(test.slow):
-					case <-ctx.Done():
-						t.Error("a request was broken off")
-					}
+				b := newBench(t)
+				defer b.close()
+				test.record(b)
+				synctest.Wait()
+				if diff := cmp.Diff(test.want, b.written); diff != "" {
+					t.Errorf("written (-want +got):\n%s", diff)
 				}
-				for i := range test.told {
-					b.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
-				}
-				ended, end := context.WithCancel(t.Context())
-				end()
-				begun := time.Now()
-				b.Run(ended, b.server)
-				b.Run(ended, b.server) // again is nothing
-				b.Wait()
-				if len(b.written) < test.want || len(b.written) > test.want+1 {
-					t.Errorf("%d written, want %d", len(b.written), test.want)
-				}
-				if took := time.Since(begun); took > flushTimeout+requestTimeout {
-					t.Errorf("it took %s", took)
+				if diff := cmp.Diff(test.counts, b.counts); diff != "" {
+					t.Errorf("counted (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-func TestToAnAPIServer(t *testing.T) {
-	client := fake.NewClientset()
-	b := newBench()
-	b.Event(pod("a"), corev1.EventTypeWarning, "Bad", "bad")
-	b.Event(pod("a"), corev1.EventTypeWarning, "Bad", "bad")
-	for len(b.queue) > 0 {
-		b.write(t.Context(), To(client), <-b.queue)
+func TestEvent_NamesObjectAndComponent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		b.AnnotatedEventf(pod("a"), map[string]string{"k": "v"}, corev1.EventTypeWarning, "Bad", "%s bad", "very")
+		synctest.Wait()
+		at := metav1.NewTime(time.Now())
+		want := []*corev1.Event{{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("a.%x", at.UnixNano()), Annotations: map[string]string{"k": "v"}},
+			InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "a", UID: "u-a"},
+			Reason:         "Bad", Message: "very bad", Type: "Warning", Count: 1, FirstTimestamp: at, LastTimestamp: at,
+			Source: corev1.EventSource{Component: "fleet-controller"}, ReportingController: "fleet-controller",
+		}}
+		if diff := cmp.Diff(want, b.created); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAllObjectsTogetherAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for i := range 500 {
+			b.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
+		}
+		var seen []int
+		for range 3 {
+			synctest.Wait()
+			seen = append(seen, b.counts[Written])
+			time.Sleep(10 * time.Second)
+		}
+		if diff := cmp.Diff([]int{allBurst, allBurst + 10*allPerSecond, allBurst + 20*allPerSecond}, seen); diff != "" {
+			t.Errorf("written at once, after ten seconds, after twenty (-want +got):\n%s", diff)
+		}
+		b.close()
+	})
+}
+
+func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
+	tests := map[string]struct {
+		slow time.Duration // what one request takes
+		want int
+	}{
+		"all of them":                 {0, 50},
+		"as many as fit into seconds": {time.Second / 2, 4},
 	}
-	list, err := client.CoreV1().Events("ns").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 1 || list.Items[0].Count != 2 {
-		t.Errorf("error %v, events %+v", err, list.Items)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t)
+				b.slow = test.slow
+				for i := range 50 {
+					b.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
+				}
+				begun := time.Now()
+				b.close()
+				synctest.Wait()
+				if len(b.written) < test.want || len(b.written) > test.want+1 {
+					t.Errorf("%d written, want %d", len(b.written), test.want)
+				}
+				if took := time.Since(begun); took > flushTimeout {
+					t.Errorf("it took %s", took)
+				}
+				time.Sleep(time.Minute) // until the last request ends
+			})
+		})
 	}
-	var verbs []string
-	for _, action := range client.Actions()[:2] {
-		verbs = append(verbs, action.GetVerb())
+}
+
+func TestScrub(t *testing.T) {
+	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
+	tests := map[string]struct{ in, want string }{
+		"a sentence stays":                        {"the API server does not answer: check its address", "the API server does not answer: check its address"},
+		"a token goes":                            {"token " + jwt + " refused", "token [redacted] refused"},
+		"one without a signature, too":            {"eyJhbGciOiJub25l.eyJzdWIiOiJ4", "[redacted]"},
+		"a bearer of any kind":                    {"Authorization: bearer abc123DEF~x==", "Authorization: [redacted]"},
+		"a private key":                           {"key:\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend", "key:\n[redacted]\nend"},
+		"one that is cut off":                     {"-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"},
+		"a certificate is none":                   {"-----BEGIN CERTIFICATE-----\nMIIE", "-----BEGIN CERTIFICATE-----\nMIIE"},
+		"a password in an address":                {"GET https://me:secret@host/path", "GET https[redacted]host/path"},
+		"an address with a port stays":            {"https://host:6443/path@x", "https://host:6443/path@x"},
+		"text that is no text becomes some":       {"a\xffb", "a�b"},
+		"words that begin like a token stay":      {"eyJ is how they begin", "eyJ is how they begin"},
+		"a bearer without anything stays a word":  {"the bearer of news", "the bearer of news"},
+		"a certificate error that names accounts": {"x509: unknown authority (system:serviceaccount:ns:name)", "x509: unknown authority (system:serviceaccount:ns:name)"},
 	}
-	if diff := cmp.Diff([]string{"create", "patch"}, verbs); diff != "" {
-		t.Errorf("the rights it takes (-want +got):\n%s", diff)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := scrub(test.in); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAMessageIsCutWhereACharacterEnds(t *testing.T) {
+	for _, text := range []string{strings.Repeat("x", 5000), strings.Repeat("ü", 5000), "x" + strings.Repeat("ü", 5000)} {
+		got := scrub(text)
+		if len(got) > messageLimit || len(got) < messageLimit-4 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
+			t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-8:])
+		}
+	}
+	if exact := strings.Repeat("x", messageLimit); scrub(exact) != exact {
+		t.Error("a message of just that length is cut")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
@@ -33,7 +32,7 @@ func Lasting(ctx context.Context) context.Context { return context.WithoutCancel
 // Start syncs the caches and runs the controllers until ctx ends. It returns when all controllers run, or with an
 // error that names the kinds that could not be listed within SyncTimeout. Call it once, after every Register.
 func (a *Context) Start(ctx context.Context) error {
-	a.events.Run(ctx, events.To(a.Kube))
+	a.events.Run(ctx, a.Kube)
 	go a.secrets.Run(ctx.Done())
 	for _, s := range a.scopes {
 		if err := s.caches.Start(ctx); err != nil {
