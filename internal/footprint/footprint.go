@@ -5,7 +5,7 @@
 //
 // An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go
 // returns freed memory slowly, and pages of the executable that only the startup needed stay mapped: each of a
-// thousand packages has touched some. Under load, a hub may use more memory (Slack).
+// thousand packages has touched some.
 package footprint
 
 import (
@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 )
 
@@ -58,7 +59,14 @@ func keep(ctx context.Context, ticks <-chan time.Time, allocated func() uint64, 
 }
 
 // allocatedBytes returns 0 if the runtime does not provide the metric. Then memory is never returned.
-func allocatedBytes() uint64 { return read(allocated) }
+func allocatedBytes() uint64 {
+	sample := []metrics.Sample{{Name: allocated}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}
 
 // rest decides when to return memory.
 type rest struct {

@@ -31,9 +31,6 @@ import (
 // controllers with different lease names work against each other.
 const Lease = names.ControllerLease
 
-// slack is how much the heap of a busy hub may grow before it is collected, in bytes.
-const slack = 32 << 20
-
 // leaseOf returns the name of the lease for a process, and the names of the leases to hold before it.
 func leaseOf(options env.Controller) (name string, before []string) {
 	if options.Shard != "" {
@@ -93,7 +90,6 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	footprint.Slack(slack)
 	go footprint.Keep(running, log)
 	log.Info("starting", "version", version.Version, "shard", options.Shard, "health", listening.Health, "metrics", listening.Metrics)
 
