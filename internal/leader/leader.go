@@ -51,9 +51,10 @@ type Options struct {
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
 
-	// predecessor is shared by the elections for several leases. step means that another election follows.
+	// predecessor is shared by the elections for several leases. first means that no lease is held yet, step that
+	// another election follows.
 	predecessor *predecessor
-	step        bool
+	first, step bool
 	// rewinds is also shared.
 	rewinds *rewinds
 }
@@ -100,7 +101,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 // elector returns an elector for one turn.
 func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: inherited{predecessor: o.predecessor, first: o.Name == o.predecessor.decides, Interface: &resourcelock.LeaseLock{
+		Lock: inherited{predecessor: o.predecessor, first: o.first, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -121,7 +122,6 @@ func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lea
 			OnNewLeader: func(identity string) {
 				if identity != o.Identity {
 					o.sayStandingBy(identity)
-					o.predecessor.saw(o.Name, identity)
 					turn.standBy()
 				}
 			},
@@ -147,7 +147,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	o.rewinds = &rewinds{versions: map[string]string{}}
-	o.predecessor = &predecessor{decides: append(slices.Clone(o.Before), o.Name)[0]}
+	o.predecessor, o.first = &predecessor{}, true
 	return o
 }
 

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -20,28 +21,24 @@ func leadAll(ctx context.Context, o Options, names []string, run func(context.Co
 	if !o.step {
 		return lead(ctx, o, run)
 	}
-	return lead(ctx, o, func(ctx context.Context) error { return leadAll(ctx, o, names[1:], run) })
+	next := o
+	next.first = false
+	return lead(ctx, o, func(ctx context.Context) error { return leadAll(ctx, next, names[1:], run) })
 }
 
 // ownIdentity matches the identities of withDefaults. Each belongs to one process. An identity of another
 // program may belong to several processes with different leases, where one can end while the other works.
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
-// predecessor is the replica that led before this one.
+// predecessor is the replica that led before this one, as the first lease names it.
 type predecessor struct {
-	// decides is the lease that identifies the predecessor.
-	decides string
-
 	mu       sync.Mutex
 	identity string
 }
 
-// saw records the holder of a lease. An empty identity clears it: a process that released this lease also
+// saw records the holder of the first lease. An empty identity clears it: a process that released this lease also
 // releases the others, and a process whose lease was deleted may not know that yet.
-func (p *predecessor) saw(lease, identity string) {
-	if lease != p.decides {
-		return
-	}
+func (p *predecessor) saw(identity string) {
 	if !ownIdentity.MatchString(identity) {
 		identity = ""
 	}
@@ -66,13 +63,19 @@ type inherited struct {
 	first bool
 }
 
-// Get reports a lease of the predecessor as free.
+// Get reports a lease of the predecessor as free, except the first one, which identifies the predecessor.
 func (l inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err != nil || l.first || !l.predecessor.is(record.HolderIdentity) {
-		return record, raw, err
+	switch {
+	case l.first && apierrors.IsNotFound(err):
+		l.predecessor.saw("")
+	case err != nil:
+	case l.first && record.HolderIdentity != l.Identity():
+		l.predecessor.saw(record.HolderIdentity)
+	case !l.first && l.predecessor.is(record.HolderIdentity):
+		free := *record
+		free.HolderIdentity = ""
+		return &free, raw, nil
 	}
-	free := *record
-	free.HolderIdentity = ""
-	return &free, raw, nil
+	return record, raw, err
 }

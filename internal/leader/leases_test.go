@@ -20,8 +20,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
@@ -228,32 +231,55 @@ func TestTheLeasesOfAKilledReplicaRunOutTogether(t *testing.T) {
 	}
 }
 
-func TestWhosePredecessor(t *testing.T) {
+func TestPredecessor(t *testing.T) {
 	one, two := Options{Identity: "one"}.withDefaults().Identity, Options{Identity: "two"}.withDefaults().Identity
+	foreign := "pod_7a73dae2-ffbc-4889-b616-1e241e62aa26"
 	tests := map[string]struct {
-		saw  [][2]string // lease, holder
-		is   string
-		want bool
+		holders []string // of the first lease
+		is      string
+		want    bool
 	}{
-		"who held the deciding lease":                        {[][2]string{{"first", one}}, one, true},
-		"nobody else":                                        {[][2]string{{"first", one}}, two, false},
-		"only the last one":                                  {[][2]string{{"first", one}, {"first", two}}, one, false},
-		"who holds another lease may not have ended":         {[][2]string{{"second", one}}, one, false},
-		"who gave it back gives back the others, too":        {[][2]string{{"first", one}, {"first", ""}}, one, false},
-		"a host's name is of all the processes on it":        {[][2]string{{"first", "fleet-controller-5d8f"}}, "fleet-controller-5d8f", false},
-		"another program's identity is nobody's predecessor": {[][2]string{{"first", "pod_7a73dae2-ffbc-4889-b616-1e241e62aa26"}}, "pod_7a73dae2-ffbc-4889-b616-1e241e62aa26", false},
-		"a lease that nobody holds is nobody's":              {nil, "", false},
+		"the holder of the first lease":                      {[]string{one}, one, true},
+		"another replica":                                    {[]string{one}, two, false},
+		"only the last holder":                               {[]string{one, two}, one, false},
+		"a holder that released it releases the others":      {[]string{one, ""}, one, false},
+		"a host name may belong to several processes":        {[]string{"fleet-controller-5d8f"}, "fleet-controller-5d8f", false},
+		"another program's identity may, too":                {[]string{foreign}, foreign, false},
+		"a lease without a holder belongs to no predecessor": {nil, "", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := candidate(t, newSeveral(), "x").withDefaults().predecessor
-			for _, seen := range test.saw {
-				p.saw(seen[0], seen[1])
+			p := &predecessor{}
+			for _, holder := range test.holders {
+				p.saw(holder)
 			}
 			if got := p.is(test.is); got != test.want {
 				t.Errorf("predecessor: %t", got)
 			}
 		})
+	}
+}
+
+// A replica whose first lease was deleted may still work with the others.
+func TestDeletedFirstLease_OthersAreNotInherited(t *testing.T) {
+	s := newSeveral("first")
+	holder := Options{Identity: "one"}.withDefaults().Identity
+	s.hold("first", holder, 3600)
+	o := candidate(t, s, "two").withDefaults()
+	client, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := inherited{predecessor: o.predecessor, first: true, Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "system", Name: "first"}, Client: client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+	}}
+	if _, _, err := first.Get(t.Context()); err != nil || !o.predecessor.is(holder) {
+		t.Fatalf("error %v, predecessor %q", err, o.predecessor.identity)
+	}
+	s.byName["first"].lease = nil
+	if _, _, err := first.Get(t.Context()); !apierrors.IsNotFound(err) || o.predecessor.is(holder) {
+		t.Errorf("error %v, predecessor %q", err, o.predecessor.identity)
 	}
 }
 

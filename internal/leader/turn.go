@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,61 +22,45 @@ type turn struct {
 	cancel context.CancelFunc
 	leases coordinationv1client.LeaseInterface
 	name   string
-	// predecessor is cleared when the lease becomes free.
-	predecessor *predecessor
 	// again is the minimum pause between two watches.
 	again time.Duration
 
-	mu      sync.Mutex
-	watched bool
-	leading bool
-	over    bool
+	watched sync.Once
+	// state changes once: to leading or to over.
+	state atomic.Int32
 }
 
+// States of a turn.
+const (
+	waiting int32 = iota
+	leading
+	over
+)
+
 func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o Options) *turn {
-	t := &turn{leases: leases, name: o.Name, predecessor: o.predecessor, again: o.RetryPeriod}
+	t := &turn{leases: leases, name: o.Name, again: o.RetryPeriod}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
 }
 
 // begin reports whether the work may start. It may not if the turn was ended during the election. Then the
 // elector releases the lease, and the next turn acquires it.
-func (t *turn) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.leading = !t.over
-	return t.leading
-}
+func (t *turn) begin() bool { return t.state.CompareAndSwap(waiting, leading) }
 
 // standBy is called when another process is seen leading.
-func (t *turn) standBy() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watched {
-		return
-	}
-	t.watched = true
-	go t.watch()
-}
+func (t *turn) standBy() { t.watched.Do(func() { go t.watch() }) }
 
 // free ends the turn, unless it leads already.
 func (t *turn) free() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.leading {
-		return
+	if t.state.CompareAndSwap(waiting, over) {
+		t.cancel()
 	}
-	t.predecessor.saw(t.name, "")
-	t.over = true
-	t.cancel()
 }
 
 // ended reports whether the turn was ended for the next one, and releases its resources.
 func (t *turn) ended() bool {
 	t.cancel()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.over
+	return t.state.Load() == over
 }
 
 // watch watches the lease until the turn ends. A failed watch is not an error, because the elector also polls
