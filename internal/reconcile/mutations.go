@@ -112,7 +112,9 @@ func (c *MutationCache[K, T]) life() time.Duration {
 	return c.Life
 }
 
-func (c *MutationCache[K, T]) isOver(m Mutation[T], now time.Time) bool { return now.Sub(m.At) > c.life() }
+func (c *MutationCache[K, T]) isOver(m Mutation[T], now time.Time) bool {
+	return now.Sub(m.At) > c.life()
+}
 
 // Newer reports whether object a was written after object b. It returns false if their versions cannot be compared.
 func Newer(a, b Object) bool { return NewerVersion(a.GetResourceVersion(), b.GetResourceVersion()) }

@@ -8,48 +8,47 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errForeign means that the cluster's namespace has a BundleDeployment of this name that was made from a Bundle of the
-// same name in another namespace.
-var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
-
-// act writes the plan of a round: first the Content, then the BundleDeployment of each cluster. Then it deletes the
-// orphans. A failure for one cluster does not stop the others; it is recorded in the pass.
-func (h *handler) act(ctx context.Context, in input, out plan, p *pass) error {
+// act makes the writes of a round: first the Content, then the BundleDeployment of each cluster. Then it deletes the
+// orphans. A failure for one cluster does not stop the others; it is recorded in the progress.
+func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 	p.begin(out.outcome, out.failed)
 	if out.createContent {
-		if err := h.createContent(in.bundle); err != nil {
+		if err := h.createContent(p.bundle); err != nil {
 			return h.withoutContent(err, p)
 		}
 	}
-	h.ledger.Set(keyOf(in.bundle), p.told())
+	h.ledger.Set(keyOf(p.bundle), p.reported())
 	h.writeAll(ctx, out.first, p)
-	h.writeAll(ctx, out.writes, p)
-	if !p.tally().over {
-		p.failedWith(h.deleteAll(p.undeleted(out.orphans)))
+	h.writeAll(ctx, out.others, p)
+	if !p.result().over {
+		p.addError(h.deleteAll(p.undeleted(out.orphans)))
 	}
 	return nil
 }
 
 // withoutContent ends a pass whose Content could not be stored. It reports the error in the status if a user has to
 // act on it.
-func (h *handler) withoutContent(err error, p *pass) error {
+func (h *handler) withoutContent(err error, p *progress) error {
 	p.stop()
 	switch {
 	case isTooLarge(err):
-		p.outcome = aim{outcome: p.outcome}.failed(fleet.ReasonError, targetingError, errContentTooLarge).outcome
+		p.outcome = p.outcome.WithFailure(fleet.ReasonError, selection.TargetingError+errContentTooLarge.Error())
 		err = nil
-	case isTold(err):
-		p.outcome = aim{outcome: p.outcome}.failed(fleet.ReasonError, writeError, errors.New(wordsOf(err))).outcome
+	case needsUser(err):
+		p.outcome = p.outcome.WithFailure(fleet.ReasonError, writeError+messageOf(err))
 	}
-	h.ledger.Set(keyOf(p.bundle), p.told())
+	h.ledger.Set(keyOf(p.bundle), p.reported())
 	return err
 }
 
@@ -64,12 +63,12 @@ func (h *handler) createContent(bundle *fleet.Bundle) error {
 
 // writeAll writes several BundleDeployments concurrently. It continues after a failure, unless that failure concerns
 // all of them.
-func (h *handler) writeAll(ctx context.Context, writes []write, p *pass) {
-	p.failedWith(each(h.slots, p.together, writes, func(w write) error {
-		if ctx.Err() != nil || p.tally().over || !h.isCurrent(p.bundle) {
+func (h *handler) writeAll(ctx context.Context, writes []write, p *progress) {
+	p.addError(each(h.slots, p.concurrent, writes, func(w write) error {
+		if ctx.Err() != nil || p.result().over || !h.isCurrent(p.bundle) {
 			return nil //nolint:nilerr // another pass writes it
 		}
-		return p.note(w.Deployment, h.write(ctx, w))
+		return p.add(w.Deployment, h.write(ctx, w))
 	}))
 }
 
@@ -80,8 +79,10 @@ func (h *handler) write(ctx context.Context, w write) error {
 		return h.create(ctx, w)
 	}
 	bundle := index.BundleOf(w.Deployment)
-	if err := h.writeValues(ctx, w); err != nil {
-		return err
+	if !w.KeepSecret {
+		if err := h.values.Write(ctx, w.existing, w.Values); err != nil {
+			return err
+		}
 	}
 	if !rulesdelivery.Same(w.existing, w.Deployment) {
 		written, err := reconcile.Update(h.client(w), w.existing, func(bd *fleet.BundleDeployment) {
@@ -104,31 +105,36 @@ func (h *handler) write(ctx context.Context, w write) error {
 	if w.KeepSecret {
 		return nil
 	}
-	h.memo.trust(w.existing.UID)
-	if w.Values.Empty() && w.existing.Spec.ValuesHash != "" {
-		return h.deleteSecret(ctx, w.existing)
-	}
-	return nil
+	return h.values.Finish(ctx, w.existing, w.Values)
 }
 
-// writeValues writes the values before the BundleDeployment that carries their hash. If the BundleDeployment has that
-// hash already, the values were written before.
-func (h *handler) writeValues(ctx context.Context, w write) error {
-	uid := w.existing.UID
-	switch {
-	case w.KeepSecret || w.Values.Empty():
-		return nil
-	case h.memo.doubts(uid):
-		return h.checkSecret(ctx, w.Values.Secret(w.existing))
-	case w.existing.Spec.ValuesHash == w.Values.Hash():
-		return nil
-	case w.existing.Spec.ValuesHash == "":
-		h.memo.doubt(uid)
-		return h.createSecret(ctx, w.Values.Secret(w.existing))
-	default:
-		h.memo.doubt(uid) // until the BundleDeployment has the same hash
-		return h.changeSecret(ctx, w.Values.Secret(w.existing))
+// note stores an object that the API server returned, unless the cache has it already.
+func (h *handler) note(bundle types.NamespacedName, written *fleet.BundleDeployment) {
+	h.mutations.note(bundle, written)
+	if cached, err := h.app.BundleDeployments.Cache().Get(written.Namespace, written.Name); err == nil {
+		h.mutations.cached(bundle, cached)
 	}
+}
+
+// errMoved means that a BundleDeployment has changed since its promotion was decided.
+var errMoved = errors.New("the BundleDeployment was changed in the meantime; the next reconcile decides again")
+
+// once is a client that does not repeat an update after a conflict, because the promotion has to be decided again.
+type once struct {
+	reconcile.Updater[*fleet.BundleDeployment]
+}
+
+// Get is called after a conflict and returns that conflict.
+func (once) Get(_, name string, _ metav1.GetOptions) (*fleet.BundleDeployment, error) {
+	return nil, apierrors.NewConflict(schema.GroupResource{Group: fleet.SchemeGroupVersion.Group, Resource: "bundledeployments"}, name, errMoved)
+}
+
+// client returns the client to update a BundleDeployment with.
+func (h *handler) client(w write) reconcile.Updater[*fleet.BundleDeployment] {
+	if w.Deployment.Spec.DeploymentID != w.existing.Spec.DeploymentID {
+		return once{h.app.BundleDeployments}
+	}
+	return h.app.BundleDeployments
 }
 
 // create writes the Secret before the BundleDeployment, which refers to it. The BundleDeployment has a UID only
@@ -140,7 +146,7 @@ func (h *handler) create(ctx context.Context, w write) error {
 		return err
 	}
 	if !w.Values.Empty() {
-		if err := h.createSecret(ctx, w.Values.Secret(wanted)); err != nil {
+		if err := h.values.Create(ctx, w.Values.Secret(wanted)); err != nil {
 			return err
 		}
 	}
@@ -158,11 +164,7 @@ func (h *handler) create(ctx context.Context, w write) error {
 	if w.Values.Empty() {
 		return nil
 	}
-	if err := h.setOwner(ctx, w.Values.Secret(created)); err != nil {
-		h.memo.doubt(created.UID)
-		return err
-	}
-	return nil
+	return h.values.SetOwner(ctx, created)
 }
 
 // refuseForeign returns errForeign for a BundleDeployment that was made from another Bundle. Its Secret is not ours

@@ -1,10 +1,3 @@
-// Package bundle creates, updates and deletes the BundleDeployments of Bundles.
-//
-//	Bundle, Clusters, ClusterGroups, mappings ─► Content ─► per cluster: values Secret ─► BundleDeployment
-//	                                          └► ledger ─► status
-//	Bundle deleted ─► BundleDeployments deleted ─► finalizer
-//
-// It writes only what differs. It reads from the API server only what is not cached, such as the values Secrets.
 package bundle
 
 import (
@@ -22,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -35,35 +29,42 @@ type handler struct {
 	app    *hub.Context
 	ledger *ledger.Ledger
 	queue  *queue.Queue
-	memo   *memo
+	// values writes the values of BundleDeployments. source reads those of Bundles.
+	values    *values.Store
+	source    *values.Source
 	mutations *mutations
-	// awaited are the Bundles whose values Secret is missing or does not match.
-	awaited *awaited
-	// waiting are the Bundles with targets that wait for other targets.
-	waiting *flags
-	slots   slots
+	cache     *cache
+	slots     slots
 }
 
 // Register starts the controller that watches Bundles and everything that decides where they are deployed. It stores
 // the outcome of each Bundle in the ledger.
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, memo: newMemo(), mutations: newMutations(a.Clock), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
-	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
-	values, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
+	h := newHandler(a, outcomes)
+	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(h.watch(), queue.Watch(a.Bundles.Informer(), h.wakeCircle), queue.Watch(values, h.onValues)); err != nil {
+	if err := errors.Join(h.watch(), queue.Watch(secrets, h.onValues)); err != nil {
 		return err
 	}
-	if err := newGuard(h, a.RESTConfig).run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced); err != nil {
+	if err := h.values.Guard(ctx, h.queue.Add); err != nil {
 		return err
 	}
-	go values.RunWithContext(ctx)
+	go secrets.RunWithContext(ctx)
 	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
 		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil
+}
+
+func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
+	h := &handler{
+		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
+		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
+	}
+	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
+	return h
 }
 
 func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
@@ -74,20 +75,24 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if bundle == nil || !h.app.Owns(bundle) {
 		h.ledger.Forget(key)
 		h.mutations.forget(key)
-		h.waiting.set(key, false)
-		h.awaited.end(key)
+		h.cache.setWaiting(key, false)
+		h.source.Forget(key)
 		return nil
 	}
 	if bundle.DeletionTimestamp != nil {
 		return h.leave(bundle)
 	}
 	if bundle, err = h.prepare(bundle); err != nil {
-		return h.tellUnprepared(bundle, err)
+		return h.reportUnprepared(bundle, err)
 	}
-	h.waiting.set(key, true) // changes after this line may need another pass
+	h.cache.setWaiting(key, true) // changes after this line may need another pass
 	in, err := h.gather(ctx, bundle)
-	if err != nil || h.awaitsValues(in) {
+	if err != nil {
 		return err
+	}
+	if wait := h.source.Wait(key, in.failure); wait > 0 {
+		h.queue.AddAfter(key, wait) // or earlier, when its Secret appears
+		return nil
 	}
 	return h.rollOut(ctx, in)
 }

@@ -2,11 +2,9 @@ package bundle
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,23 +13,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Errors that prevent a Bundle from being deployed anywhere, independent of its targets.
-var (
-	errOCIStorage = errors.New("contentsId: resources in an OCI registry are not supported; put them into spec.resources")
-	errHelmOp     = errors.New("helmOpOptions: charts fetched by the agents are not supported; put the chart into spec.resources")
-	errLimited    = errors.New("a GitRepoRestriction has limited where this Bundle may be deployed, but GitRepoRestrictions are not supported here: put the allowedTargetNamespaceSelector of its BundleDeployments into its spec, or remove its label " + fleet.LabelRepoName + " to deploy it without a limit")
-	errNoValues   = errors.New("spec.valuesHash: the Secret of the Bundle's name with its values (type " + fleet.SecretTypeBundleValues +
-		") is missing; apply the Bundle again together with its values")
-)
-
-// input is all that is known about a Bundle.
+// input is all that is known about a Bundle when a round begins. It does not change during the round.
 type input struct {
 	// bundle includes the values from its Secret, if it has one.
 	bundle *fleet.Bundle
+	// failure is the reason why the Bundle cannot be used at all. Then the fields below are empty.
+	failure error
+	// circle is a message about a Bundle that depends on itself, or empty.
+	circle string
 	// manifestHash is the hash of the Bundle's own resources. contentThere means that the Content exists.
 	manifestHash string
 	contentThere bool
@@ -41,56 +35,62 @@ type input struct {
 	groups   []*fleet.ClusterGroup
 	// unreachable are the clusters whose agents do not report.
 	unreachable map[types.NamespacedName]bool
-	// existing are the Bundle's BundleDeployments as last seen. inDoubt are the namespaces of those that may have been
-	// promoted.
+	// existing are the Bundle's BundleDeployments as last seen.
 	existing []*fleet.BundleDeployment
-	inDoubt  map[string]bool
-	// left are the namespaces in which a write of this pass failed. The value is true if it is unknown whether the
-	// write was applied.
-	left map[string]bool
+	// written describes earlier writes.
+	written selection.Written
 	// values are the values from the Secrets of staged BundleDeployments, by namespace. Only these Secrets record
-	// which values an agent runs with. secretHolds reports whether a Secret is known to hold the values of a hash.
+	// which values an agent runs with. secretHolds reports whether a Secret is known to hold the values of its hash.
 	values      map[string]*rulesdelivery.Values
-	secretHolds func(uid types.UID, hash string) bool
-	// settled holds the results of earlier passes.
-	settled *settled
-	// circle is a message about a Bundle that depends on itself, or empty.
-	circle string
-	// failure is the reason why the Bundle cannot be used at all.
-	failure error
+	secretHolds func(uid types.UID) bool
+	// cache holds the results of earlier passes.
+	cache *cache
 }
 
-func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (input, error) {
-	in := input{bundle: bundle, secretHolds: h.memo.secretHolds, settled: &settled{h.memo, bundle}}
-	err := h.gatherDeployments(&in)
-	if err != nil {
-		return in, err
-	}
+// gather reads what decides where the Bundle is deployed.
+func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, err error) {
+	in = input{bundle: bundle, secretHolds: h.values.Holds, cache: h.cache}
 	if in.reach, err = index.ReachOf(h.app, bundle); err != nil {
 		return in, err
 	}
-	if in.failure = unsupported(bundle, index.Within(in.reach, in.existing)); in.failure != nil {
+	cached, err := h.deployments(bundle)
+	if err != nil {
+		return in, err
+	}
+	if in.failure = selection.Unsupported(bundle, index.Within(in.reach, cached)); in.failure != nil {
 		return in, nil //nolint:nilerr // the Bundle's status reports it
 	}
 	if in.circle, err = h.circleOf(bundle); err != nil {
 		return in, err
 	}
-	in.manifestHash = h.memo.manifestHash(bundle)
-	if in.bundle, in.failure, err = h.withValues(ctx, bundle); err != nil || in.failure != nil {
+	in.manifestHash = h.cache.manifestHash(bundle)
+	if in.bundle, in.failure, err = h.source.Inject(ctx, bundle); err != nil || in.failure != nil {
 		return in, err
 	}
 	if err := h.gatherClusters(&in); err != nil {
 		return in, err
 	}
-	if err := h.gatherUnlabelled(&in); err != nil {
+	if err := h.gatherDeployments(&in); err != nil {
 		return in, err
 	}
 	found, err := reconcile.Optional(h.app.Contents.Cache().Get(content.ID(in.manifestHash)))
-	if err != nil {
-		return in, err
-	}
 	in.contentThere = found != nil && found.DeletionTimestamp == nil
-	return in, nil
+	return in, err
+}
+
+// selected decides where the Bundle is deployed.
+func (in input) selected() selection.Selection {
+	selected := selection.Decide(selection.Input{
+		Bundle: in.bundle, ManifestHash: in.manifestHash, Failure: in.failure, Circle: in.circle,
+		Reach: in.reach, Clusters: in.clusters, Groups: in.groups, Unreachable: in.unreachable, Existing: in.existing,
+		Known: func(cluster *fleet.Cluster, of targeting.Fingerprint) (string, bool) {
+			return in.cache.deploymentID(in.bundle, cluster, of)
+		},
+	})
+	if selected.Outcome.Failure == "" {
+		in.cache.setTargets(in.bundle, selected.Targets)
+	}
+	return selected
 }
 
 // gatherClusters finds the clusters the Bundle may go to, in its workspace and in those it is mapped to.
@@ -160,44 +160,99 @@ func isOfAgent(bundle *fleet.Bundle) bool {
 	return bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet
 }
 
-// unsupported returns why a Bundle that Rancher Fleet would deploy is not deployed here. A namespace limit that only
-// the existing BundleDeployments have, and not the spec, would be lost with the next change.
-func unsupported(bundle *fleet.Bundle, existing []*fleet.BundleDeployment) error {
-	if err := targeting.CheckName(bundle.Name); err != nil {
+// gatherDeployments finds the Bundle's BundleDeployments as they were last seen.
+func (h *handler) gatherDeployments(in *input) error {
+	cached, err := h.deployments(in.bundle)
+	if err != nil {
 		return err
 	}
-	switch {
-	case bundle.Spec.HelmOpOptions != nil:
-		return errHelmOp
-	case bundle.Spec.ContentsID != "":
-		return errOCIStorage
-	case bundle.Spec.AllowedTargetNamespaceSelector == nil && bundle.Labels[fleet.LabelRepoName] != "" && slices.ContainsFunc(existing, isLimited):
-		return errLimited
-	default:
-		return nil
-	}
+	in.existing, in.written.InDoubt = h.mutations.newest(keyOf(in.bundle), cached)
+	unlabelled, err := h.unlabelled(*in)
+	in.existing = append(in.existing, unlabelled...)
+	return err
 }
 
-func isLimited(bd *fleet.BundleDeployment) bool {
-	return bd.Spec.Options.AllowedTargetNamespaceSelector != nil || bd.Spec.StagedOptions.AllowedTargetNamespaceSelector != nil
-}
-
-// withValues returns a copy of the Bundle with the values of its Secret, if it has one.
-func (h *handler) withValues(ctx context.Context, bundle *fleet.Bundle) (with *fleet.Bundle, failure, err error) {
-	if bundle.Spec.ValuesHash == "" {
-		return bundle, nil, nil
-	}
-	h.awaited.begin(bundle, h.app.Clock())
-	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(bundle.Namespace).Get(ctx, bundle.Name, metav1.GetOptions{}))
+// listDeployments is gatherDeployments with the state of the API server. The cache may be older than the promotions of
+// an earlier process, which count too.
+func (h *handler) listDeployments(in *input) error {
+	live, err := h.live(in.bundle)
 	if err != nil {
-		return bundle, nil, fmt.Errorf("reading the values secret: %w", err)
+		return fmt.Errorf("listing what is promoted: %w", err)
 	}
-	if secret == nil || secret.Type != fleet.SecretTypeBundleValues {
-		return bundle, errNoValues, nil
+	h.mutations.noteAll(keyOf(in.bundle), live)
+	return h.gatherDeployments(in)
+}
+
+// unlabelled returns the Bundle's BundleDeployments whose labels were removed or changed. They have the Bundle's name,
+// are in the namespace of one of its clusters, and still identify either their cluster or their Bundle. Their labels
+// are restored with the next write.
+func (h *handler) unlabelled(in input) (found []*fleet.BundleDeployment, err error) {
+	namesakes, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByName, in.bundle.Name)
+	if err != nil {
+		return nil, err
 	}
-	with, failure = rulesdelivery.InjectValues(bundle, secret.Data)
-	if failure != nil {
-		return bundle, failure, nil
+	namesakes = elsewhere(namesakes, in.existing)
+	if len(namesakes) == 0 {
+		return nil, nil
 	}
-	return with, nil, nil
+	namespaces, places := namespacesOf(in.clusters)
+	for _, bd := range namesakes {
+		if index.ClaimedBy(bd) == keyOf(in.bundle) && places[bd.Namespace] {
+			found = append(found, bd)
+			continue
+		}
+		if namespaces[index.ClusterOf(bd)] != bd.Namespace {
+			continue
+		}
+		of := index.BundleOf(bd)
+		owner, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.Namespace, of.Name))
+		if err != nil {
+			return nil, err
+		}
+		if owner == nil {
+			found = append(found, bd)
+		}
+	}
+	return found, nil
+}
+
+// elsewhere returns the BundleDeployments that are not being deleted, in namespaces where none of the existing ones is.
+func elsewhere(namesakes, existing []*fleet.BundleDeployment) []*fleet.BundleDeployment {
+	known := map[string]bool{"": true}
+	for _, bd := range existing {
+		known[bd.Namespace] = true
+	}
+	var others []*fleet.BundleDeployment
+	for _, bd := range namesakes {
+		if !known[bd.Namespace] && bd.DeletionTimestamp == nil {
+			others = append(others, bd)
+		}
+	}
+	return others
+}
+
+// namespacesOf returns the cluster namespaces, by Cluster and as a set.
+func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedName]string, places map[string]bool) {
+	namespaces, places = make(map[types.NamespacedName]string, len(clusters)), make(map[string]bool, len(clusters))
+	for _, cluster := range clusters {
+		namespaces[keyOf(cluster)], places[cluster.Status.Namespace] = cluster.Status.Namespace, true
+	}
+	return namespaces, places
+}
+
+// circleOf returns a message about a Bundle that depends on itself, or an empty string.
+func (h *handler) circleOf(bundle *fleet.Bundle) (string, error) {
+	if len(bundle.Spec.DependsOn) == 0 {
+		return "", nil
+	}
+	all, err := h.app.Bundles.Cache().List(bundle.Namespace, labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	names := targeting.Circle(bundle, all)
+	if len(names) == 0 {
+		return "", nil
+	}
+	return "dependsOn: " + strings.Join(append(names, bundle.Name), " → ") +
+		": each waits for the next one; remove one of these dependencies", nil
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -61,8 +61,8 @@ func brokenReach(closed ...string) targeting.Reach {
 
 func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
-	target := func(workspace, name string) ledger.Target {
-		return ledger.Target{Cluster: types.NamespacedName{Namespace: workspace, Name: name}, Namespace: "c-" + name}
+	target := func(workspace, name string) selection.Target {
+		return selection.Target{Cluster: types.NamespacedName{Namespace: workspace, Name: name}, Namespace: "c-" + name}
 	}
 	broken := []*fleet.ClusterGroup{group("prod", resembling)}
 	byGroup := "targeting error: ClusterGroup prod: selector: " + resembles
@@ -74,20 +74,20 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 		"a broken group keeps what is there and brings nothing": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
-			told{Outcome: ledger.Outcome{Held: byGroup, Targets: []ledger.Target{target("ws", "one")}}},
+			told{Outcome: selection.Outcome{Blocked: byGroup, Targets: []selection.Target{target("ws", "one")}}},
 		},
 		"clusters that do not depend on it go on": {
 			input{bundle: bundle(toCluster("two"), toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two"), cluster("three")},
 				existing: []*fleet.BundleDeployment{existing("three"), existing("one"), existing("two")}},
 			told{
 				Writes: []string{"update c-two"}, Content: true,
-				Outcome: ledger.Outcome{Held: byGroup, Targets: []ledger.Target{target("ws", "one"), target("ws", "three"), target("ws", "two")}},
+				Outcome: selection.Outcome{Blocked: byGroup, Targets: []selection.Target{target("ws", "one"), target("ws", "three"), target("ws", "two")}},
 			},
 		},
 		"Bundles that do not depend on it do not mind": {
 			input{bundle: bundle(toCluster("two")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
-			told{Writes: []string{"create c-two"}, Orphans: []string{"c-one"}, Content: true, Outcome: ledger.Outcome{Targets: []ledger.Target{target("ws", "two")}}},
+			told{Writes: []string{"create c-two"}, Orphans: []string{"c-one"}, Content: true, Outcome: selection.Outcome{Targets: []selection.Target{target("ws", "two")}}},
 		},
 		"without clusters nothing depends on it": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, existing: []*fleet.BundleDeployment{existing("gone")}},
@@ -101,20 +101,20 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 		"what is being deleted is not held": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("one", deleted)}},
-			told{Outcome: ledger.Outcome{Held: byGroup}},
+			told{Outcome: selection.Outcome{Blocked: byGroup}},
 		},
 		"a broken mapping keeps what is in other workspaces": {
 			input{bundle: bundle(everywhere), reach: brokenReach(), clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
-			told{Writes: []string{"create c-one"}, Content: true, Outcome: ledger.Outcome{Held: byMapping, Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
+			told{Writes: []string{"create c-one"}, Content: true, Outcome: selection.Outcome{Blocked: byMapping, Targets: []selection.Target{target("away", "far"), target("ws", "one")}}},
 		},
 		"and not what is in a workspace that does not accept it": {
 			input{bundle: bundle(everywhere), reach: brokenReach("away"), existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
-			told{Orphans: []string{"c-far"}, Outcome: ledger.Outcome{Held: byMapping}},
+			told{Orphans: []string{"c-far"}, Outcome: selection.Outcome{Blocked: byMapping}},
 		},
 		"and not what is no target's at home": {
 			input{bundle: bundle(everywhere), reach: brokenReach(), existing: []*fleet.BundleDeployment{existing("two")}},
-			told{Orphans: []string{"c-two"}, Outcome: ledger.Outcome{Held: byMapping}},
+			told{Orphans: []string{"c-two"}, Outcome: selection.Outcome{Blocked: byMapping}},
 		},
 		"without a mapping, what is in other workspaces is an orphan": {
 			input{bundle: bundle(everywhere), reach: own, existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
@@ -123,11 +123,11 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 		"a mapped cluster is like any other": {
 			input{bundle: bundle(everywhere), reach: targeting.Reach{Namespaces: []string{"away", "ws"}}, clusters: []*fleet.Cluster{cluster("far", within("away")), cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
-			told{Writes: []string{"update c-far", "create c-one"}, Content: true, Outcome: ledger.Outcome{Targets: []ledger.Target{target("away", "far"), target("ws", "one")}}},
+			told{Writes: []string{"update c-far", "create c-one"}, Content: true, Outcome: selection.Outcome{Targets: []selection.Target{target("away", "far"), target("ws", "one")}}},
 		},
 		"group and mapping broken: the mapping is reported, because it concerns more": {
 			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), groups: broken, clusters: []*fleet.Cluster{cluster("one")}},
-			told{Outcome: ledger.Outcome{Held: byMapping}},
+			told{Outcome: selection.Outcome{Blocked: byMapping}},
 		},
 	}
 	for name, test := range tests {
@@ -167,8 +167,7 @@ func TestHeldDeployment_LeavesRoom(t *testing.T) {
 				clusters: []*fleet.Cluster{cluster("one"), cluster("two")}, existing: []*fleet.BundleDeployment{existing("one", older, notReady), existing("two", older)},
 				unreachable: test.unreachable,
 			}
-			aimed := takeAim(in)
-			decision := rollout.Decide(aimed.layout, aimed.steps(in))
+			decision := newRound(in, in.selected()).decision
 			if got := decision.Verdicts[0]; got != test.want {
 				t.Errorf("verdict %v, want %v: %v", got, test.want, decision.Waits)
 			}

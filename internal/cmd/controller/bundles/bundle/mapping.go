@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -72,7 +73,7 @@ func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) 
 	}
 	for _, mapping := range []*fleet.BundleNamespaceMapping{older, newer} {
 		if mapping != nil {
-			h.wakeTaken(targeting.NewMapping(mapping))
+			h.enqueueMapped(targeting.NewMapping(mapping))
 		}
 	}
 }
@@ -82,7 +83,7 @@ func mappingMatters(older, newer *fleet.BundleNamespaceMapping) bool {
 		!reconcile.Equal(older.NamespaceSelector, newer.NamespaceSelector)
 }
 
-func (h *handler) wakeTaken(mapping targeting.Mapping) {
+func (h *handler) enqueueMapped(mapping targeting.Mapping) {
 	for _, bundle := range h.taken(mapping) {
 		h.queue.Add(keyOf(bundle))
 	}
@@ -101,7 +102,7 @@ func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
 	}
 	for _, mapping := range mappings {
 		if leadsTo(mapping, older) != leadsTo(mapping, newer) || refusedBy(mapping, older) != refusedBy(mapping, newer) || mapping.Broken() {
-			h.wakeTaken(mapping)
+			h.enqueueMapped(mapping)
 		}
 	}
 }
@@ -112,4 +113,24 @@ func leadsTo(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
 
 func refusedBy(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
 	return namespace != nil && mapping.RefusedBy(namespace)
+}
+
+// mayPick returns a superset of the Bundles that target a cluster: those that the index finds for its labels and
+// groups, and those mapped to its workspace.
+func (h *handler) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bundle {
+	seen := map[types.UID]bool{}
+	var out []*fleet.Bundle
+	for _, key := range index.KeysOf(cluster.Namespace, cluster, groups) {
+		found, err := h.app.Bundles.Cache().GetByIndex(index.BundlesByPick, key)
+		if err != nil {
+			return nil // only if the index is missing, which it is not
+		}
+		for _, bundle := range found {
+			if !seen[bundle.UID] {
+				seen[bundle.UID] = true
+				out = append(out, bundle)
+			}
+		}
+	}
+	return append(out, h.mappedTo(cluster.Namespace)...)
 }

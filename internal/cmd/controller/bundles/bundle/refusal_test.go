@@ -23,6 +23,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -140,7 +141,7 @@ func TestForeignObject_DoesNotBlockOthers(t *testing.T) {
 		t.Errorf("%d requests, want those that nobody is in the way of: %v", len(all), all)
 	}
 	told := d.failures()
-	if len(told) != 4 || told[nameOf(3)] != targetingError+errForeign.Error() {
+	if len(told) != 4 || told[nameOf(3)] != selection.TargetingError+errForeign.Error() {
 		t.Errorf("told of clusters: %v", told)
 	}
 }
@@ -307,7 +308,7 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 		if diff := cmp.Diff([]string{request}, d.hub.Requests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		if outcome, _ := d.ledger.Get(web); outcome.Failure != targetingError+errContentTooLarge.Error() {
+		if outcome, _ := d.ledger.Get(web); outcome.Failure != selection.TargetingError+errContentTooLarge.Error() {
 			t.Errorf("told: %q", outcome.Failure)
 		}
 		d.hub.Fail(request, errDown)
@@ -446,7 +447,7 @@ func TestABundleThatCannotBeBegun(t *testing.T) {
 	}{
 		"a policy does not take its Content":     {stored, errDenied, writeError + errDenied.Error(), true},
 		"a webhook for Contents does not answer": {stored, errWebhook, writeError + errWebhook.Error(), true},
-		"its Content is too large":               {stored, errors.New("etcdserver: request is too large"), targetingError + errContentTooLarge.Error(), false},
+		"its Content is too large":               {stored, errors.New("etcdserver: request is too large"), selection.TargetingError + errContentTooLarge.Error(), false},
 		"the API server is away":                 {stored, errDown, "", true},
 		"a policy does not take its finalizer":   {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
 		"a webhook for Bundles does not answer":  {"patch Bundle ws/web", errWebhook, writeError + errWebhook.Error(), true},

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -39,7 +39,7 @@ func at(staged, current, applied string) func(*fleet.BundleDeployment) {
 func older(bd *fleet.BundleDeployment) { at("s-0:a", "s-0:a", "s-0:a")(bd) }
 
 // writesOf says of each BundleDeployment what is written, and what first.
-func writesOf(out plan) (first, others []string) {
+func writesOf(out writes) (first, others []string) {
 	text := func(w write) string {
 		if w.existing == nil {
 			return "create " + w.Deployment.Namespace
@@ -58,7 +58,7 @@ func writesOf(out plan) (first, others []string) {
 	for _, w := range out.first {
 		first = append(first, text(w))
 	}
-	for _, w := range out.writes {
+	for _, w := range out.others {
 		others = append(others, text(w))
 	}
 	return first, others
@@ -78,7 +78,7 @@ func TestWhatARoundWrites(t *testing.T) {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all}, []string{"promote c-a"}, []string{"stage c-b", "stage c-c"},
 		},
 		"what may have been promoted counts, and is tried again": {
-			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, inDoubt: map[string]bool{"c-b": true}},
+			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, written: selection.Written{InDoubt: map[string]bool{"c-b": true}}},
 			nil, []string{"stage c-a", "promote c-b", "stage c-c"},
 		},
 		"silent clusters are staged and do not count": {
@@ -130,9 +130,9 @@ func TestWhenRoundsFlow(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			rest, together := flowing(test.layout)
-			if rest.MaxNew != test.maxNew || together != test.atTheTime {
-				t.Errorf("%d new ones, %d at a time; want %d, %d", rest.MaxNew, together, test.maxNew, test.atTheTime)
+			rest, concurrent := streamed(test.layout)
+			if rest.MaxNew != test.maxNew || concurrent != test.atTheTime {
+				t.Errorf("%d new ones, %d at a time; want %d, %d", rest.MaxNew, concurrent, test.maxNew, test.atTheTime)
 			}
 			if rest.MaxNew = test.layout.MaxNew; !cmp.Equal(test.layout, rest) {
 				t.Errorf("more has changed: %s", cmp.Diff(test.layout, rest))
@@ -190,7 +190,7 @@ func TestRollout_IsStoredInTheLedger(t *testing.T) {
 		}
 		out.Targets[i].DeploymentID = ""
 	}
-	targets := []ledger.Target{
+	targets := []selection.Target{
 		{Cluster: types.NamespacedName{Namespace: "ws", Name: "a"}, Namespace: "c-a", Partitions: []int{1}, Unreachable: true},
 		{Cluster: types.NamespacedName{Namespace: "ws", Name: "b"}, Namespace: "c-b", Partitions: []int{0, 1}},
 	}
@@ -198,7 +198,7 @@ func TestRollout_IsStoredInTheLedger(t *testing.T) {
 		t.Errorf("targets (-want +got):\n%s", diff)
 	}
 	failed := firstRound(input{bundle: bundle(everywhere, atMost("ten")), clusters: in.clusters, manifestHash: "0123"}).outcome
-	wantFailure := ledger.Outcome{
+	wantFailure := selection.Outcome{
 		Generation: 3, ManifestHash: "0123", FailureReason: "RolloutInvalid",
 		Failure: `rollout error: spec.rolloutStrategy.maxUnavailable: invalid rollout strategy: "ten" is neither a number nor a percentage such as "10%"`,
 	}
@@ -228,8 +228,8 @@ func TestFrees(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := frees(test.older, test.newer); got != test.want {
-				t.Errorf("frees = %v, want %v", got, test.want)
+			if got := letsContinue(test.older, test.newer); got != test.want {
+				t.Errorf("letsContinue = %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -263,21 +263,6 @@ func TestPromotion_IsTriedOnce(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
-	f := newFlags()
-	if f.has(web) {
-		t.Error("a Bundle is flagged from the beginning")
-	}
-	f.set(web, true)
-	if !f.has(web) || f.has(types.NamespacedName{Name: "other"}) {
-		t.Error("not the Bundle that was flagged")
-	}
-	f.set(web, false)
-	if f.has(web) || len(f.flagged) > 0 {
-		t.Error("a Bundle is still flagged")
-	}
-}
-
 // A rollout makes many passes: what waits for its turn costs nothing in those that do not reach it.
 func TestWaitingTarget_IsNotComputedAgain(t *testing.T) {
 	in := settledWorld(t)
@@ -291,7 +276,7 @@ func TestWaitingTarget_IsNotComputedAgain(t *testing.T) {
 	strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{
 		{ClusterName: "three", MaxUnavailable: &intstr.IntOrString{}}, {ClusterSelector: &metav1.LabelSelector{}},
 	}})(b)
-	in.bundle, in.settled = b, &settled{in.settled.memo, b}
+	in.bundle = b
 	values := []byte(`{"name":"three"}`)
 	in.values = map[string]*rulesdelivery.Values{"c-three": {Current: values, Staged: values}}
 	first, out := look(t, in)
@@ -300,7 +285,7 @@ func TestWaitingTarget_IsNotComputedAgain(t *testing.T) {
 	}
 	for i, bd := range in.existing {
 		if bd.Namespace == "c-three" {
-			staged := out.writes[0].Deployment.DeepCopy()
+			staged := out.others[0].Deployment.DeepCopy()
 			staged.Generation = 2
 			in.existing[i] = staged
 		}

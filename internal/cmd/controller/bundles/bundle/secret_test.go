@@ -1,59 +1,20 @@
 package bundle
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// blaming is a BundleDeployment whose agent gives a reason why it was not deployed.
-func blaming(hash, reason string) *fleet.BundleDeployment {
-	return existing("one", func(bd *fleet.BundleDeployment) {
-		bd.Spec.ValuesHash = hash
-		if reason != "" {
-			bd.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionDeployed, Status: "False", Reason: reason}}
-		}
-	})
-}
-
-func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
-	invalid := fleet.ReasonHelmValuesInvalid
-	tests := map[string]struct {
-		older, newer *fleet.BundleDeployment
-		want         bool
-	}{
-		"an agent that begins to report invalid values": {blaming("h", ""), blaming("h", invalid), true},
-		"one that said so before this process":          {nil, blaming("h", invalid), true},
-		"an agent that still reports them":              {blaming("h", invalid), blaming("h", invalid), false},
-		"one that is content again":                     {blaming("h", invalid), blaming("h", ""), false},
-		"one that has another reason":                   {blaming("h", ""), blaming("h", fleet.ReasonError), false},
-		"one whose values are in no Secret of ours":     {blaming("", ""), blaming("", invalid), false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			h := &handler{memo: newMemo(), queue: queue.New(
-				queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)},
-				func(context.Context, types.NamespacedName) error { return nil },
-			)}
-			h.recheckValues(test.older, test.newer)
-			if got := h.memo.doubts(test.newer.UID); got != test.want {
-				t.Errorf("doubted: %t", got)
-			}
-		})
-	}
-}
 
 // A Bundle whose values are not there says so when they have been missing for a while, and is not looked at before unless
 // a Secret appears.
@@ -80,12 +41,12 @@ func TestValuesThatAreMissing(t *testing.T) {
 			appears := func(o *corev1.Secret) {
 				d.onValues(queue.Change[*metav1.PartialObjectMetadata]{New: meta.AsPartialObjectMetadata(o)})
 			}
-			want := targetingError + errNoValues.Error()
+			want := selection.TargetingError + values.ErrMissing.Error()
 			if there != nil {
-				want = targetingError + rulesdelivery.ErrValuesHash.Error()
+				want = selection.TargetingError + rulesdelivery.ErrValuesHash.Error()
 			}
 			pass("")
-			d.hub.Pass(valuesGrace - time.Second)
+			d.hub.Pass(values.Grace - time.Second)
 			pass("")
 			if d.queue.Behind() {
 				t.Error("it is looked at again though nothing has changed")
@@ -102,7 +63,7 @@ func TestValuesThatAreMissing(t *testing.T) {
 				t.Error("its Secret does not wake it")
 			}
 			pass("")
-			if d.awaited.has(web) {
+			if d.source.Awaits(web) {
 				t.Error("its values are still awaited")
 			}
 		})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -28,8 +27,8 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	t.Helper()
 	hub := hubtest.New(t)
 	index.Add(hub.App)
-	h := &handler{app: hub.App, ledger: ledger.New(), memo: newMemo(), mutations: newMutations(hub.Now), waiting: newFlags(), awaited: newAwaited(), slots: newSlots()}
-	h.queue = queue.New(queue.Options{Name: "bundle", Log: slog.New(slog.DiscardHandler)}, h.handle)
+	hub.App.Log = slog.New(slog.DiscardHandler)
+	h := newHandler(hub.App, ledger.New())
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)
 	for number := range clusters {

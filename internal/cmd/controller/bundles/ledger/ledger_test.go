@@ -7,14 +7,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/rules/rollout"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 )
 
 func TestLedger(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}
-	one := Outcome{Generation: 1, Targets: []Target{{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}}}
-	two := Outcome{Generation: 2}
+	one := selection.Outcome{Generation: 1, Targets: []selection.Target{{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}}}
+	two := selection.Outcome{Generation: 2}
 	l := New()
 	l.Set(web, two) // there is no listener yet
 	l.Forget(web)
@@ -26,11 +25,11 @@ func TestLedger(t *testing.T) {
 	}
 	steps := []struct {
 		name string
-		set  Outcome
+		set  selection.Outcome
 		told bool
 	}{
 		{"the first outcome", one, true},
-		{"the same again", Outcome{Generation: 1, Targets: []Target{{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}}}, false},
+		{"the same again", selection.Outcome{Generation: 1, Targets: []selection.Target{{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}}}, false},
 		{"another one", two, true},
 	}
 	for _, step := range steps {
@@ -51,31 +50,5 @@ func TestLedger(t *testing.T) {
 	told = nil
 	if l.Set(web, two); len(told) != 1 {
 		t.Error("an outcome after a forgotten one tells nobody")
-	}
-}
-
-// A target that cannot be written is blocked, unless the result of the write is unknown.
-func TestTargetStep_SetsBlocked(t *testing.T) {
-	told := Target{Namespace: "c-one", DeploymentID: "s-1:2", Partitions: []int{1}}
-	tests := map[string]struct {
-		change  func(*Target)
-		blocked bool
-	}{
-		"written":                        {func(*Target) {}, false},
-		"with a template that fails":     {func(t *Target) { t.Failure = "targeting error: no" }, true},
-		"with a write in doubt":          {func(t *Target) { t.Failure, t.InDoubt = "write error: who knows", true }, false},
-		"in doubt and without an ID":     {func(t *Target) { t.Failure, t.InDoubt, t.DeploymentID = "write error: who knows", true, "" }, true},
-		"without a namespace":            {func(t *Target) { t.Namespace = "" }, true},
-		"without a newest deployment ID": {func(t *Target) { t.DeploymentID = "" }, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			target, bd := told, &fleet.BundleDeployment{}
-			test.change(&target)
-			want := rollout.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked}
-			if diff := cmp.Diff(want, target.Step(bd)); diff != "" {
-				t.Errorf("step (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // bundleInput is the input for the status of a Bundle.
 type bundleInput struct {
-	outcome ledger.Outcome
+	outcome selection.Outcome
 	// deployments are the Bundle's BundleDeployments. They are set only if targeting failed.
 	deployments []*fleet.BundleDeployment
 	// trouble returns a problem with a BundleDeployment's copies, or an empty string.
@@ -119,9 +119,9 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 	if in.outcome.Circle != "" && ready.Status == "False" {
 		ready.Reason, ready.Message = fleet.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
 	}
-	if in.outcome.Held != "" {
+	if in.outcome.Blocked != "" {
 		ready.Status, ready.Reason = "False", fleet.ReasonSelectorInvalid
-		ready.Message = strings.TrimSuffix(in.outcome.Held+"; "+ready.Message, "; ")
+		ready.Message = strings.TrimSuffix(in.outcome.Blocked+"; "+ready.Message, "; ")
 	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
@@ -196,7 +196,7 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 	if in.outcome.Failure != "" {
 		layout, targets = rollout.Undivided(len(in.deployments)), nil
 		for i, bd := range in.deployments {
-			targets = append(targets, ledger.Target{
+			targets = append(targets, selection.Target{
 				Cluster: index.ClusterOf(bd), Namespace: bd.Namespace, DeploymentID: bd.Spec.StagedDeploymentID, Partitions: layout.Of[i],
 			})
 		}
@@ -210,7 +210,7 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 }
 
 // entryWith returns the entry of a target, including problems with its copies. trouble may be nil.
-func entryWith(target ledger.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
+func entryWith(target selection.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
 	entry := entryOf(target, bd)
 	if bd != nil && trouble != nil && target.Failure == "" {
 		entry = troubled(entry, trouble(keyOf(bd)))
@@ -226,7 +226,7 @@ func troubled(entry state.Entry, trouble string) state.Entry {
 	return entry
 }
 
-func entryOf(target ledger.Target, bd *fleet.BundleDeployment) state.Entry {
+func entryOf(target selection.Target, bd *fleet.BundleDeployment) state.Entry {
 	name := target.Cluster.String()
 	switch {
 	case target.Failure != "":

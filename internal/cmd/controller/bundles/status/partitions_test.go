@@ -8,13 +8,13 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // inPartitions is a target with a newest state that is in these partitions.
-func inPartitions(cluster string, partitions ...int) ledger.Target {
+func inPartitions(cluster string, partitions ...int) selection.Target {
 	out := target(cluster, "")
 	out.DeploymentID, out.Partitions = "s-2:b", partitions
 	return out
@@ -28,9 +28,9 @@ func TestPartitionsInTheStatus(t *testing.T) {
 	promoted := func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID = "s-2:b", "s-2:b" }
 	silent := inPartitions("four", 1)
 	silent.Unreachable = true
-	in := bundleInput{now: now, outcome: ledger.Outcome{
+	in := bundleInput{now: now, outcome: selection.Outcome{
 		Rollout: rollout.Layout{MaxUnavailable: 2, Partitions: []rollout.Part{{Name: "first", Count: 2}, {Name: "second", Count: 3, MaxUnavailable: 1}}},
-		Targets: []ledger.Target{inPartitions("one", 0), inPartitions("two", 0, 1), inPartitions("three", 1), silent},
+		Targets: []selection.Target{inPartitions("one", 0), inPartitions("two", 0, 1), inPartitions("three", 1), silent},
 	}, deployments: []*fleet.BundleDeployment{deployment("one", through), deployment("two", promoted), deployment("three"), deployment("four")}}
 	var got fleet.BundleStatus
 	tellBundle(&got, in, addUp(in))
@@ -62,22 +62,22 @@ func TestPartitionProblems_AreReported(t *testing.T) {
 		return c
 	}
 	var status fleet.BundleStatus
-	tell := func(outcome ledger.Outcome, at time.Time) *genericcondition.GenericCondition {
+	tell := func(outcome selection.Outcome, at time.Time) *genericcondition.GenericCondition {
 		tellBundle(&status, bundleInput{outcome: outcome, now: at}, addUp(bundleInput{outcome: outcome}))
 		return fleet.GetCondition(status.Conditions, "Partitioned")
 	}
 	later, latest := now.Add(time.Hour), now.Add(2*time.Hour)
-	strange := ledger.Outcome{Rollout: rollout.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}
+	strange := selection.Outcome{Rollout: rollout.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}
 	for i, step := range []struct {
-		outcome ledger.Outcome
+		outcome selection.Outcome
 		at      time.Time
 		want    *genericcondition.GenericCondition
 	}{
-		{ledger.Outcome{}, now, nil},
+		{selection.Outcome{}, now, nil},
 		{strange, now, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
 		{strange, later, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
-		{ledger.Outcome{Failure: "rollout error: no", FailureReason: "RolloutInvalid"}, later, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
-		{ledger.Outcome{}, latest, partitioned("True", "", "", latest)},
+		{selection.Outcome{Failure: "rollout error: no", FailureReason: "RolloutInvalid"}, later, partitioned("False", "PartitionsIncomplete", "spec.rolloutStrategy.partitions: no", now)},
+		{selection.Outcome{}, latest, partitioned("True", "", "", latest)},
 	} {
 		if diff := cmp.Diff(step.want, tell(step.outcome, step.at)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)

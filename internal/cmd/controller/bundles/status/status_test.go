@@ -13,8 +13,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -33,11 +33,11 @@ func withoutTimes(conditions []genericcondition.GenericCondition) []genericcondi
 func TestRecordedBundles(t *testing.T) {
 	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
-		in := bundleInput{outcome: ledger.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
+		in := bundleInput{outcome: selection.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
 		for _, bd := range all {
 			if index.BundleOf(bd) == keyOf(b) {
 				in.deployments = append(in.deployments, bd)
-				in.outcome.Targets = append(in.outcome.Targets, ledger.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
+				in.outcome.Targets = append(in.outcome.Targets, selection.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
 			}
 		}
 		var got fleet.BundleStatus
@@ -100,8 +100,8 @@ func deployment(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fle
 	return bd
 }
 
-func target(cluster, failure string) ledger.Target {
-	return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: cluster}, Namespace: "c-" + cluster, Failure: failure}
+func target(cluster, failure string) selection.Target {
+	return selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: cluster}, Namespace: "c-" + cluster, Failure: failure}
 }
 
 // undivided fills in what a rollout without limits has to say about the targets, whose newest state is what is staged.
@@ -150,39 +150,39 @@ func TestTellBundle(t *testing.T) {
 	}{
 		"no targets are ready targets": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0}},
 		"a target without a deployment is pending": {
-			bundleInput{outcome: ledger.Outcome{Generation: 2, Targets: []ledger.Target{target("one", "")}}},
+			bundleInput{outcome: selection.Outcome{Generation: 2, Targets: []selection.Target{target("one", "")}}},
 			condition("False", "", "Pending(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 2},
 		},
 		"a target that failed says why, whatever runs there": {
-			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("False", "Error", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
 		},
 		"a chart that a cluster cannot install is an error, too": {
-			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", notInstalled)}},
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", notInstalled)}},
 			condition("False", "Error", "NotReady(1) [Cluster ws/one: not installed: YAML parse error]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "NotReady"}, [4]int{1, 1, 1, 0},
 		},
 		"a Bundle that failed says why, and counts what runs": {
-			bundleInput{outcome: ledger.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
+			bundleInput{outcome: selection.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
 			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
 		},
 		"deployments held by a broken selector are counted, and the reason comes first": {
 			bundleInput{
-				outcome:     ledger.Outcome{Held: "targeting error: no", Targets: []ledger.Target{target("one", ""), target("two", "")}},
+				outcome:     selection.Outcome{Blocked: "targeting error: no", Targets: []selection.Target{target("one", ""), target("two", "")}},
 				deployments: []*fleet.BundleDeployment{deployment("one")},
 			},
 			condition("False", "SelectorInvalid", "targeting error: no; Pending(1) [Cluster ws/two]"),
 			fleet.BundleDisplay{ReadyClusters: "1/2", State: "Pending"}, [4]int{0, 2, 1, 0},
 		},
 		"also where nothing else is the matter": {
-			bundleInput{outcome: ledger.Outcome{Held: "targeting error: no"}},
+			bundleInput{outcome: selection.Outcome{Blocked: "targeting error: no"}},
 			condition("False", "SelectorInvalid", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0},
 		},
 		"what is no target's is not counted": {
-			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
 		},
 		"a staged change is not applied": {
-			bundleInput{outcome: ledger.Outcome{Targets: []ledger.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{
 				deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }),
 			}},
 			condition("False", "", "WaitApplied(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "WaitApplied"}, [4]int{0, 1, 1, 0},

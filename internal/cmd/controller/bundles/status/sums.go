@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -88,7 +88,7 @@ func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) fig
 type sumsOfBundle struct {
 	touched map[string]bool // guarded by the lock of sums
 
-	outcome     ledger.Outcome
+	outcome     selection.Outcome
 	byNamespace map[string][]int
 	// parts are the contributions of the targets.
 	parts []part

@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // hubOf is a Bundle with its BundleDeployments, as the caches have them.
 type hubOf struct {
-	outcome     ledger.Outcome
+	outcome     selection.Outcome
 	deployments map[string]*fleet.BundleDeployment
 	troubles    map[types.NamespacedName]string
 	looked      int
@@ -48,13 +48,13 @@ func newHubOf(random *rand.Rand, clusters, partitions int) *hubOf {
 
 // retarget is what a pass of targeting finds.
 func (h *hubOf) retarget(random *rand.Rand, clusters, partitions int) {
-	h.outcome = ledger.Outcome{Generation: random.Int64N(1000)}
+	h.outcome = selection.Outcome{Generation: random.Int64N(1000)}
 	h.outcome.Rollout.MaxUnavailable = clusters
 	for p := range partitions {
 		h.outcome.Rollout.Partitions = append(h.outcome.Rollout.Partitions, rollout.Part{Name: fmt.Sprint("p", p), MaxUnavailable: random.IntN(3)})
 	}
 	for i := range clusters {
-		target := ledger.Target{
+		target := selection.Target{
 			Cluster:   types.NamespacedName{Namespace: []string{"ws", "other"}[random.IntN(2)], Name: fmt.Sprintf("c%03d", i)},
 			Namespace: fmt.Sprint("n", i), DeploymentID: fmt.Sprint("s-1:", random.IntN(2)), Unreachable: random.IntN(8) == 0,
 		}
@@ -166,7 +166,7 @@ func TestAChangeCostsWhatChanged(t *testing.T) {
 			s.touch(web, bd.Namespace)
 		}
 		for i := range clusters {
-			h.outcome.Targets = append(h.outcome.Targets, ledger.Target{
+			h.outcome.Targets = append(h.outcome.Targets, selection.Target{
 				Cluster: types.NamespacedName{Namespace: "ws", Name: fmt.Sprint("c", i)}, Namespace: fmt.Sprint("n", i), DeploymentID: "s-1:a", Partitions: []int{0},
 			})
 			ready(i)

@@ -1,4 +1,4 @@
-package bundle
+package selection
 
 import (
 	"fmt"
@@ -36,9 +36,25 @@ func TestUnsupported(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := unsupported(test.bundle, test.existing); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			if got := Unsupported(test.bundle, test.existing); fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("got %v; want %v", got, test.want)
 			}
 		})
 	}
+}
+
+func bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}}
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
+func existing(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "c-" + cluster, Name: "web"}}
+	for _, modify := range modifiers {
+		modify(bd)
+	}
+	return bd
 }

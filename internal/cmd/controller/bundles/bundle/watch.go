@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,6 +24,7 @@ import (
 func (h *handler) watch() error {
 	h.app.Liveness.OnChange(h.onLiveness)
 	return errors.Join(
+		queue.Watch(h.app.Bundles.Informer(), h.onDependencies),
 		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
 		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
 		queue.Watch(h.app.ClusterGroups.Informer(), h.onGroup),
@@ -41,7 +43,7 @@ func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	switch {
 	case newer == nil:
-		h.memo.forgetBundle(older.UID)
+		h.cache.forget(older.UID)
 		h.queue.Add(keyOf(older))
 	case older == nil || bundleMatters(older, newer):
 		h.queue.Add(keyOf(newer))
@@ -64,13 +66,13 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	if cluster == nil {
 		cluster = older
 	}
-	h.wakeThere(cluster.Status.Namespace)
+	h.enqueueDeployed(cluster.Status.Namespace)
 	if newer != nil {
-		h.wakePicking(newer)
+		h.enqueueSelecting(newer)
 	}
 	// A running pass may still deploy to the cluster by its old labels.
 	if older != nil && (newer == nil || !maps.Equal(older.Labels, newer.Labels)) {
-		h.wakePicking(older)
+		h.enqueueSelecting(older)
 	}
 }
 
@@ -84,8 +86,8 @@ func clusterMatters(older, newer *fleet.Cluster) bool {
 		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
 }
 
-// wakeThere enqueues the Bundles deployed in a cluster's namespace, because they may have to be removed.
-func (h *handler) wakeThere(namespace string) {
+// enqueueDeployed enqueues the Bundles deployed in a cluster's namespace, because they may have to be removed.
+func (h *handler) enqueueDeployed(namespace string) {
 	if namespace == "" {
 		return
 	}
@@ -100,15 +102,15 @@ func (h *handler) wakeThere(namespace string) {
 	}
 }
 
-// wakePicking enqueues the Bundles that target a cluster.
-func (h *handler) wakePicking(cluster *fleet.Cluster) {
+// enqueueSelecting enqueues the Bundles that target a cluster.
+func (h *handler) enqueueSelecting(cluster *fleet.Cluster) {
 	listed, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
 		return
 	}
 	groups := targeting.NewGroups(listed)
 	for _, bundle := range h.mayPick(cluster, groups.Names(cluster)) {
-		if selection := h.memo.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
+		if selection := h.cache.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
 			h.queue.Add(keyOf(bundle))
 		}
 	}
@@ -125,7 +127,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 		group = older
 	}
 	for _, bundle := range h.reaching(group.Namespace) {
-		if selection := h.memo.selection(bundle); selection != nil && selection.UsesGroups() {
+		if selection := h.cache.selection(bundle); selection != nil && selection.UsesGroups() {
 			h.queue.Add(keyOf(bundle))
 		}
 	}
@@ -139,7 +141,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 		h.onDeploymentThere(change)
 		return
 	}
-	h.memo.trust(gone.UID)
+	h.values.Forget(gone.UID)
 	bundle := index.BundleOf(gone)
 	h.mutations.gone(bundle, gone)
 	if bundle.Name != "" {
@@ -165,15 +167,17 @@ const contentLag = time.Second
 func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
-	h.recheckValues(older, newer)
+	if h.values.DoubtReported(older, newer) {
+		h.queue.Add(bundle)
+	}
 	h.mutations.cached(bundle, newer)
 	if older != nil {
 		if before := index.BundleOf(older); before != bundle && before.Name != "" {
 			h.mutations.cached(before, newer)
 			h.queue.Add(before)
 		}
-		if frees(older, newer) {
-			h.goOn(bundle)
+		if letsContinue(older, newer) {
+			h.continueRollout(bundle)
 		}
 	}
 	if !change.Initial && bundle.Name != "" && h.missesContent(older, newer) {
@@ -196,9 +200,9 @@ func (h *handler) missesContent(older, newer *fleet.BundleDeployment) bool {
 	})
 }
 
-// frees reports whether a change of a BundleDeployment may let the rollout continue: it has become available, or it
+// letsContinue reports whether a change of a BundleDeployment may let the rollout continue: it has become available, or it
 // has become unavailable and waits for a newer version that may correct it.
-func frees(older, newer *fleet.BundleDeployment) bool {
+func letsContinue(older, newer *fleet.BundleDeployment) bool {
 	if !rollout.IsAvailable(newer) {
 		return rollout.IsAvailable(older) && newer.Spec.DeploymentID != newer.Spec.StagedDeploymentID
 	}
@@ -206,9 +210,9 @@ func frees(older, newer *fleet.BundleDeployment) bool {
 		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID
 }
 
-// goOn enqueues a Bundle if some of its targets wait for others.
-func (h *handler) goOn(bundle types.NamespacedName) {
-	if bundle.Name != "" && h.waiting.has(bundle) {
+// continueRollout enqueues a Bundle if some of its targets wait for others.
+func (h *handler) continueRollout(bundle types.NamespacedName) {
+	if bundle.Name != "" && h.cache.isWaiting(bundle) {
 		h.queue.AddAfter(bundle, coalescing)
 	}
 }
@@ -218,7 +222,7 @@ func (h *handler) goOn(bundle types.NamespacedName) {
 func (h *handler) onLiveness(key types.NamespacedName) {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
 	if err == nil && cluster != nil {
-		h.wakeThere(cluster.Status.Namespace)
+		h.enqueueDeployed(cluster.Status.Namespace)
 	}
 }
 
@@ -233,5 +237,40 @@ func (h *handler) onContent(change queue.Change[*fleet.Content]) {
 	}
 	for _, bd := range deployments {
 		h.queue.Add(index.BundleOf(bd))
+	}
+}
+
+// onValues enqueues the Bundle that waits for a Secret.
+func (h *handler) onValues(change queue.Change[*metav1.PartialObjectMetadata]) {
+	if change.New != nil && h.source.Awaits(keyOf(change.New)) {
+		h.queue.Add(keyOf(change.New))
+	}
+}
+
+// onDependencies enqueues the Bundles that may be in a dependency cycle with a Bundle whose dependencies have changed.
+func (h *handler) onDependencies(change queue.Change[*fleet.Bundle]) {
+	older, newer := change.Old, change.New
+	if change.Initial {
+		return // all Bundles are enqueued at that time
+	}
+	var before, after []fleet.BundleRef
+	namespace := ""
+	if older != nil {
+		before, namespace = older.Spec.DependsOn, older.Namespace
+	}
+	if newer != nil {
+		after, namespace = newer.Spec.DependsOn, newer.Namespace
+	}
+	if reconcile.Equal(before, after) {
+		return
+	}
+	all, err := h.app.Bundles.Cache().List(namespace, labels.Everything())
+	if err != nil {
+		return // only if the index is missing, which it is not
+	}
+	for _, bundle := range all {
+		if len(bundle.Spec.DependsOn) > 0 {
+			h.queue.Add(keyOf(bundle))
+		}
 	}
 }

@@ -160,8 +160,8 @@ func TestLabelsOfOthersStay(t *testing.T) {
 	})
 	d.hub.Put(theirs)
 	in := input{bundle: bundle(everywhere), clusters: []*fleet.Cluster{cluster(nameOf(0))}}
-	if err := d.gatherUnlabelled(&in); err != nil || len(in.existing) != 0 {
-		t.Errorf("found %v, error %v", in.existing, err)
+	if found, err := d.unlabelled(in); err != nil || len(found) != 0 {
+		t.Errorf("found %v, error %v", found, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 )
 
 func TestFailures(t *testing.T) {
@@ -46,12 +47,12 @@ func TestFailures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			failed := failures{}
-			if again := failed.note("b", test.err); (again != nil) != test.again {
+			if again := failed.add("b", test.err); (again != nil) != test.again {
 				t.Errorf("to be tried again: %v, want %v", again, test.again)
 			}
-			before := ledger.Outcome{Targets: []ledger.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
-			got := failed.tell(before)
-			want := []ledger.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.inDoubt}, {Namespace: "c", Failure: "of its own"}}
+			before := selection.Outcome{Targets: []selection.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
+			got := failed.addTo(before)
+			want := []selection.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.inDoubt}, {Namespace: "c", Failure: "of its own"}}
 			if diff := cmp.Diff(want, got.Targets); diff != "" {
 				t.Errorf("targets (-want +got):\n%s", diff)
 			}
@@ -68,12 +69,12 @@ func TestReportedFailures_StayUntilTheNextTry(t *testing.T) {
 	if got := h.failing(key); len(got) > 0 {
 		t.Errorf("failing = %v before anything was tried", got)
 	}
-	h.ledger.Set(key, ledger.Outcome{Targets: []ledger.Target{
-		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: targetingError + errForeign.Error()},
-		{Namespace: "c", Failure: targetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
+	h.ledger.Set(key, selection.Outcome{Targets: []selection.Target{
+		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: selection.TargetingError + errForeign.Error()},
+		{Namespace: "c", Failure: selection.TargetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
 	}})
 	want := failures{
-		"a": {message: "write error: no"}, "b": {message: targetingError + errForeign.Error()}, "e": {message: "write error: who knows", inDoubt: true},
+		"a": {message: "write error: no"}, "b": {message: selection.TargetingError + errForeign.Error()}, "e": {message: "write error: who knows", inDoubt: true},
 	}
 	if diff := cmp.Diff(want, h.failing(key), cmp.AllowUnexported(failure{})); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)

@@ -1,4 +1,4 @@
-package bundle
+package values
 
 import (
 	"context"
@@ -42,7 +42,10 @@ const hubManager = "fleetcontroller"
 //	watch of metadata ─► edited by others, or gone ─► queue ─► doubt, Bundle ─► compared and written
 //	startup ─► Secrets that an earlier process left without an owner ─► compared, or deleted without a BundleDeployment
 type guard struct {
-	h *handler
+	*Store
+
+	// enqueue enqueues the Bundle of a BundleDeployment whose Secret has to be compared.
+	enqueue func(bundle types.NamespacedName)
 	// own is the field manager of this process.
 	own   string
 	queue *queue.Queue
@@ -53,11 +56,26 @@ type guard struct {
 // guardPage is the page size for listing Secrets.
 const guardPage = 500
 
-func newGuard(h *handler, cfg *rest.Config) *guard {
-	g := &guard{h: h, own: managerOf(cfg)}
-	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: h.app.Log}, g.handle)
-	g.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: h.app.Log}, h.deleteAbandoned)
-	return g
+// Guard watches the Secrets until ctx ends. First it waits until the BundleDeployments are cached. enqueue is called
+// with the Bundles of the BundleDeployments whose Secrets are doubted; it must not block.
+func (s *Store) Guard(ctx context.Context, enqueue func(bundle types.NamespacedName)) error {
+	client, err := metadata.NewForConfig(kube.Watching(s.app.RESTConfig))
+	if err != nil {
+		return fmt.Errorf("building the client of values secrets: %w", err)
+	}
+	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	g := &guard{Store: s, enqueue: enqueue, own: managerOf(s.app.RESTConfig)}
+	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: s.app.Log}, g.handle)
+	g.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: s.app.Log}, s.deleteAbandoned)
+	synced := []cache.InformerSynced{s.app.Begun, s.app.BundleDeployments.Informer().HasSynced}
+	go g.queue.Run(ctx, synced...)
+	go g.abandoned.Run(ctx, synced...)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
+			g.reflector(secrets).RunWithContext(ctx)
+		}
+	}()
+	return nil
 }
 
 // managerOf returns the field manager that an API server records for requests that name none.
@@ -68,23 +86,6 @@ func managerOf(cfg *rest.Config) string {
 	}
 	manager, _, _ := strings.Cut(agent, "/")
 	return manager
-}
-
-// run watches until ctx ends. First it waits until the BundleDeployments are cached.
-func (g *guard) run(ctx context.Context, synced ...cache.InformerSynced) error {
-	client, err := metadata.NewForConfig(kube.Watching(g.h.app.RESTConfig))
-	if err != nil {
-		return fmt.Errorf("building the client of values secrets: %w", err)
-	}
-	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
-	go g.queue.Run(ctx, synced...)
-	go g.abandoned.Run(ctx, synced...)
-	go func() {
-		if cache.WaitForCacheSync(ctx.Done(), synced...) {
-			g.reflector(secrets).RunWithContext(ctx)
-		}
-	}()
-	return nil
 }
 
 // listed makes a reflector list page by page instead of streaming the list. Each page is stripped when it arrives.
@@ -104,7 +105,7 @@ func (g *guard) reflector(secrets metadata.Getter) *cache.Reflector {
 				return nil, err
 			}
 			for i := range page.Items {
-				page.Items[i] = *g.slim(&page.Items[i])
+				page.Items[i] = *g.strip(&page.Items[i])
 			}
 			return page, nil
 		},
@@ -122,18 +123,18 @@ const (
 	unowned = "unowned"
 )
 
-// slim returns only the metadata that the guard needs.
-func (g *guard) slim(secret *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+// strip returns only the metadata that the guard needs.
+func (g *guard) strip(secret *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	stripped := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: secret.Namespace, Name: secret.Name, ResourceVersion: secret.ResourceVersion,
 	}}
 	switch {
 	case len(secret.OwnerReferences) == 0:
-		slim.Annotations = map[string]string{unowned: ""}
+		stripped.Annotations = map[string]string{unowned: ""}
 	case editedByOthers(secret.ManagedFields, g.own):
-		slim.Annotations = map[string]string{edited: ""}
+		stripped.Annotations = map[string]string{edited: ""}
 	}
-	return slim
+	return stripped
 }
 
 // editedByOthers reports whether the values in a Secret were last written by a client other than a hub, or are
@@ -177,7 +178,7 @@ func (g *guard) Delete(obj any) error {
 
 // Replace is called by the reflector with the list of all Secrets.
 func (g *guard) Replace(all []any, _ string) error {
-	deployments, err := g.h.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
+	deployments, err := g.app.BundleDeployments.Cache().List(metav1.NamespaceAll, labels.Everything())
 	if err != nil {
 		return err
 	}
@@ -227,11 +228,15 @@ func (g *guard) Resync() error { return nil }
 
 // handle has the Secret of a BundleDeployment compared again, if it should have one.
 func (g *guard) handle(_ context.Context, key types.NamespacedName) error {
-	bd, err := reconcile.Optional(g.h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
+	bd, err := reconcile.Optional(g.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
 	if err != nil || bd == nil || bd.Spec.ValuesHash == "" || bd.DeletionTimestamp != nil {
 		return err
 	}
-	g.h.memo.doubt(bd.UID)
-	g.h.queue.Add(index.BundleOf(bd))
+	g.Doubt(bd.UID)
+	g.enqueue(index.BundleOf(bd))
 	return nil
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -10,13 +10,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // writeError is the prefix of messages about a BundleDeployment that the API server refuses.
 const writeError = "write error: "
+
+// errForeign means that the cluster's namespace has a BundleDeployment of this name that was made from a Bundle of the
+// same name in another namespace.
+var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
 
 // errContentTooLarge means that the Content of a Bundle cannot be stored.
 var errContentTooLarge = errors.New("resources: their Content is larger than the API server accepts; make them smaller, or split them into several Bundles")
@@ -30,23 +35,23 @@ func isTooLarge(err error) bool {
 		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
 }
 
-// tellUnprepared reports why the finalizer of a Bundle cannot be written. A Bundle that is too large takes no status
+// reportUnprepared reports why the finalizer of a Bundle cannot be written. A Bundle that is too large takes no status
 // either, so it gets an Event only. What is deployed stays unchanged.
-func (h *handler) tellUnprepared(bundle *fleet.Bundle, err error) error {
+func (h *handler) reportUnprepared(bundle *fleet.Bundle, err error) error {
 	switch {
 	case isTooLarge(err):
 		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
 		return nil
-	case isTold(err):
+	case needsUser(err):
 		before, _ := h.ledger.Get(keyOf(bundle))
 		before.Generation = bundle.Generation
-		h.ledger.Set(keyOf(bundle), aim{outcome: before}.failed(fleet.ReasonError, writeError, errors.New(wordsOf(err))).outcome)
+		h.ledger.Set(keyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+messageOf(err)))
 	}
 	return err
 }
 
-// isTold reports whether a user has to act on an answer of the API server.
-func isTold(err error) bool { return isForOne(err) || apierrors.IsInternalError(err) }
+// needsUser reports whether a user has to act on an answer of the API server.
+func needsUser(err error) bool { return isForOne(err) || apierrors.IsInternalError(err) }
 
 // isForOne reports whether an API server's answer is about the object that was sent.
 func isForOne(err error) bool {
@@ -64,19 +69,19 @@ type failure struct {
 // failures are the failures of a Bundle's clusters, by namespace.
 type failures map[string]failure
 
-// note records an error that a user has to act on. It returns the error if the write has to be retried. An internal
+// add records an error that a user has to act on. It returns the error if the write has to be retried. An internal
 // server error mostly means that an admission webhook cannot be reached.
-func (f failures) note(namespace string, err error) error {
+func (f failures) add(namespace string, err error) error {
 	switch {
 	case errors.Is(err, errForeign):
-		f[namespace] = failure{message: targetingError + errForeign.Error()}
+		f[namespace] = failure{message: selection.TargetingError + errForeign.Error()}
 		return nil // the deletion of the other BundleDeployment enqueues the Bundle
-	case errors.Is(err, errSecretTaken):
-		f[namespace] = failure{message: writeError + errSecretTaken.Error()}
+	case errors.Is(err, values.ErrTaken):
+		f[namespace] = failure{message: writeError + values.ErrTaken.Error()}
 	case isForOne(err):
-		f[namespace] = failure{message: writeError + wordsOf(err)}
+		f[namespace] = failure{message: writeError + messageOf(err)}
 	case apierrors.IsInternalError(err):
-		f[namespace] = failure{message: writeError + wordsOf(err), inDoubt: true}
+		f[namespace] = failure{message: writeError + messageOf(err), inDoubt: true}
 	}
 	return err
 }
@@ -84,20 +89,20 @@ func (f failures) note(namespace string, err error) error {
 // localPort matches the client's port, the only part of a connection error that differs with each connection.
 var localPort = regexp.MustCompile(`(\b(?:read|write) tcp \S+):\d+->`)
 
-// maxWords limits the length in bytes of an error message that is stored per target.
-const maxWords = 2 << 10
+// maxMessage limits the length in bytes of an error message that is stored per target.
+const maxMessage = 2 << 10
 
-// wordsOf returns the API server's message for an error. The text stays the same as long as the cause does.
-func wordsOf(err error) string {
+// messageOf returns the API server's message for an error. The text stays the same as long as the cause does.
+func messageOf(err error) string {
 	text := err.Error()
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		text = status.Status().Message
 	}
-	return cut.Text(localPort.ReplaceAllString(text, "$1->"), maxWords)
+	return cut.Text(localPort.ReplaceAllString(text, "$1->"), maxMessage)
 }
 
-// tell returns the outcome with the failures added to its targets.
-func (f failures) tell(outcome ledger.Outcome) ledger.Outcome {
+// addTo returns the outcome with the failures added to its targets.
+func (f failures) addTo(outcome selection.Outcome) selection.Outcome {
 	outcome.Targets = slices.Clone(outcome.Targets)
 	for i := range outcome.Targets {
 		target := &outcome.Targets[i]
@@ -114,7 +119,7 @@ func (h *handler) failing(bundle types.NamespacedName) failures {
 	before, _ := h.ledger.Get(bundle)
 	found := failures{}
 	for _, target := range before.Targets {
-		if strings.HasPrefix(target.Failure, writeError) || target.Failure == targetingError+errForeign.Error() {
+		if strings.HasPrefix(target.Failure, writeError) || target.Failure == selection.TargetingError+errForeign.Error() {
 			found[target.Namespace] = failure{target.Failure, target.InDoubt}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
-	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,21 +22,20 @@ func withName(b *fleet.Bundle) {
 type looked struct{ written, made []string }
 
 // look makes a pass, with what earlier ones have found out.
-func look(t *testing.T, in input) (p looked, out plan) {
+func look(t *testing.T, in input) (p looked, out writes) {
 	t.Helper()
-	aimed := takeAim(in)
-	for _, target := range aimed.targets {
+	selected := in.selected()
+	for _, target := range selected.Targets {
 		if target.Options.Helm != nil {
 			p.made = append(p.made, target.Cluster.Status.Namespace)
 		}
 	}
-	steps := aimed.steps(in)
-	out = decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
-	for _, w := range slices.Concat(out.first, out.writes) {
+	out = newRound(in, selected).writes()
+	for _, w := range slices.Concat(out.first, out.others) {
 		p.written = append(p.written, w.Deployment.Namespace)
 	}
-	if len(out.outcome.Targets) != len(aimed.targets) {
-		t.Errorf("%d of %d targets are told of", len(out.outcome.Targets), len(aimed.targets))
+	if len(out.outcome.Targets) != len(selected.Targets) {
+		t.Errorf("%d of %d targets are told of", len(out.outcome.Targets), len(selected.Targets))
 	}
 	for _, target := range out.outcome.Targets {
 		if target.DeploymentID == "" {
@@ -48,8 +46,8 @@ func look(t *testing.T, in input) (p looked, out plan) {
 }
 
 // written are the BundleDeployments of a plan as the API server would have them.
-func written(out plan) (all []*fleet.BundleDeployment) {
-	for _, w := range slices.Concat(out.first, out.writes) {
+func written(out writes) (all []*fleet.BundleDeployment) {
+	for _, w := range slices.Concat(out.first, out.others) {
 		bd := w.Deployment.DeepCopy()
 		bd.UID, bd.Generation = types.UID("u-"+bd.Namespace), 1
 		all = append(all, bd)
@@ -61,11 +59,13 @@ func (p looked) String() string {
 	return strings.Join(p.made, ",") + " worked out, " + strings.Join(p.written, ",") + " written"
 }
 
+// certain reports that the Secret holds the values.
+func certain(types.UID) bool { return true }
+
 // settledWorld is a Bundle on three clusters where nothing is owed, and everybody knows.
 func settledWorld(t *testing.T) input {
 	t.Helper()
-	b, m := bundle(withName), newMemo()
-	in := input{bundle: b, settled: &settled{m, b}, secretHolds: m.secretHolds, contentThere: true}
+	in := input{bundle: bundle(withName), cache: newCache(), secretHolds: certain, contentThere: true}
 	for _, name := range []string{"one", "three", "two"} {
 		in.clusters = append(in.clusters, cluster(name, func(c *fleet.Cluster) { c.UID = types.UID("u-" + name) }))
 	}
@@ -84,7 +84,7 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 	newBundle := func(in *input, change func(*fleet.Bundle)) {
 		b := in.bundle.DeepCopy()
 		change(b)
-		in.bundle, in.settled = b, &settled{in.settled.memo, b}
+		in.bundle = b
 	}
 	changed := func(in *input, change func(*fleet.Cluster)) {
 		c := in.clusters[2].DeepCopy()
@@ -116,7 +116,10 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Labels["more"] = "1" })
 		}, " worked out, c-two written"},
 		"one deleted by another client": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
-		"a Secret that is doubted":      {func(in *input) { in.settled.memo.doubt(in.existing[2].UID) }, " worked out, c-two written"},
+		"a Secret that is doubted": {func(in *input) {
+			doubted := in.existing[2].UID
+			in.secretHolds = func(uid types.UID) bool { return uid != doubted }
+		}, " worked out, c-two written"},
 		"a label of the Bundle": {func(in *input) {
 			newBundle(in, func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} })
 		}, " worked out, c-one,c-three,c-two written"},
@@ -138,10 +141,10 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 			}
 			// What it writes is what a process that knows nothing writes.
 			fresh := in
-			fresh.settled = nil
+			fresh.cache = nil
 			_, all := look(t, fresh)
-			for _, w := range slices.Concat(all.first, all.writes) {
-				said := slices.ContainsFunc(slices.Concat(out.first, out.writes), func(o write) bool { return rulesdelivery.Same(o.Deployment, w.Deployment) })
+			for _, w := range slices.Concat(all.first, all.others) {
+				said := slices.ContainsFunc(slices.Concat(out.first, out.others), func(o write) bool { return rulesdelivery.Same(o.Deployment, w.Deployment) })
 				if done := w.existing != nil && rulesdelivery.Same(w.existing, w.Deployment); !done && !said {
 					t.Errorf("%s is not as it should be, and is not written", w.Deployment.Namespace)
 				}
@@ -152,7 +155,7 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 
 func TestFormerTarget_IsForgotten(t *testing.T) {
 	in := settledWorld(t)
-	of := func() map[types.UID]settledTarget { return in.settled.memo.bundles[in.bundle.UID].settled }
+	of := func() map[types.UID]result { return in.cache.of(in.bundle).targets }
 	if len(of()) != 3 {
 		t.Fatalf("%d are remembered", len(of()))
 	}
@@ -161,7 +164,7 @@ func TestFormerTarget_IsForgotten(t *testing.T) {
 	if _, there := of()["u-one"]; len(of()) != 1 || !there {
 		t.Errorf("these are remembered: %v", of())
 	}
-	in.settled.memo.forgetBundle(in.bundle.UID)
+	in.cache.forget(in.bundle.UID)
 	if len(of()) != 0 {
 		t.Errorf("these are remembered of a Bundle that is gone: %v", of())
 	}
@@ -169,17 +172,13 @@ func TestFormerTarget_IsForgotten(t *testing.T) {
 
 // A rollout of a thousand clusters has many rounds, and as many passes as clusters come.
 func BenchmarkAPassWithNothingToDo(b *testing.B) {
-	web, m := bundle(withName), newMemo()
-	in := input{bundle: web, settled: &settled{m, web}, secretHolds: m.secretHolds, contentThere: true}
+	in := input{bundle: bundle(withName), cache: newCache(), secretHolds: certain, contentThere: true}
 	for i := range 1000 {
 		name := "c" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)
 		in.clusters = append(in.clusters, cluster(name, func(c *fleet.Cluster) { c.UID = types.UID(name) }))
 	}
 	for range 25 {
-		aimed := takeAim(in)
-		steps := aimed.steps(in)
-		out := decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
-		for _, bd := range written(out) {
+		for _, bd := range written(firstRound(in)) {
 			if !slices.ContainsFunc(in.existing, func(e *fleet.BundleDeployment) bool { return e.Namespace == bd.Namespace }) {
 				in.existing = append(in.existing, bd)
 			}
@@ -189,8 +188,6 @@ func BenchmarkAPassWithNothingToDo(b *testing.B) {
 		b.Fatal(len(in.existing))
 	}
 	for b.Loop() {
-		aimed := takeAim(in)
-		steps := aimed.steps(in)
-		decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
+		firstRound(in)
 	}
 }

@@ -1,6 +1,7 @@
-package bundle
+package values
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,7 +78,7 @@ func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
 		if one.owned {
 			secret.OwnerReferences = []metav1.OwnerReference{{UID: "u"}}
 		}
-		secrets = append(secrets, g.slim(secret))
+		secrets = append(secrets, g.strip(secret))
 	}
 	want := []types.NamespacedName{{Namespace: "c-edited", Name: "web"}, {Namespace: "c-unowned", Name: "web"}, {Namespace: "c-deleted", Name: "web"}}
 	deployments := []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("unowned"), valued("deleted"), noValues}
@@ -92,7 +93,10 @@ func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
 
 // valued returns a BundleDeployment with values.
 func valued(cluster string) *fleet.BundleDeployment {
-	return existing(cluster, func(bd *fleet.BundleDeployment) { bd.Spec.ValuesHash = "h" })
+	return &fleet.BundleDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "c-" + cluster, Name: "web", UID: types.UID("u-" + cluster)},
+		Spec:       fleet.BundleDeploymentSpec{ValuesHash: "h"},
+	}
 }
 
 // unownedSecret returns the values Secret of cluster one without an owner.
@@ -150,12 +154,12 @@ func TestAbandonedSecret_IsDeleted(t *testing.T) {
 			hub := hubtest.New(t)
 			hub.Have(test.server...)
 			if test.fail != "" {
-				hub.Fail(test.fail, errDown)
+				hub.Fail(test.fail, errors.New("connection refused"))
 			}
 			if test.before != nil {
 				hub.Before(deleteSecret, func() { test.before(hub) })
 			}
-			err := (&handler{app: hub.App}).deleteAbandoned(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"})
+			err := New(hub.App).deleteAbandoned(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"})
 			if (err != nil) != (test.fail != "") {
 				t.Errorf("error = %v", err)
 			}

@@ -13,31 +13,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestTallyGoesOn(t *testing.T) {
+func TestRoundResult_HasMore(t *testing.T) {
 	tests := map[string]struct {
-		tally        tally
+		result       roundResult
 		again, gated bool
 		want         bool
 	}{
-		"all that could be done was done":                      {tally: tally{written: 3}},
-		"as many were created as may be":                       {tally: tally{written: 50}, again: true, want: true},
-		"some of them were refused":                            {tally: tally{written: 48, refused: 2}, again: true, want: true},
-		"all of them were refused":                             {tally: tally{refused: 50}, again: true, want: true},
+		"all that could be done was done":                      {result: roundResult{written: 3}},
+		"as many were created as may be":                       {result: roundResult{written: 50}, again: true, want: true},
+		"some of them were refused":                            {result: roundResult{written: 48, refused: 2}, again: true, want: true},
+		"all of them were refused":                             {result: roundResult{refused: 50}, again: true, want: true},
 		"nothing was achieved and nothing found out":           {again: true, gated: true},
-		"what was refused has taken up room":                   {tally: tally{written: 1, refused: 1}, gated: true, want: true},
-		"what was refused has taken up nothing":                {tally: tally{written: 1, refused: 1}},
-		"others wait for what was written":                     {tally: tally{written: 1}, gated: true},
-		"other writes would fail too":                          {tally: tally{written: 40, refused: 2, over: true}, again: true, gated: true},
-		"other writes would fail too, and nothing was written": {tally: tally{over: true}},
+		"what was refused has taken up room":                   {result: roundResult{written: 1, refused: 1}, gated: true, want: true},
+		"what was refused has taken up nothing":                {result: roundResult{written: 1, refused: 1}},
+		"others wait for what was written":                     {result: roundResult{written: 1}, gated: true},
+		"other writes would fail too":                          {result: roundResult{written: 40, refused: 2, over: true}, again: true, gated: true},
+		"other writes would fail too, and nothing was written": {result: roundResult{over: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := test.tally.goesOn(test.again, test.gated); got != test.want {
-				t.Errorf("goes on: %v, want %v", got, test.want)
+			if got := test.result.hasMore(test.again, test.gated); got != test.want {
+				t.Errorf("has more: %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -72,35 +72,35 @@ func TestConcernsAll(t *testing.T) {
 	}
 }
 
-func TestPass_ReportsFailures(t *testing.T) {
-	targets := func(failures ...string) ledger.Outcome {
-		out := ledger.Outcome{}
+func TestProgress_ReportsFailures(t *testing.T) {
+	targets := func(failures ...string) selection.Outcome {
+		out := selection.Outcome{}
 		for i, failure := range failures {
-			out.Targets = append(out.Targets, ledger.Target{Namespace: string(rune('a' + i)), Failure: failure})
+			out.Targets = append(out.Targets, selection.Target{Namespace: string(rune('a' + i)), Failure: failure})
 		}
 		return out
 	}
-	p := newPass(nil, failures{"a": {message: "before"}, "b": {message: "before"}})
+	p := newProgress(nil, failures{"a": {message: "before"}, "b": {message: "before"}})
 	p.begin(targets("", "", ""), failures{"c": {message: "no template"}})
-	if diff := cmp.Diff(targets("before", "before", "no template"), p.told()); diff != "" {
+	if diff := cmp.Diff(targets("before", "before", "no template"), p.reported()); diff != "" {
 		t.Errorf("at the beginning (-want +got):\n%s", diff)
 	}
-	if err := p.note(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}}, errQuota); err == nil || !strings.HasPrefix(err.Error(), "writing a/web: ") {
+	if err := p.add(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}}, errQuota); err == nil || !strings.HasPrefix(err.Error(), "writing a/web: ") {
 		t.Errorf("error = %v", err)
 	}
 	p.begin(targets("", "", ""), nil)
 	now := "write error: " + errQuota.Error()
-	if diff := cmp.Diff(targets(now, "before", "no template"), p.told()); diff != "" {
+	if diff := cmp.Diff(targets(now, "before", "no template"), p.reported()); diff != "" {
 		t.Errorf("in the second round (-want +got):\n%s", diff)
 	}
 	outcome, changed := p.end()
 	if diff := cmp.Diff(targets(now, "", "no template"), outcome); diff != "" || !changed {
 		t.Errorf("at the end, changed %v (-want +got):\n%s", changed, diff)
 	}
-	if diff := cmp.Diff(map[string]bool{"a": false, "c": false}, p.left); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"a": false, "c": false}, p.failedWrites); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if _, changed := newPass(nil, nil).end(); changed {
+	if _, changed := newProgress(nil, nil).end(); changed {
 		t.Error("a pass without failures changes what is told")
 	}
 }

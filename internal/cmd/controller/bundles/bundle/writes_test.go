@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -70,25 +70,21 @@ func existing(cluster string, modifiers ...func(*fleet.BundleDeployment)) *fleet
 type told struct {
 	Writes, Orphans []string
 	Content         bool
-	Outcome         ledger.Outcome
+	Outcome         selection.Outcome
 }
 
-// firstRound is the plan for the first round of a pass.
-func firstRound(in input) plan {
-	aimed := takeAim(in)
-	steps := aimed.steps(in)
-	return decide(in, aimed, steps, rollout.Decide(aimed.layout, steps))
-}
+// firstRound returns the writes of the first round of a pass.
+func firstRound(in input) writes { return newRound(in, in.selected()).writes() }
 
 // inWords leaves out what only the rollout is about.
-func inWords(out plan) told {
+func inWords(out writes) told {
 	in := told{Content: out.createContent, Outcome: out.outcome}
 	in.Outcome.Rollout, in.Outcome.Targets = rollout.Layout{}, nil
 	for _, target := range out.outcome.Targets {
 		target.DeploymentID, target.Partitions = "", nil
 		in.Outcome.Targets = append(in.Outcome.Targets, target)
 	}
-	for _, w := range append(slices.Clone(out.first), out.writes...) {
+	for _, w := range append(slices.Clone(out.first), out.others...) {
 		text := "create "
 		if w.existing != nil {
 			text = "update "
@@ -107,13 +103,13 @@ func inWords(out plan) told {
 
 func TestDecide(t *testing.T) {
 	manifest := content.Manifest{}.SHA256()
-	outcome := func(targets ...ledger.Target) ledger.Outcome {
-		return ledger.Outcome{Generation: 3, ManifestHash: manifest, Targets: targets}
+	outcome := func(targets ...selection.Target) selection.Outcome {
+		return selection.Outcome{Generation: 3, ManifestHash: manifest, Targets: targets}
 	}
-	target := func(name string) ledger.Target {
-		return ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: name}, Namespace: "c-" + name}
+	target := func(name string) selection.Target {
+		return selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: name}, Namespace: "c-" + name}
 	}
-	failing := func(name, failure string) ledger.Target {
+	failing := func(name, failure string) selection.Target {
 		t := target(name)
 		t.Failure = failure
 		return t
@@ -137,12 +133,12 @@ func TestDecide(t *testing.T) {
 		},
 		"a cluster without a namespace waits": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace)}},
-			told{Outcome: outcome(ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}})},
+			told{Outcome: outcome(selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}})},
 		},
 		"and keeps what it has": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
-			told{Writes: []string{"update c-two"}, Outcome: outcome(ledger.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}, target("two"))},
+			told{Writes: []string{"update c-two"}, Outcome: outcome(selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}, target("two"))},
 		},
 		"also while it is no target": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", withoutPlace)},
@@ -182,12 +178,12 @@ func TestDecide(t *testing.T) {
 		},
 		"a selector that does not parse touches nothing": {
 			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
-			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error",
+			told{Outcome: selection.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error",
 				Failure: `targeting error: target 0: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
 		},
 		"a Bundle that cannot be used touches nothing": {
 			input{bundle: bundle(everywhere), failure: errors.New("because"), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("two")}},
-			told{Outcome: ledger.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error", Failure: "targeting error: because"}},
+			told{Outcome: selection.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error", Failure: "targeting error: because"}},
 		},
 	}
 	for name, test := range tests {
@@ -201,44 +197,41 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestMemo(t *testing.T) {
-	m := newMemo()
+func TestCache(t *testing.T) {
+	c := newCache()
 	b := bundle(everywhere)
 	b.UID = "u"
-	hash := m.manifestHash(b)
+	hash := c.manifestHash(b)
 	if want := (content.Manifest{}).SHA256(); hash != want {
 		t.Errorf("hash = %s, want %s", hash, want)
 	}
-	if !m.selection(b).Picks(cluster("one"), targeting.Groups{}) {
+	if !c.selection(b).Picks(cluster("one"), targeting.Groups{}) {
 		t.Error("the selection does not pick")
 	}
 	// The same generation is not looked at again.
 	same := b.DeepCopy()
 	same.Spec.Resources, same.Spec.Targets = []fleet.BundleResource{{Name: "x"}}, nil
-	if m.manifestHash(same) != hash || !m.selection(same).Picks(cluster("one"), targeting.Groups{}) {
+	if c.manifestHash(same) != hash || !c.selection(same).Picks(cluster("one"), targeting.Groups{}) {
 		t.Error("the same generation was worked out again")
 	}
 	newer := same.DeepCopy()
 	newer.Generation++
 	broken(newer)
-	if m.manifestHash(newer) == hash || m.selection(newer) != nil {
+	if c.manifestHash(newer) == hash || c.selection(newer) != nil {
 		t.Error("a newer generation was not worked out")
 	}
-	m.forgetBundle("u")
-	if m.manifestHash(b) != hash {
+	c.forget("u")
+	if c.manifestHash(b) != hash {
 		t.Error("a forgotten Bundle has another hash")
 	}
-
-	if !m.secretHolds("s", "h") || m.doubts("s") {
-		t.Error("a Secret is doubted without a reason")
+	if c.isWaiting(web) {
+		t.Error("a Bundle waits from the beginning")
 	}
-	m.doubt("s")
-	if m.secretHolds("s", "h") || m.secretHolds("other", "h") == m.doubts("other") {
-		t.Error("a doubt is forgotten, or spreads")
+	if c.setWaiting(web, true); !c.isWaiting(web) || c.isWaiting(types.NamespacedName{Name: "other"}) {
+		t.Error("not the Bundle that waits")
 	}
-	m.trust("s")
-	if m.doubts("s") {
-		t.Error("a doubt stays")
+	if c.setWaiting(web, false); c.isWaiting(web) || len(c.waiting) > 0 {
+		t.Error("a Bundle still waits")
 	}
 }
 

@@ -1,0 +1,272 @@
+package values
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ErrTaken means that the values cannot be written, because a Secret of another type has that name.
+var ErrTaken = errors.New("the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; remove that Secret, or give the Bundle another name")
+
+// Store writes values Secrets. It is safe for concurrent use.
+type Store struct {
+	app *hub.Context
+
+	mu sync.Mutex
+	// doubted are the BundleDeployments whose Secret may not hold the values of their hash.
+	doubted map[types.UID]bool
+}
+
+// New returns a Store that doubts nothing.
+func New(a *hub.Context) *Store { return &Store{app: a, doubted: map[types.UID]bool{}} }
+
+// Holds reports whether the Secret of a BundleDeployment is known to hold the values of its hash.
+func (s *Store) Holds(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.doubted[uid]
+}
+
+// Doubt has the Secret of a BundleDeployment compared before the next write.
+func (s *Store) Doubt(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doubted[uid] = true
+}
+
+// Forget removes a doubt: the Secret was written, or the BundleDeployment is gone.
+func (s *Store) Forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.doubted, uid)
+}
+
+// DoubtReported doubts the Secret of a BundleDeployment whose agent has begun to report invalid values. The Secret may
+// have been changed or deleted. It returns whether it doubts the Secret.
+func (s *Store) DoubtReported(older, newer *fleet.BundleDeployment) bool {
+	if !reportsInvalid(newer) || older != nil && reportsInvalid(older) {
+		return false
+	}
+	s.Doubt(newer.UID)
+	return true
+}
+
+func reportsInvalid(bd *fleet.BundleDeployment) bool {
+	deployed := fleet.GetCondition(bd.Status.Conditions, fleet.ConditionDeployed)
+	return bd.Spec.ValuesHash != "" && deployed != nil && deployed.Reason == fleet.ReasonHelmValuesInvalid
+}
+
+// Write writes the values of an existing BundleDeployment. Call it before the BundleDeployment gets their hash, and
+// Finish afterwards. If the BundleDeployment has that hash already, the values were written before.
+func (s *Store) Write(ctx context.Context, existing *fleet.BundleDeployment, values delivery.Values) error {
+	switch secret := values.Secret(existing); {
+	case values.Empty():
+		return nil
+	case !s.Holds(existing.UID):
+		return s.check(ctx, secret)
+	case existing.Spec.ValuesHash == values.Hash():
+		return nil
+	case existing.Spec.ValuesHash == "":
+		s.Doubt(existing.UID)
+		return s.Create(ctx, secret)
+	default:
+		s.Doubt(existing.UID) // until the BundleDeployment has the same hash
+		return s.change(ctx, secret)
+	}
+}
+
+// Finish ends a Write after the BundleDeployment has the hash of the values. It deletes values that are no longer used.
+// A Secret of that name with another type holds no values and stays. existing is the BundleDeployment before the write.
+func (s *Store) Finish(ctx context.Context, existing *fleet.BundleDeployment, values delivery.Values) error {
+	s.Forget(existing.UID)
+	if !values.Empty() || existing.Spec.ValuesHash == "" {
+		return nil
+	}
+	secrets := s.app.Kube.CoreV1().Secrets(existing.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, existing.Name, metav1.GetOptions{}))
+	if err == nil && found != nil && found.Type == fleet.SecretTypeBundleDeployment {
+		err = secrets.Delete(ctx, existing.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the values secret: %w", err)
+	}
+	return nil
+}
+
+// SetOwner makes a new BundleDeployment the owner of the Secret that was created before it. A Secret that is missing by
+// now is restored by the guard. If SetOwner fails, the next write compares the Secret.
+func (s *Store) SetOwner(ctx context.Context, created *fleet.BundleDeployment) error {
+	wanted := delivery.Values{}.Secret(created)
+	err := s.patch(ctx, wanted, map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.Doubt(created.UID)
+		return fmt.Errorf("setting the owner of the values secret: %w", err)
+	}
+	return nil
+}
+
+// fewSecrets is the number of values Secrets up to which they are read one by one. pageSize is the page size for listing
+// them.
+const (
+	fewSecrets = 3
+	pageSize   = 250
+)
+
+// Read returns the values in the Secrets of these BundleDeployments, by namespace. All of them have the given name. If
+// there are many, Read lists the Secrets of that name in all namespaces.
+func (s *Store) Read(ctx context.Context, name string, of []*fleet.BundleDeployment) (map[string]*delivery.Values, error) {
+	found := map[string]*delivery.Values{}
+	if len(of) > fewSecrets {
+		return found, s.readAll(ctx, name, found)
+	}
+	for _, bd := range of {
+		secret, err := reconcile.Optional(s.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
+		if err != nil {
+			return nil, fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
+		}
+		if secret != nil {
+			values := delivery.ReadValues(secret)
+			found[bd.Namespace] = &values
+		}
+	}
+	return found, nil
+}
+
+func (s *Store) readAll(ctx context.Context, name string, found map[string]*delivery.Values) error {
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name + ",type=" + fleet.SecretTypeBundleDeployment, Limit: pageSize}
+	for {
+		page, err := s.app.Kube.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("reading the values of all clusters: %w", err)
+		}
+		for i := range page.Items {
+			values := delivery.ReadValues(&page.Items[i])
+			found[page.Items[i].Namespace] = &values
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// Create creates the values Secret of a new BundleDeployment. A Secret that exists already is left from an
+// earlier BundleDeployment or an earlier try.
+func (s *Store) Create(ctx context.Context, wanted *corev1.Secret) error {
+	_, err := s.app.Kube.CoreV1().Secrets(wanted.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return s.check(ctx, wanted)
+	case err != nil:
+		return fmt.Errorf("creating the values secret: %w", err)
+	default:
+		return nil
+	}
+}
+
+// change replaces the values in an existing Secret in one request. If the Secret is missing or of another type,
+// check handles it.
+func (s *Store) change(ctx context.Context, wanted *corev1.Secret) error {
+	data := map[string][]byte{}
+	for key, value := range wanted.Data {
+		data[key] = append([]byte{}, value...) // an empty value must not become null, which would delete the key
+	}
+	err := s.patch(ctx, wanted, map[string]any{
+		"type": wanted.Type, "data": data, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return s.check(ctx, wanted)
+	}
+	if err != nil {
+		return fmt.Errorf("changing the values secret: %w", err)
+	}
+	return nil
+}
+
+// check reads a values Secret whose state is unknown and creates, replaces or updates it as needed.
+func (s *Store) check(ctx context.Context, wanted *corev1.Secret) error {
+	secrets := s.app.Kube.CoreV1().Secrets(wanted.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, wanted.Name, metav1.GetOptions{}))
+	if err != nil {
+		return fmt.Errorf("reading the values secret: %w", err)
+	}
+	if found != nil && found.Type != wanted.Type {
+		if !isCopy(found) {
+			return ErrTaken
+		}
+		// The type of a Secret is immutable, and the agent does not accept this one.
+		if err := secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}}); err != nil {
+			return fmt.Errorf("replacing the values secret: %w", err)
+		}
+		found = nil
+	}
+	if found == nil {
+		if _, err := secrets.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the values secret: %w", err)
+		}
+		return nil
+	}
+	if equality.Semantic.DeepEqual(found.Data, wanted.Data) && equality.Semantic.DeepEqual(found.OwnerReferences, wanted.OwnerReferences) {
+		return nil
+	}
+	found = found.DeepCopy()
+	found.Data, found.OwnerReferences = wanted.Data, wanted.OwnerReferences
+	if _, err := secrets.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("updating the values secret: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) patch(ctx context.Context, wanted *corev1.Secret, change map[string]any) error {
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("encoding a patch of the values secret: %w", err)
+	}
+	_, err = s.app.Kube.CoreV1().Secrets(wanted.Namespace).Patch(ctx, wanted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// isCopy reports whether a Secret was copied for a BundleDeployment.
+func isCopy(secret *corev1.Secret) bool {
+	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "BundleDeployment" && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
+	})
+}
+
+// deleteAbandoned deletes a values Secret without an owner whose BundleDeployment does not exist: the process that
+// wrote it ended before it created the BundleDeployment.
+func (s *Store) deleteAbandoned(ctx context.Context, key types.NamespacedName) error {
+	secrets := s.app.Kube.CoreV1().Secrets(key.Namespace)
+	found, err := reconcile.Optional(secrets.Get(ctx, key.Name, metav1.GetOptions{}))
+	if err != nil || found == nil || found.Type != fleet.SecretTypeBundleDeployment || len(found.OwnerReferences) > 0 {
+		return err
+	}
+	live, err := reconcile.Optional(s.app.BundleDeployments.Get(key.Namespace, key.Name, metav1.GetOptions{}))
+	if err != nil {
+		return err
+	}
+	if live != nil {
+		s.Doubt(live.UID) // the next write sets the owner
+		return nil
+	}
+	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, or in use again
+	}
+	return err
+}

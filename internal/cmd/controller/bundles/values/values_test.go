@@ -1,0 +1,56 @@
+package values
+
+import (
+	"testing"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reporting returns a BundleDeployment whose agent gives a reason why it was not deployed.
+func reporting(hash, reason string) *fleet.BundleDeployment {
+	bd := valued("one")
+	bd.Spec.ValuesHash = hash
+	if reason != "" {
+		bd.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionDeployed, Status: "False", Reason: reason}}
+	}
+	return bd
+}
+
+func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
+	invalid := fleet.ReasonHelmValuesInvalid
+	tests := map[string]struct {
+		older, newer *fleet.BundleDeployment
+		want         bool
+	}{
+		"an agent that begins to report invalid values": {reporting("h", ""), reporting("h", invalid), true},
+		"one that said so before this process":          {nil, reporting("h", invalid), true},
+		"an agent that still reports them":              {reporting("h", invalid), reporting("h", invalid), false},
+		"one that is content again":                     {reporting("h", invalid), reporting("h", ""), false},
+		"one that has another reason":                   {reporting("h", ""), reporting("h", fleet.ReasonError), false},
+		"one whose values are in no Secret of ours":     {reporting("", ""), reporting("", invalid), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := New(nil)
+			if got := s.DoubtReported(test.older, test.newer); got != test.want || s.Holds(test.newer.UID) == test.want {
+				t.Errorf("doubted: %t", got)
+			}
+		})
+	}
+}
+
+func TestDoubt_EndsWithForget(t *testing.T) {
+	s := New(nil)
+	if !s.Holds("s") {
+		t.Error("a Secret is doubted without a reason")
+	}
+	s.Doubt("s")
+	if s.Holds("s") || !s.Holds("other") {
+		t.Error("a doubt is forgotten, or spreads")
+	}
+	if s.Forget("s"); !s.Holds("s") {
+		t.Error("a doubt stays")
+	}
+}

@@ -1,0 +1,192 @@
+package selection
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TargetingError is the prefix of messages about clusters that a Bundle cannot be deployed to.
+const TargetingError = "targeting error: "
+
+// rolloutError is the prefix of messages about an invalid rollout strategy.
+const rolloutError = "rollout error: "
+
+// Input is all that decides where a Bundle is deployed.
+type Input struct {
+	// Bundle includes the values from its Secret, if it has one.
+	Bundle *fleet.Bundle
+	// ManifestHash is the hash of the Bundle's own resources.
+	ManifestHash string
+	// Failure is the reason why the Bundle cannot be used at all.
+	Failure error
+	// Circle is a message about a Bundle that depends on itself, or empty.
+	Circle string
+	// Reach are the workspaces of the clusters. Clusters and Groups are the Clusters and ClusterGroups in them.
+	Reach    targeting.Reach
+	Clusters []*fleet.Cluster
+	Groups   []*fleet.ClusterGroup
+	// Unreachable are the clusters whose agents do not report.
+	Unreachable map[types.NamespacedName]bool
+	// Existing are the Bundle's BundleDeployments.
+	Existing []*fleet.BundleDeployment
+	// Known returns deployment IDs that were computed earlier.
+	Known targeting.Known
+}
+
+// Selection holds the targets of a Bundle.
+type Selection struct {
+	bundle      *fleet.Bundle
+	unreachable map[types.NamespacedName]bool
+	// Outcome is complete except for what the rollout adds. If it has a failure, the other fields are empty.
+	Outcome Outcome
+	Targets []targeting.Target
+	Layout  rollout.Layout
+	// untouched are the Clusters whose BundleDeployments are never deleted.
+	untouched []*fleet.Cluster
+	// blocked are the BundleDeployments that stay unchanged because it is unknown whether their clusters are targets,
+	// by namespace.
+	blocked map[string]Target
+}
+
+// Decide finds the targets of a Bundle and divides them for the rollout. If the Bundle is invalid, nothing is changed.
+// If the deployment for one cluster cannot be computed, that cluster keeps what it has.
+func Decide(in Input) Selection {
+	out := Selection{bundle: in.Bundle, unreachable: in.Unreachable, blocked: map[string]Target{}}
+	out.Outcome = Outcome{
+		Generation: in.Bundle.Generation, ManifestHash: in.ManifestHash,
+		Refused: targeting.RefusedMessage(in.Bundle.Namespace, in.Reach.Refused),
+	}
+	if in.Failure != nil {
+		return failed(out.Outcome, fleet.ReasonError, TargetingError, in.Failure)
+	}
+	selectors, err := targeting.NewSelection(in.Bundle)
+	if err != nil {
+		return failed(out.Outcome, fleet.ReasonError, TargetingError, err)
+	}
+	groups := targeting.NewGroups(in.Groups)
+	staying, leaving := split(in.Clusters)
+	out.untouched = slices.Concat(leaving, withoutNamespace(staying))
+	decided := out.blockUndecided(in, selectors, staying, groups)
+	out.Targets = selectors.TargetsKnowing(content.ID(in.ManifestHash), decided, groups, in.Known)
+	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
+	clusters := make([]*fleet.Cluster, len(out.Targets))
+	for i, target := range out.Targets {
+		clusters[i] = target.Cluster
+	}
+	out.Layout, err = rollout.NewLayout(in.Bundle, clusters, groups)
+	if err == nil {
+		out.Layout, err = out.Layout.Beside(in.Bundle, len(out.blocked))
+	}
+	if err != nil {
+		out.Outcome.Blocked = ""
+		return failed(out.Outcome, fleet.ReasonRolloutInvalid, rolloutError, err)
+	}
+	out.Outcome.Rollout = out.Layout
+	out.Outcome.Rollout.Of = nil // each target lists its own partitions
+	return out
+}
+
+func failed(outcome Outcome, reason, prefix string, err error) Selection {
+	return Selection{Outcome: outcome.WithFailure(reason, prefix+err.Error())}
+}
+
+// split separates the Clusters that are being deleted from the others. Nothing is deployed to a Cluster that is being
+// deleted, and nothing is removed from it: what runs there keeps running.
+func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if cluster.DeletionTimestamp == nil {
+			staying = append(staying, cluster)
+		} else {
+			leaving = append(leaving, cluster)
+		}
+	}
+	return staying, leaving
+}
+
+// withoutNamespace returns the Clusters that have no namespace yet, or that have lost their status. Their
+// BundleDeployments are kept, because it is unknown in which namespace they are.
+func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if cluster.Status.Namespace == "" {
+			out = append(out, cluster)
+		}
+	}
+	return out
+}
+
+// Written describes the writes of the current pass. The keys are namespaces.
+type Written struct {
+	// InDoubt are the namespaces in which a promotion may have been applied.
+	InDoubt map[string]bool
+	// Failed are the namespaces in which a write of this pass failed. The value is true if it is unknown whether the
+	// write was applied.
+	Failed map[string]bool
+}
+
+// Steps returns the targets as the rollout sees them, followed by the blocked deployments. Blocked deployments count,
+// but do not change. existing are the Bundle's current BundleDeployments.
+func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []rollout.Step {
+	byNamespace := map[string]*fleet.BundleDeployment{}
+	for _, bd := range existing {
+		byNamespace[bd.Namespace] = bd
+	}
+	out := make([]rollout.Step, len(s.Targets))
+	for i, target := range s.Targets {
+		namespace := target.Cluster.Status.Namespace
+		doubt, failed := written.Failed[namespace]
+		out[i] = rollout.Step{
+			DeploymentID: target.DeploymentID,
+			Deployment:   byNamespace[namespace],
+			Paused:       targeting.IsPaused(s.bundle, target.Cluster),
+			Unreachable:  s.unreachable[keyOf(target.Cluster)],
+			// A Cluster without a namespace enqueues the Bundle when it gets one.
+			Blocked:    target.Err != nil || namespace == "" || failed,
+			InDoubt:    written.InDoubt[namespace] || doubt,
+			Partitions: s.Layout.Of[i],
+		}
+	}
+	for namespace, target := range s.blocked {
+		out = append(out, rollout.Step{
+			Deployment: byNamespace[namespace], Blocked: true, InDoubt: written.InDoubt[namespace], Unreachable: target.Unreachable,
+		})
+	}
+	return out
+}
+
+// Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, those that
+// a Schedule keeps unchanged, and those that are blocked.
+func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet.BundleDeployment) {
+	wanted := map[string]bool{}
+	for namespace := range s.blocked {
+		wanted[namespace] = true
+	}
+	for _, target := range s.Targets {
+		wanted[target.Cluster.Status.Namespace] = true
+	}
+	untouched := map[types.NamespacedName]bool{}
+	for _, cluster := range s.untouched {
+		untouched[keyOf(cluster)] = true
+	}
+	for _, bd := range existing {
+		if !wanted[bd.Namespace] && !bd.Spec.OffSchedule && !untouched[clusterOf(bd)] && bd.DeletionTimestamp == nil {
+			orphans = append(orphans, bd)
+		}
+	}
+	return orphans
+}
+
+// clusterOf returns the Cluster that the labels of a BundleDeployment name.
+func clusterOf(bd *fleet.BundleDeployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelClusterNamespace], Name: bd.Labels[fleet.LabelCluster]}
+}
+
+func keyOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
