@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/affected"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -34,6 +35,7 @@ type handler struct {
 	source    *values.Source
 	mutations *mutations
 	cache     *cache
+	affected  *affected.Watcher
 	slots     slots
 }
 
@@ -64,6 +66,7 @@ func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
 		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
 	}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
+	h.affected = affected.New(a, h.cache.selection, h.queue.Add)
 	return h
 }
 

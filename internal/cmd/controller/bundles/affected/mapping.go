@@ -1,4 +1,4 @@
-package bundle
+package affected
 
 import (
 	"maps"
@@ -15,12 +15,12 @@ import (
 )
 
 // mappingsTo returns the mappings that lead to the clusters of a workspace.
-func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
-	mappings, err := index.Mappings(h.app, "")
+func (w *Watcher) mappingsTo(workspace string) (leading []targeting.Mapping) {
+	mappings, err := index.Mappings(w.app, "")
 	if err != nil || len(mappings) == 0 {
 		return nil
 	}
-	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(workspace))
+	namespace, err := reconcile.Optional(w.app.AllNamespaces.Cache().Get(workspace))
 	if err != nil || namespace == nil {
 		return nil // the namespace's creation enqueues the Bundles that are mapped to it
 	}
@@ -33,27 +33,27 @@ func (h *handler) mappingsTo(workspace string) (leading []targeting.Mapping) {
 }
 
 // reaching returns the Bundles that may go to clusters of a workspace: its own, and those that are mapped to it.
-func (h *handler) reaching(workspace string) []*fleet.Bundle {
-	out, err := h.app.Bundles.Cache().List(workspace, labels.Everything())
+func (w *Watcher) reaching(workspace string) []*fleet.Bundle {
+	out, err := w.app.Bundles.Cache().List(workspace, labels.Everything())
 	if err != nil {
 		return nil
 	}
-	return append(out, h.mappedTo(workspace)...)
+	return append(out, w.mappedTo(workspace)...)
 }
 
 // mappedTo returns the Bundles of other workspaces that may go to clusters of a workspace.
-func (h *handler) mappedTo(workspace string) (out []*fleet.Bundle) {
-	for _, mapping := range h.mappingsTo(workspace) {
+func (w *Watcher) mappedTo(workspace string) (out []*fleet.Bundle) {
+	for _, mapping := range w.mappingsTo(workspace) {
 		if mapping.Workspace() != workspace {
-			out = append(out, h.taken(mapping)...)
+			out = append(out, w.taken(mapping)...)
 		}
 	}
 	return out
 }
 
 // taken returns the Bundles that a mapping selects.
-func (h *handler) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
-	listed, err := h.app.Bundles.Cache().List(mapping.Workspace(), labels.Everything())
+func (w *Watcher) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
+	listed, err := w.app.Bundles.Cache().List(mapping.Workspace(), labels.Everything())
 	if err != nil {
 		return nil
 	}
@@ -66,14 +66,14 @@ func (h *handler) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
 }
 
 // onMapping enqueues the Bundles that a mapping selects or selected before.
-func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
+func (w *Watcher) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !mappingMatters(older, newer) {
 		return
 	}
 	for _, mapping := range []*fleet.BundleNamespaceMapping{older, newer} {
 		if mapping != nil {
-			h.enqueueMapped(targeting.NewMapping(mapping))
+			w.enqueueMapped(targeting.NewMapping(mapping))
 		}
 	}
 }
@@ -83,26 +83,26 @@ func mappingMatters(older, newer *fleet.BundleNamespaceMapping) bool {
 		!reconcile.Equal(older.NamespaceSelector, newer.NamespaceSelector)
 }
 
-func (h *handler) enqueueMapped(mapping targeting.Mapping) {
-	for _, bundle := range h.taken(mapping) {
-		h.queue.Add(keyOf(bundle))
+func (w *Watcher) enqueueMapped(mapping targeting.Mapping) {
+	for _, bundle := range w.taken(mapping) {
+		w.enqueue(keyOf(bundle))
 	}
 }
 
 // onNamespace enqueues the Bundles whose mapping to a namespace has changed, and those that the namespace has begun or
 // ceased to refuse.
-func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+func (w *Watcher) onNamespace(change queue.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
 		return
 	}
-	mappings, err := index.Mappings(h.app, "")
+	mappings, err := index.Mappings(w.app, "")
 	if err != nil {
 		return
 	}
 	for _, mapping := range mappings {
 		if leadsTo(mapping, older) != leadsTo(mapping, newer) || refusedBy(mapping, older) != refusedBy(mapping, newer) || mapping.Broken() {
-			h.enqueueMapped(mapping)
+			w.enqueueMapped(mapping)
 		}
 	}
 }
@@ -117,11 +117,11 @@ func refusedBy(mapping targeting.Mapping, namespace *corev1.Namespace) bool {
 
 // mayPick returns a superset of the Bundles that target a cluster: those that the index finds for its labels and
 // groups, and those mapped to its workspace.
-func (h *handler) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bundle {
+func (w *Watcher) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bundle {
 	seen := map[types.UID]bool{}
 	var out []*fleet.Bundle
 	for _, key := range index.KeysOf(cluster.Namespace, cluster, groups) {
-		found, err := h.app.Bundles.Cache().GetByIndex(index.BundlesByPick, key)
+		found, err := w.app.Bundles.Cache().GetByIndex(index.BundlesByPick, key)
 		if err != nil {
 			return nil // only if the index is missing, which it is not
 		}
@@ -132,5 +132,5 @@ func (h *handler) mayPick(cluster *fleet.Cluster, groups []string) []*fleet.Bund
 			}
 		}
 	}
-	return append(out, h.mappedTo(cluster.Namespace)...)
+	return append(out, w.mappedTo(cluster.Namespace)...)
 }

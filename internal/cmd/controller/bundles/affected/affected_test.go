@@ -1,0 +1,133 @@
+package affected
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+var gone = metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC))
+
+func bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web", UID: "u-web"}}
+	for _, modify := range modifiers {
+		modify(b)
+	}
+	return b
+}
+
+func cluster(name string) *fleet.Cluster {
+	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name, Labels: map[string]string{"n": name}}}
+	c.Status.Namespace = "c-" + name
+	return c
+}
+
+func everywhere(b *fleet.Bundle) {
+	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
+}
+
+// watched is a Watcher on an API server in memory, with one Cluster.
+type watched struct {
+	*Watcher
+	hub   *hubtest.Hub
+	woken []types.NamespacedName
+}
+
+func newWatched(t *testing.T, bundle *fleet.Bundle) *watched {
+	t.Helper()
+	w := &watched{hub: hubtest.New(t)}
+	index.Add(w.hub.App)
+	w.hub.Put(bundle, cluster("one"))
+	w.Watcher = New(w.hub.App, func(b *fleet.Bundle) *targeting.Selection {
+		selection, err := targeting.NewSelection(b)
+		if err != nil {
+			t.Error(err)
+		}
+		return selection
+	}, func(bundle types.NamespacedName) { w.woken = append(w.woken, bundle) })
+	return w
+}
+
+func TestClusterMatters(t *testing.T) {
+	tests := map[string]struct {
+		change func(*fleet.Cluster)
+		want   bool
+	}{
+		"nothing":             {func(*fleet.Cluster) {}, false},
+		"a heartbeat":         {func(c *fleet.Cluster) { c.Status.Agent.LastSeen = gone }, false},
+		"a summary":           {func(c *fleet.Cluster) { c.Status.Summary.Ready = 1 }, false},
+		"the agent's setting": {func(c *fleet.Cluster) { c.Spec.RedeployAgentGeneration = 1 }, false},
+		"a label":             {func(c *fleet.Cluster) { c.Labels["a"] = "b" }, true},
+		"an annotation":       {func(c *fleet.Cluster) { c.Annotations = map[string]string{"a": "b"} }, true},
+		"its namespace":       {func(c *fleet.Cluster) { c.Status.Namespace = "other" }, true},
+		"a pause":             {func(c *fleet.Cluster) { c.Spec.Paused = true }, true},
+		"its values":          {func(c *fleet.Cluster) { c.Spec.TemplateValues = &fleet.GenericMap{Data: map[string]any{"a": 1}} }, true},
+		"a Schedule":          {func(c *fleet.Cluster) { c.Status.Scheduled = true }, true},
+		"a Schedule's window": {func(c *fleet.Cluster) { c.Status.ActiveSchedule = true }, true},
+		"its deletion":        {func(c *fleet.Cluster) { c.DeletionTimestamp = &gone }, true},
+		"another of a name":   {func(c *fleet.Cluster) { c.UID = "other" }, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			older, newer := cluster("one"), cluster("one")
+			test.change(newer)
+			if got := clusterMatters(older, newer); got != test.want {
+				t.Errorf("matters = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A cluster that is relabelled, or a group that comes, while nothing is deployed there yet.
+func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
+	to := func(labels map[string]string) func(*fleet.Bundle) {
+		return func(b *fleet.Bundle) {
+			b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{MatchLabels: labels}}}
+		}
+	}
+	partitioned := func(p fleet.Partition) func(*fleet.Bundle) {
+		return func(b *fleet.Bundle) {
+			b.Spec.RolloutStrategy = &fleet.RolloutStrategy{Partitions: []fleet.Partition{p}}
+		}
+	}
+	relabelled := func(w *watched, env string) {
+		older, newer := cluster("one"), cluster("one")
+		older.Labels, newer.Labels = map[string]string{"env": "dev"}, map[string]string{"env": env}
+		w.hub.Put(newer)
+		w.onCluster(queue.Change[*fleet.Cluster]{Old: older, New: newer})
+	}
+	grouped := func(w *watched) {
+		w.onGroup(queue.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "prod"}}})
+	}
+	tests := map[string]struct {
+		bundle []func(*fleet.Bundle)
+		change func(*watched)
+		want   bool
+	}{
+		"a cluster leaves what it is about to get":   {[]func(*fleet.Bundle){to(map[string]string{"env": "dev"})}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a cluster comes":                            {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a cluster that neither leaves nor comes":    {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
+		"a cluster is gone":                          {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(queue.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
+		"a group that a partition names":             {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
+		"a group that a partition selects":           {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
+		"a group, and partitions by other means":     {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},
+		"a group, and a Bundle that asks for no one": {[]func(*fleet.Bundle){everywhere}, grouped, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWatched(t, bundle(test.bundle...))
+			test.change(w)
+			if got := len(w.woken) > 0; got != test.want {
+				t.Errorf("woken: %v", got)
+			}
+		})
+	}
+}
