@@ -2,43 +2,18 @@ package clusterimport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// hubIdentity identifies this hub by the UID of its namespace kube-system. It is read once.
-type hubIdentity struct {
-	mu  sync.Mutex
-	uid types.UID
-}
-
-func (i *hubIdentity) get(ctx context.Context, hub kubernetes.Interface) (types.UID, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.uid != "" {
-		return i.uid, nil
-	}
-	own, err := hub.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("reading the hub's own identity: %w", err)
-	}
-	i.uid = own.UID
-	return i.uid, nil
-}
 
 // anotherHubError means that an agent belongs to another hub and is left alone.
 type anotherHubError struct{ namespace, uid string }
@@ -69,33 +44,6 @@ func checkHub(ctx context.Context, downstream hub.Downstream, namespace string, 
 	}
 	if mark := config.Annotations[fleet.AnnotationHubUID]; mark != "" && mark != string(own) {
 		return &anotherHubError{namespace: namespace, uid: mark}
-	}
-	return nil
-}
-
-// isLocal reports whether key names the hub's own Cluster, whose kubeconfig the hub creates.
-func (h *handler) isLocal(key string) bool {
-	bootstrap := h.app.Config.Get().Bootstrap
-	return bootstrap.Enabled() && key == bootstrap.Namespace+"/"+names.LocalCluster
-}
-
-// errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
-var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
-
-// checkTarget returns errHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
-// its agent there. A cluster without a namespace kube-system is not the hub, which has one.
-func (h *handler) checkTarget(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream, own types.UID) error {
-	if clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap) {
-		return nil
-	}
-	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return err
-	case uid == own:
-		return errHubItself
 	}
 	return nil
 }

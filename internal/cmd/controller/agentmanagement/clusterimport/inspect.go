@@ -10,13 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
-	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -205,42 +203,4 @@ func (h *handler) observeHub(cluster *fleet.Cluster, known silenceRecord, in *su
 		}
 	}
 	return err
-}
-
-// observeAgent reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
-func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
-	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
-	if _, err := downstream.Find(ctx, namespace); err != nil {
-		return err
-	}
-	in.Terminating = namespace.DeletionTimestamp != nil
-	var err error
-	stored := &corev1.Secret{ObjectMeta: here(names.Agent)}
-	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
-		return err
-	}
-	in.Known = supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
-	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
-	if _, err := downstream.Find(ctx, bootstrap); err != nil {
-		return err
-	}
-	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // an invalid one counts as missing
-		in.Delivered = given.Token
-	}
-	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}
-	found, err := downstream.Find(ctx, deployment)
-	if err != nil || !found {
-		return err
-	}
-	in.Deployment = deployment
-	sets, pods := &appsv1.ReplicaSetList{}, &corev1.PodList{}
-	if err := downstream.List(ctx, in.Namespace, agentPods, sets); err != nil {
-		return err
-	}
-	if err := downstream.List(ctx, in.Namespace, agentPods, pods); err != nil {
-		return err
-	}
-	in.ReplicaSets, in.Pods = sets.Items, pods.Items
-	return nil
 }

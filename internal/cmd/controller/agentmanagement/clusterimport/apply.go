@@ -12,11 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -26,17 +23,6 @@ var errClassInUse = errors.New("the agent's Deployment still names its PriorityC
 
 // agentPods selects the pods of an agent.
 const agentPods = "app=" + names.Agent
-
-// deployment describes the deployment of an agent to one cluster.
-type deployment struct {
-	*importing.AgentDeployment
-
-	downstream  hub.Downstream
-	rendered    []runtime.Object
-	pullSecrets []*corev1.Secret // on the hub
-	trust       trustFunc
-	hub         types.UID // the UID of this hub
-}
 
 // apply writes the import's objects and removes the scheduling objects that are no longer wanted. It writes the
 // PriorityClass before the Deployment that names it, and removes it only after the Deployment no longer names it.
@@ -170,4 +156,47 @@ func find[T runtime.Object](objects []runtime.Object) (none T) {
 		}
 	}
 	return none
+}
+
+// applyPullSecrets copies the type and data of each Secret to the agent's namespace. On the hub's own cluster, the
+// Secret there may be the source itself.
+func (d *deployment) applyPullSecrets(ctx context.Context) error {
+	for _, source := range d.pullSecrets {
+		live := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: source.Name}}
+		found, err := d.downstream.Find(ctx, live)
+		switch {
+		case err != nil:
+			return err
+		case found && (live.UID == source.UID || live.Type == source.Type && equality.Semantic.DeepEqual(live.Data, source.Data)):
+			continue
+		case found && live.Type != source.Type: // the type is immutable
+			if err := d.downstream.Remove(ctx, live); err != nil {
+				return err
+			}
+		}
+		if err := d.downstream.Apply(ctx, marked(d.SetID, namespaceOf(d.AgentDeployment), copyOf(source, d.Values.Namespace))...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removePullSecrets removes copies from a downstream namespace. A Secret without the marks of the set was not copied
+// by an import and stays.
+func (d *deployment) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
+	for _, name := range secrets {
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := d.removeMarked(ctx, setID, copied); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyOf(source *corev1.Secret, namespace string) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name},
+		Type:       source.Type, Data: source.Data,
+	}
 }

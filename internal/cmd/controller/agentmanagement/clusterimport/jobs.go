@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -16,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -23,8 +27,8 @@ import (
 // jobTimeout limits one import over all its requests: about twenty, to a server that takes ten seconds for each.
 const jobTimeout = 5 * time.Minute
 
-// errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
-var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+// errPullSecretGone means that a pull secret was deleted after the decision to copy it.
+var errPullSecretGone = errors.New("a pull secret is not there")
 
 // dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
 // token has to be created, it only probes the cluster.
@@ -107,16 +111,25 @@ func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took ti
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	if out.Remove != nil {
-		return cluster, h.remove(ctx, keyOf(cluster).String(), out.Remove, kubeconfig)
+	if out.Remove == nil {
+		return h.deploy(ctx, cluster, out, kubeconfig)
 	}
-	return h.deploy(ctx, cluster, out, kubeconfig)
+	if kubeconfig == nil {
+		return cluster, nil // only the status is cleared
+	}
+	own, err := h.hub.get(ctx, h.app.Kube)
+	if err != nil {
+		return cluster, err
+	}
+	downstream, err := h.dial(ctx, keyOf(cluster).String(), kubeconfig, out.Remove.TLSMode)
+	if err != nil {
+		return cluster, err
+	}
+	defer downstream.Close()
+	return cluster, removeAgent(ctx, downstream, out.Remove.Namespace, own)
 }
 
-// errSettings means that the chart refuses the agent's settings.
-var errSettings = errors.New("the agent's settings cannot be used")
-
-// deploy applies the agent downstream. It reinstalls an agent that has to register again, and upgrades any other.
+// deploy applies the agent downstream.
 func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
@@ -126,7 +139,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	if err != nil {
 		return cluster, err
 	}
-	hub, err := h.hub.get(ctx, h.app.Kube)
+	own, err := h.hub.get(ctx, h.app.Kube)
 	if err != nil {
 		return cluster, err
 	}
@@ -135,74 +148,18 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		return cluster, err
 	}
 	defer downstream.Close()
-	if err := h.checkTarget(ctx, cluster, downstream, hub); err != nil {
-		return cluster, err
+	d := &deployment{
+		AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, own), pullSecrets: secrets, trust: h.trust, hub: own,
+		mayBeHub: clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap),
+		reset: func() (err error) {
+			cluster, err = h.resetAgent(cluster, out.Done)
+			return err
+		},
 	}
-	if err := checkHub(ctx, downstream, out.Deploy.Values.Namespace, hub); err != nil {
-		return cluster, err
-	}
-	d := &deployment{AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, hub), pullSecrets: secrets, trust: h.trust, hub: hub}
-	switch {
-	case out.Deploy.NewRegistration:
-		cluster, err = h.reinstall(ctx, cluster, out.Done, d)
-	case out.Deploy.Values.Bootstrap != nil:
-		err = d.handOver(ctx)
-	default:
-		cluster, err = h.upgrade(ctx, cluster, d)
-	}
-	if err == nil && !out.Deploy.LookOnly {
+	if err = d.install(ctx); err == nil && !out.Deploy.LookOnly {
 		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
 	return cluster, err
-}
-
-// reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
-// Secret for another one.
-func (h *handler) reinstall(ctx context.Context, cluster *fleet.Cluster, done importing.Status, d *deployment) (*fleet.Cluster, error) {
-	// Remove the old agent while the status still contains its namespace. A retry would not know it.
-	if err := d.leave(ctx); err != nil {
-		return cluster, err
-	}
-	unwatched, err := d.keptByAnother(ctx)
-	if err != nil {
-		return cluster, err
-	}
-	if cluster, err = h.resetAgent(cluster, done); err != nil {
-		return cluster, err
-	}
-	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
-	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
-		return cluster, err
-	}
-	if err := d.removeLeftovers(ctx); err != nil {
-		return cluster, err
-	}
-	if err := d.apply(ctx); err != nil {
-		return cluster, err
-	}
-	return cluster, d.restart(ctx, unwatched)
-}
-
-// upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
-// another Cluster or has lost its identity, and the next run reinstalls it.
-func (h *handler) upgrade(ctx context.Context, cluster *fleet.Cluster, d *deployment) (*fleet.Cluster, error) {
-	found, err := d.findIdentity(ctx)
-	switch {
-	case err != nil:
-		return cluster, err
-	case !found.any():
-		return cluster, errNoIdentity
-	case d.LookOnly:
-		return cluster, nil
-	}
-	unwatched, err := d.readdress(ctx, found)
-	if err != nil {
-		return cluster, err
-	}
-	if err := d.apply(ctx); err != nil {
-		return cluster, err
-	}
-	return cluster, d.restart(ctx, unwatched)
 }
 
 func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMode string) (hub.Downstream, error) {
@@ -215,14 +172,6 @@ func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMo
 		return nil, err
 	}
 	return downstream, nil
-}
-
-// secretsOf returns the Secrets with the agent's identity and with its bootstrap token.
-func secretsOf(namespace string) []runtime.Object {
-	return []runtime.Object{
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
-	}
 }
 
 // resetAgent clears the agent's status before the agent is changed, so that a heartbeat of the old agent is not taken
@@ -239,27 +188,47 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fl
 	})
 }
 
-// remove removes the local agent if the kubeconfig points to the hub's own cluster. A setting of the hub must not
-// remove anything elsewhere.
-func (h *handler) remove(ctx context.Context, key string, removal *importing.AgentRemoval, kubeconfig []byte) error {
-	if kubeconfig == nil {
-		return nil // only the status is cleared
+// pullSecrets reads the Secrets to copy to the agent.
+func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeployment) ([]*corev1.Secret, error) {
+	var secrets []*corev1.Secret
+	if deploy.LookOnly {
+		return nil, nil
 	}
-	own, err := h.hub.get(ctx, h.app.Kube)
+	for _, name := range deploy.PullSecrets {
+		secret, err := h.app.Kube.CoreV1().Secrets(h.app.Namespaces.System).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, errPullSecretGone
+		case err != nil:
+			return nil, fmt.Errorf("reading pull secret %s: %w", name, err)
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
+}
+
+// hubIdentity identifies this hub by the UID of its namespace kube-system. It is read once.
+type hubIdentity struct {
+	mu  sync.Mutex
+	uid types.UID
+}
+
+func (i *hubIdentity) get(ctx context.Context, hub kubernetes.Interface) (types.UID, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.uid != "" {
+		return i.uid, nil
+	}
+	own, err := hub.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return "", fmt.Errorf("reading the hub's own identity: %w", err)
 	}
-	downstream, err := h.dial(ctx, key, kubeconfig, removal.TLSMode)
-	if err != nil {
-		return err
-	}
-	defer downstream.Close()
-	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
-	switch {
-	case err != nil:
-		return err
-	case uid == "" || uid != own:
-		return errOtherCluster
-	}
-	return downstream.Remove(ctx, agentResources(removal.Namespace)...)
+	i.uid = own.UID
+	return i.uid, nil
+}
+
+// isLocal reports whether key names the hub's own Cluster, whose kubeconfig the hub creates.
+func (h *handler) isLocal(key string) bool {
+	bootstrap := h.app.Config.Get().Bootstrap
+	return bootstrap.Enabled() && key == bootstrap.Namespace+"/"+names.LocalCluster
 }

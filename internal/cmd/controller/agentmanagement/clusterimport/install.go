@@ -1,0 +1,205 @@
+package clusterimport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+)
+
+// errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
+var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+
+// errSettings means that the chart refuses the agent's settings.
+var errSettings = errors.New("the agent's settings cannot be used")
+
+// errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
+var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
+
+// deployment describes the deployment of an agent to one cluster.
+type deployment struct {
+	*importing.AgentDeployment
+
+	downstream  hub.Downstream
+	rendered    []runtime.Object
+	pullSecrets []*corev1.Secret // on the hub
+	trust       trustFunc
+	hub         types.UID // the UID of this hub
+	// mayBeHub means that the Cluster may have its agent on the hub's own cluster.
+	mayBeHub bool
+	// reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
+	reset func() error
+}
+
+// install applies the agent, unless the cluster is the hub's own, or its agent is another hub's. It reinstalls an agent
+// that has to register again, and upgrades any other.
+func (d *deployment) install(ctx context.Context) error {
+	if err := d.checkTarget(ctx); err != nil {
+		return err
+	}
+	if err := checkHub(ctx, d.downstream, d.Values.Namespace, d.hub); err != nil {
+		return err
+	}
+	switch {
+	case d.NewRegistration:
+		return d.reinstall(ctx)
+	case d.Values.Bootstrap != nil:
+		return d.handOver(ctx)
+	}
+	return d.upgrade(ctx)
+}
+
+// checkTarget returns errHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
+// its agent there. A cluster without a namespace kube-system is not the hub, which has one.
+func (d *deployment) checkTarget(ctx context.Context) error {
+	if d.mayBeHub {
+		return nil
+	}
+	uid, err := d.downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case uid == d.hub:
+		return errHubItself
+	}
+	return nil
+}
+
+// reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
+// Secret for another one.
+func (d *deployment) reinstall(ctx context.Context) error {
+	// Remove the old agent while the status still contains its namespace. A retry would not know it.
+	if err := d.leave(ctx); err != nil {
+		return err
+	}
+	unwatched, err := d.keptByAnother(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.reset(); err != nil {
+		return err
+	}
+	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
+	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
+		return err
+	}
+	if err := d.removeLeftovers(ctx); err != nil {
+		return err
+	}
+	if err := d.apply(ctx); err != nil {
+		return err
+	}
+	return d.restart(ctx, unwatched)
+}
+
+// upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
+// another Cluster or has lost its identity, and the next run reinstalls it.
+func (d *deployment) upgrade(ctx context.Context) error {
+	found, err := d.findIdentity(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !found.any():
+		return errNoIdentity
+	case d.LookOnly:
+		return nil
+	}
+	unwatched, err := d.readdress(ctx, found)
+	if err != nil {
+		return err
+	}
+	if err := d.apply(ctx); err != nil {
+		return err
+	}
+	return d.restart(ctx, unwatched)
+}
+
+// handOver applies an agent that does not report, together with a bootstrap Secret so that it can register. An agent
+// that has registered in the meantime keeps its identity and gets no bootstrap Secret. An identity that the hub does
+// not know stays as well: the agent checks it before it gives it up.
+func (d *deployment) handOver(ctx context.Context) error {
+	stored, err := d.findStored(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.isKnown(stored):
+		return d.withoutBootstrap(ctx)
+	}
+	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
+	means := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.AgentBootstrap}}
+	if err := d.downstream.Remove(ctx, means); err != nil {
+		return err
+	}
+	return d.apply(ctx)
+}
+
+func (d *deployment) withoutBootstrap(ctx context.Context) error {
+	values := d.Values
+	values.Bootstrap = nil
+	rendered, err := agentchart.Render(values)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSettings, err)
+	}
+	d.rendered = withHub(rendered, d.hub)
+	return d.apply(ctx)
+}
+
+// leave removes the agent from the namespace in which it was before it moved, unless the agent there now belongs to
+// another hub.
+func (d *deployment) leave(ctx context.Context) error {
+	if d.LeaveNamespace == "" {
+		return nil
+	}
+	if another, err := d.ofAnotherHub(ctx, d.LeaveNamespace); err != nil || another {
+		return err
+	}
+	if err := d.downstream.Remove(ctx, agentResources(d.LeaveNamespace)...); err != nil {
+		return err
+	}
+	// The set is named after spec.agentNamespace, which is empty for an agent in the hub's system namespace.
+	return errors.Join(
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(d.LeaveNamespace), d.LeftPullSecrets),
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(""), d.LeftPullSecrets))
+}
+
+// ofAnotherHub reports whether the agent in a namespace belongs to another hub.
+func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, error) {
+	err := checkHub(ctx, d.downstream, namespace, d.hub)
+	if another := (*anotherHubError)(nil); errors.As(err, &another) {
+		return true, nil
+	}
+	return false, err
+}
+
+// secretsOf returns the Secrets with the agent's identity and with its bootstrap token.
+func secretsOf(namespace string) []runtime.Object {
+	return []runtime.Object{
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.AgentBootstrap}},
+	}
+}
+
+// removeAgent removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
+// anything elsewhere.
+func removeAgent(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
+	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	switch {
+	case err != nil:
+		return err
+	case uid == "" || uid != own:
+		return errOtherCluster
+	}
+	return downstream.Remove(ctx, agentResources(namespace)...)
+}
