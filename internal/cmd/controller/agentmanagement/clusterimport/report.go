@@ -51,7 +51,7 @@ func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err e
 // would be refused.
 func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
 	found, err := h.app.Clusters.Cache().Get(cluster.Namespace, cluster.Name)
-	if err != nil || found.UID != cluster.UID || isOlder(found.ResourceVersion, cluster.ResourceVersion) {
+	if err != nil || found.UID != cluster.UID || reconcile.Newer(cluster, found) {
 		return cluster
 	}
 	return found

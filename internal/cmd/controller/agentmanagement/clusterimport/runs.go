@@ -9,11 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -111,14 +111,8 @@ func (r *runs) of(cluster string) *run {
 }
 
 // isBusy reports whether a job is running, or whether this version of the Cluster does not show its success yet.
-func (r run) isBusy(version string) bool { return r.job.running || isOlder(version, r.job.written) }
-
-func isOlder(version, written string) bool {
-	if written == "" {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(version, written)
-	return err == nil && order < 0
+func (r run) isBusy(version string) bool {
+	return r.job.running || reconcile.NewerVersion(r.job.written, version)
 }
 
 // secret returns what is remembered of this version of a Secret. It returns nil if nothing is remembered, or if the
