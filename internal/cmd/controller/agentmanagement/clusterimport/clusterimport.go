@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -35,7 +36,7 @@ const (
 type handler struct {
 	app   *hub.Context
 	runs  *runs
-	trust trustFunc
+	trust install.TrustFunc
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
 	hub  hubIdentity
@@ -45,7 +46,7 @@ type handler struct {
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
-		app: a, runs: newRuns(a.Clock), trust: trust, pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
+		app: a, runs: newRuns(a.Clock), trust: install.Trust, pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {

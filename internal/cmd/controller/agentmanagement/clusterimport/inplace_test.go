@@ -338,15 +338,16 @@ func TestAnotherKubeconfig(t *testing.T) {
 }
 
 func TestSchedulingComesAndGoes(t *testing.T) {
+	const priorityClassName = "fleet-agent-priority-class"
 	mark := func(set string) map[string]string {
 		return map[string]string{fleet.LabelSetHash: names.SetHash(set, names.Owner{})}
 	}
 	class := func(set string, value int32) *schedulingv1.PriorityClass {
 		policy := corev1.PreemptLowerPriority
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass, Labels: mark(set)}, Value: value, PreemptionPolicy: &policy}
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClassName, Labels: mark(set)}, Value: value, PreemptionPolicy: &policy}
 	}
 	limits := func(set string) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: budget, Labels: mark(set)}}
+		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-pod-disruption-budget", Labels: mark(set)}}
 	}
 	agent := func(class string) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent"}}
@@ -362,17 +363,17 @@ func TestSchedulingComesAndGoes(t *testing.T) {
 	}{
 		"a class comes": {prioritise(1), nil, []string{appliedConfig, appliedClass, appliedBudget}, ""},
 		"one with another value replaces it, and the pods, which have the old one": {
-			prioritise(2), []hubtest.Object{class(set, 1), agent(priorityClass)},
+			prioritise(2), []hubtest.Object{class(set, 1), agent(priorityClassName)},
 			[]string{removedClass, appliedConfig, appliedClass, appliedBudget, removedPods}, "",
 		},
 		"one with the same value is only applied": {
-			prioritise(1), []hubtest.Object{class(set, 1), agent(priorityClass)}, []string{appliedConfig, appliedClass, appliedBudget}, "",
+			prioritise(1), []hubtest.Object{class(set, 1), agent(priorityClassName)}, []string{appliedConfig, appliedClass, appliedBudget}, "",
 		},
 		"both go once the agent does without": {
 			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent("")}, []string{appliedConfig, removedBudget, removedClass}, "",
 		},
 		"a class that is still named stays": {
-			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent(priorityClass)}, []string{appliedConfig, removedBudget},
+			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent(priorityClassName)}, []string{appliedConfig, removedBudget},
 			fleet.ReasonAwaitingAgent,
 		},
 		"what another agent has brought stays": {

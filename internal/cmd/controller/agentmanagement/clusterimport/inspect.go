@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -164,7 +165,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	if err != nil {
 		return in, err
 	}
-	if err := checkHub(ctx, downstream, in.Namespace, uid); err != nil {
+	if err := install.CheckHub(ctx, downstream, in.Namespace, uid); err != nil {
 		return in, err
 	}
 	in.Wanted = h.wanted(cluster)
@@ -172,7 +173,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	if err != nil {
 		return in, err
 	}
-	return in, observeAgent(ctx, downstream, accounts, &in)
+	return in, install.Observe(ctx, downstream, accounts, &in)
 }
 
 // wanted returns the agent's Deployment for the current settings. It returns nil if the chart refuses them, which the
@@ -182,7 +183,7 @@ func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
 	if err != nil {
 		return nil
 	}
-	return find[*appsv1.Deployment](rendered)
+	return install.Find[*appsv1.Deployment](rendered)
 }
 
 // observeHub reads what the hub knows: the token, and whether the agent has created requests.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/metrics"
@@ -126,14 +127,14 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing
 		return cluster, err
 	}
 	defer downstream.Close()
-	return cluster, removeAgent(ctx, downstream, out.Remove.Namespace, own)
+	return cluster, install.Remove(ctx, downstream, out.Remove.Namespace, own)
 }
 
 // deploy applies the agent downstream.
 func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	rendered, err := agentchart.Render(out.Deploy.Values)
 	if err != nil {
-		return cluster, fmt.Errorf("%w: %w", errSettings, err)
+		return cluster, fmt.Errorf("%w: %w", install.ErrSettings, err)
 	}
 	secrets, err := h.pullSecrets(ctx, out.Deploy)
 	if err != nil {
@@ -148,15 +149,15 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		return cluster, err
 	}
 	defer downstream.Close()
-	d := &deployment{
-		AgentDeployment: out.Deploy, downstream: downstream, rendered: withHub(rendered, own), pullSecrets: secrets, trust: h.trust, hub: own,
-		mayBeHub: clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap),
-		reset: func() (err error) {
+	agent := &install.Agent{
+		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust, Hub: own,
+		MayBeHub: clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap),
+		Reset: func() (err error) {
 			cluster, err = h.resetAgent(cluster, out.Done)
 			return err
 		},
 	}
-	if err = d.install(ctx); err == nil && !out.Deploy.LookOnly {
+	if err = agent.Install(ctx); err == nil && !out.Deploy.LookOnly {
 		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
 	return cluster, err

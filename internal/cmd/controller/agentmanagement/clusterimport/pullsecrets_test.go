@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -82,8 +83,9 @@ func TestPullSecrets(t *testing.T) {
 			if err != test.err { //nolint:errorlint // it is returned as it is
 				t.Fatalf("error %v; want %v", err, test.err)
 			}
-			d := &deployment{AgentDeployment: &test.deploy, downstream: behind, pullSecrets: secrets}
-			if err := d.applyPullSecrets(t.Context()); err != nil {
+			test.deploy.BesideBundle = true // there is nothing else to apply
+			agent := &install.Agent{AgentDeployment: &test.deploy, Downstream: behind, Sources: secrets}
+			if err := agent.Apply(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			expectAll(t, hub, test.want...)
@@ -165,7 +167,9 @@ func TestTheVersionsThatWentAreNotedOnce(t *testing.T) {
 
 func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
 	copied := func(namespace, setID string) *corev1.Secret {
-		return marked(setID, registryLogin(namespace, "u-2", "secret"))[0].(*corev1.Secret)
+		secret := registryLogin(namespace, "u-2", "secret")
+		secret.Labels = map[string]string{fleet.LabelSetHash: names.SetHash(setID, names.Owner{})}
+		return secret
 	}
 	const removes = "downstream remove Secret %s/login"
 	tests := map[string]struct {
@@ -189,11 +193,11 @@ func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
 			hub := hubtest.New(t)
 			behind := &downstream{hub: hub, there: []hubtest.Object{test.there}}
 			test.deploy.SetID, test.deploy.Values.Namespace = names.AgentSetID("agents"), "agents"
-			d := &deployment{AgentDeployment: &test.deploy, downstream: behind}
-			if err := d.leave(t.Context()); err != nil {
+			agent := &install.Agent{AgentDeployment: &test.deploy, Downstream: behind}
+			if err := agent.Leave(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.apply(t.Context()); err != nil {
+			if err := agent.Apply(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			var want, got []string

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -41,18 +42,18 @@ func obstacle(err error) (reason, message string) {
 		{foreign.ErrExpired, fleet.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
 		{foreign.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
 		{foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{errNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
-		{errClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
+		{install.ErrNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
+		{install.ErrClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
 		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
-		{errHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
-		{errOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
+		{install.ErrHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
+		{install.ErrOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.reason, known.message
 		}
 	}
 	switch {
-	case errors.Is(err, errSettings):
+	case errors.Is(err, install.ErrSettings):
 		return fleet.ReasonSettingsInvalid, err.Error() // the chart's message, which is constant
 	case apierrors.IsUnauthorized(err):
 		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
@@ -73,8 +74,8 @@ func refusal(err error) (reason, message string) {
 	if blocked := (*blockedError)(nil); errors.As(err, &blocked) {
 		return blocked.reason, blocked.message
 	}
-	if another := (*anotherHubError)(nil); errors.As(err, &another) {
-		return fleet.ReasonAnotherHub, another.message()
+	if another := (*install.AnotherHubError)(nil); errors.As(err, &another) {
+		return fleet.ReasonAnotherHub, another.Message()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return supervisionrule.Refusal(status.Status().Message)

@@ -7,6 +7,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -30,7 +31,7 @@ func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err e
 	if err != nil {
 		reason, message := obstacle(err)
 		return hub.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
-			if errors.Is(err, errNoIdentity) {
+			if errors.Is(err, install.ErrNoIdentity) {
 				c.Status.AgentDeployedGeneration = nil // causes a new registration
 			}
 			h.setConditions(c, reason, message)

@@ -6,7 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // steppedClock is a clock that a test moves.
@@ -226,5 +231,44 @@ func TestQuietAndSince(t *testing.T) {
 	r.deployed("ws/a", true, true)
 	if got := r.silence("ws/a"); !got.since.Equal(clock.now) || got.tokens != 0 || got.inspections != 0 {
 		t.Errorf("one that is deployed anew begins with %+v", got)
+	}
+}
+
+func TestRunsKeepNoKubeconfig(t *testing.T) {
+	r, _ := newTestRuns()
+	name := types.NamespacedName{Namespace: "ws", Name: "k"}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b", "other": "c"}},
+		Data:       map[string][]byte{"value": []byte("secret kubeconfig"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "token": []byte("secret token")},
+	}
+	r.putSecret("ws/a", secret)
+	if got := r.get("ws/a").secret(name, "8"); got != nil {
+		t.Error("another version of the Secret is answered from what is remembered")
+	}
+	if got := r.get("ws/a").secret(name, ""); got != nil {
+		t.Error("a Secret that was not seen yet is answered from what is remembered")
+	}
+	if got := r.get("ws/b").secret(name, "7"); got != nil {
+		t.Error("another Cluster is answered")
+	}
+	if got := r.get("ws/a").secret(types.NamespacedName{Namespace: "fleet-local", Name: "k"}, "7"); got != nil {
+		t.Error("a Secret of another namespace is answered from what is remembered")
+	}
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b"}},
+		Data:       map[string][]byte{"value": []byte("not kept"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM")},
+	}
+	if diff := cmp.Diff(want, r.get("ws/a").secret(name, "7")); diff != "" {
+		t.Errorf("remembered (-want +got):\n%s", diff)
+	}
+	r.putSecret("ws/a", nil)
+	if got := r.get("ws/a").secret(name, "7"); got != nil {
+		t.Error("a Secret that is gone is remembered")
+	}
+	empty := secret.DeepCopy()
+	delete(empty.Data, "value")
+	r.putSecret("ws/a", empty)
+	if got := r.get("ws/a").secret(name, "7"); got == nil || got.Data["value"] != nil {
+		t.Errorf("a Secret without a kubeconfig is remembered as %v", got)
 	}
 }

@@ -109,7 +109,9 @@ func (d *downstream) List(_ context.Context, namespace, selector string, into ru
 
 func (d *downstream) Apply(_ context.Context, objects ...runtime.Object) error {
 	d.mu.Lock()
-	d.applied = objects
+	if len(objects) > 0 {
+		d.applied = objects
+	}
 	d.mu.Unlock()
 	return d.each("apply", objects)
 }

@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// anotherHubError means that an agent belongs to another hub and is left alone.
-type anotherHubError struct{ namespace, uid string }
+// AnotherHubError means that an agent belongs to another hub and is left alone.
+type AnotherHubError struct{ namespace, uid string }
 
-func (e *anotherHubError) Error() string {
+func (e *AnotherHubError) Error() string {
 	return fmt.Sprintf("the agent in namespace %s belongs to hub %s", e.namespace, e.uid)
 }
 
 // uidForm matches valid UIDs. Messages do not repeat anything else, because the value comes from another cluster.
 var uidForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// message describes the problem and the remedy.
-func (e *anotherHubError) message() string {
+// Message describes the problem and the remedy.
+func (e *AnotherHubError) Message() string {
 	uid := e.uid
 	if !uidForm.MatchString(uid) {
 		uid = "unknown"
@@ -35,21 +35,21 @@ func (e *anotherHubError) message() string {
 		e.namespace, uid, e.namespace, names.Agent, fleet.AnnotationHubUID)
 }
 
-// checkHub returns an anotherHubError if the agent in a downstream namespace belongs to another hub. An agent without
+// CheckHub returns an AnotherHubError if the agent in a downstream namespace belongs to another hub. An agent without
 // a mark may belong to any hub.
-func checkHub(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
+func CheckHub(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}}
 	if _, err := downstream.Find(ctx, config); err != nil {
 		return err
 	}
 	if mark := config.Annotations[fleet.AnnotationHubUID]; mark != "" && mark != string(own) {
-		return &anotherHubError{namespace: namespace, uid: mark}
+		return &AnotherHubError{namespace: namespace, uid: mark}
 	}
 	return nil
 }
 
-// withHub returns the rendered objects with the hub's mark on the agent's ConfigMap.
-func withHub(rendered []runtime.Object, own types.UID) []runtime.Object {
+// WithHub returns the rendered objects with the hub's mark on the agent's ConfigMap.
+func WithHub(rendered []runtime.Object, own types.UID) []runtime.Object {
 	marked := make([]runtime.Object, 0, len(rendered))
 	for _, object := range rendered {
 		if config, ok := object.(*corev1.ConfigMap); ok && config.Name == names.Agent {

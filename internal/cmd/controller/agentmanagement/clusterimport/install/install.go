@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	"context"
@@ -17,37 +17,38 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
 
-// errOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
-var errOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+// ErrOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
+var ErrOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
 
-// errSettings means that the chart refuses the agent's settings.
-var errSettings = errors.New("the agent's settings cannot be used")
+// ErrSettings means that the chart refuses the agent's settings.
+var ErrSettings = errors.New("the agent's settings cannot be used")
 
-// errHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
-var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
+// ErrHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
+var ErrHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 
-// deployment describes the deployment of an agent to one cluster.
-type deployment struct {
+// Agent is an agent and the cluster on which to install it.
+type Agent struct {
 	*importing.AgentDeployment
 
-	downstream  hub.Downstream
-	rendered    []runtime.Object
-	pullSecrets []*corev1.Secret // on the hub
-	trust       trustFunc
-	hub         types.UID // the UID of this hub
-	// mayBeHub means that the Cluster may have its agent on the hub's own cluster.
-	mayBeHub bool
-	// reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
-	reset func() error
+	Downstream hub.Downstream
+	Rendered   []runtime.Object
+	// Sources are the pull secrets on the hub.
+	Sources []*corev1.Secret
+	Trust   TrustFunc
+	Hub     types.UID // the UID of this hub
+	// MayBeHub means that the Cluster may have its agent on the hub's own cluster.
+	MayBeHub bool
+	// Reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
+	Reset func() error
 }
 
-// install applies the agent, unless the cluster is the hub's own, or its agent is another hub's. It reinstalls an agent
+// Install applies the agent, unless the cluster is the hub's own, or its agent is another hub's. It reinstalls an agent
 // that has to register again, and upgrades any other.
-func (d *deployment) install(ctx context.Context) error {
+func (d *Agent) Install(ctx context.Context) error {
 	if err := d.checkTarget(ctx); err != nil {
 		return err
 	}
-	if err := checkHub(ctx, d.downstream, d.Values.Namespace, d.hub); err != nil {
+	if err := CheckHub(ctx, d.Downstream, d.Values.Namespace, d.Hub); err != nil {
 		return err
 	}
 	switch {
@@ -59,46 +60,46 @@ func (d *deployment) install(ctx context.Context) error {
 	return d.upgrade(ctx)
 }
 
-// checkTarget returns errHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
+// checkTarget returns ErrHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
 // its agent there. A cluster without a namespace kube-system is not the hub, which has one.
-func (d *deployment) checkTarget(ctx context.Context) error {
-	if d.mayBeHub {
+func (d *Agent) checkTarget(ctx context.Context) error {
+	if d.MayBeHub {
 		return nil
 	}
-	uid, err := d.downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	uid, err := d.Downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
-	case uid == d.hub:
-		return errHubItself
+	case uid == d.Hub:
+		return ErrHubItself
 	}
 	return nil
 }
 
 // reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
 // Secret for another one.
-func (d *deployment) reinstall(ctx context.Context) error {
+func (d *Agent) reinstall(ctx context.Context) error {
 	// Remove the old agent while the status still contains its namespace. A retry would not know it.
-	if err := d.leave(ctx); err != nil {
+	if err := d.Leave(ctx); err != nil {
 		return err
 	}
 	unwatched, err := d.keptByAnother(ctx)
 	if err != nil {
 		return err
 	}
-	if err := d.reset(); err != nil {
+	if err := d.Reset(); err != nil {
 		return err
 	}
 	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
-	if err := d.downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
+	if err := d.Downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
 		return err
 	}
 	if err := d.removeLeftovers(ctx); err != nil {
 		return err
 	}
-	if err := d.apply(ctx); err != nil {
+	if err := d.Apply(ctx); err != nil {
 		return err
 	}
 	return d.restart(ctx, unwatched)
@@ -106,13 +107,13 @@ func (d *deployment) reinstall(ctx context.Context) error {
 
 // upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
 // another Cluster or has lost its identity, and the next run reinstalls it.
-func (d *deployment) upgrade(ctx context.Context) error {
+func (d *Agent) upgrade(ctx context.Context) error {
 	found, err := d.findIdentity(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !found.any():
-		return errNoIdentity
+		return ErrNoIdentity
 	case d.LookOnly:
 		return nil
 	}
@@ -120,7 +121,7 @@ func (d *deployment) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.apply(ctx); err != nil {
+	if err := d.Apply(ctx); err != nil {
 		return err
 	}
 	return d.restart(ctx, unwatched)
@@ -129,7 +130,7 @@ func (d *deployment) upgrade(ctx context.Context) error {
 // handOver applies an agent that does not report, together with a bootstrap Secret so that it can register. An agent
 // that has registered in the meantime keeps its identity and gets no bootstrap Secret. An identity that the hub does
 // not know stays as well: the agent checks it before it gives it up.
-func (d *deployment) handOver(ctx context.Context) error {
+func (d *Agent) handOver(ctx context.Context) error {
 	stored, err := d.findStored(ctx)
 	switch {
 	case err != nil:
@@ -139,33 +140,33 @@ func (d *deployment) handOver(ctx context.Context) error {
 	}
 	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
 	means := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.AgentBootstrap}}
-	if err := d.downstream.Remove(ctx, means); err != nil {
+	if err := d.Downstream.Remove(ctx, means); err != nil {
 		return err
 	}
-	return d.apply(ctx)
+	return d.Apply(ctx)
 }
 
-func (d *deployment) withoutBootstrap(ctx context.Context) error {
+func (d *Agent) withoutBootstrap(ctx context.Context) error {
 	values := d.Values
 	values.Bootstrap = nil
 	rendered, err := agentchart.Render(values)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSettings, err)
+		return fmt.Errorf("%w: %w", ErrSettings, err)
 	}
-	d.rendered = withHub(rendered, d.hub)
-	return d.apply(ctx)
+	d.Rendered = WithHub(rendered, d.Hub)
+	return d.Apply(ctx)
 }
 
-// leave removes the agent from the namespace in which it was before it moved, unless the agent there now belongs to
+// Leave removes the agent from the namespace in which it was before it moved, unless the agent there now belongs to
 // another hub.
-func (d *deployment) leave(ctx context.Context) error {
+func (d *Agent) Leave(ctx context.Context) error {
 	if d.LeaveNamespace == "" {
 		return nil
 	}
 	if another, err := d.ofAnotherHub(ctx, d.LeaveNamespace); err != nil || another {
 		return err
 	}
-	if err := d.downstream.Remove(ctx, agentResources(d.LeaveNamespace)...); err != nil {
+	if err := d.Downstream.Remove(ctx, agentResources(d.LeaveNamespace)...); err != nil {
 		return err
 	}
 	// The set is named after spec.agentNamespace, which is empty for an agent in the hub's system namespace.
@@ -175,9 +176,9 @@ func (d *deployment) leave(ctx context.Context) error {
 }
 
 // ofAnotherHub reports whether the agent in a namespace belongs to another hub.
-func (d *deployment) ofAnotherHub(ctx context.Context, namespace string) (bool, error) {
-	err := checkHub(ctx, d.downstream, namespace, d.hub)
-	if another := (*anotherHubError)(nil); errors.As(err, &another) {
+func (d *Agent) ofAnotherHub(ctx context.Context, namespace string) (bool, error) {
+	err := CheckHub(ctx, d.Downstream, namespace, d.Hub)
+	if another := (*AnotherHubError)(nil); errors.As(err, &another) {
 		return true, nil
 	}
 	return false, err
@@ -191,15 +192,15 @@ func secretsOf(namespace string) []runtime.Object {
 	}
 }
 
-// removeAgent removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
+// Remove removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
 // anything elsewhere.
-func removeAgent(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
+func Remove(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
 	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
 	switch {
 	case err != nil:
 		return err
 	case uid == "" || uid != own:
-		return errOtherCluster
+		return ErrOtherCluster
 	}
 	return downstream.Remove(ctx, agentResources(namespace)...)
 }

@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	appsv1 "k8s.io/api/apps/v1"

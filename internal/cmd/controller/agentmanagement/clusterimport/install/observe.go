@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 )
 
-// observeAgent reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
-func observeAgent(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
+// Observe reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
+func Observe(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
 	if _, err := downstream.Find(ctx, namespace); err != nil {

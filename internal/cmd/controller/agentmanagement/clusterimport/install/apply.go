@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	"context"
@@ -17,16 +17,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errClassInUse means that the agent's Deployment still names the PriorityClass to be deleted. Without the class no
+// ErrClassInUse means that the agent's Deployment still names the PriorityClass to be deleted. Without the class no
 // pod of the agent could be created.
-var errClassInUse = errors.New("the agent's Deployment still names its PriorityClass")
+var ErrClassInUse = errors.New("the agent's Deployment still names its PriorityClass")
 
 // agentPods selects the pods of an agent.
 const agentPods = "app=" + names.Agent
 
-// apply writes the import's objects and removes the scheduling objects that are no longer wanted. It writes the
+// Apply writes the import's objects and removes the scheduling objects that are no longer wanted. It writes the
 // PriorityClass before the Deployment that names it, and removes it only after the Deployment no longer names it.
-func (d *deployment) apply(ctx context.Context) error {
+func (d *Agent) Apply(ctx context.Context) error {
 	if err := d.applyPullSecrets(ctx); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (d *deployment) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.downstream.Apply(ctx, desired(d.AgentDeployment, d.rendered)...); err != nil {
+	if err := d.Downstream.Apply(ctx, desired(d.AgentDeployment, d.Rendered)...); err != nil {
 		return err
 	}
 	if err := d.dropScheduling(ctx); err != nil {
@@ -47,21 +47,21 @@ func (d *deployment) apply(ctx context.Context) error {
 }
 
 // restart replaces the agent's pods if wanted.
-func (d *deployment) restart(ctx context.Context, wanted bool) error {
+func (d *Agent) restart(ctx context.Context, wanted bool) error {
 	if !wanted {
 		return nil
 	}
-	return d.downstream.RemovePods(ctx, d.Values.Namespace, agentPods)
+	return d.Downstream.RemovePods(ctx, d.Values.Namespace, agentPods)
 }
 
 // replaceClass deletes a PriorityClass whose value has to change, because the value is immutable.
-func (d *deployment) replaceClass(ctx context.Context) (bool, error) {
-	wanted := find[*schedulingv1.PriorityClass](d.rendered)
+func (d *Agent) replaceClass(ctx context.Context) (bool, error) {
+	wanted := Find[*schedulingv1.PriorityClass](d.Rendered)
 	if wanted == nil {
 		return false, nil
 	}
 	live := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: wanted.Name}}
-	found, err := d.downstream.Find(ctx, live)
+	found, err := d.Downstream.Find(ctx, live)
 	if err != nil || !found {
 		return false, err
 	}
@@ -72,35 +72,35 @@ func (d *deployment) replaceClass(ctx context.Context) (bool, error) {
 	if live.Value == wanted.Value && equality.Semantic.DeepEqual(live.PreemptionPolicy, &policy) {
 		return false, nil
 	}
-	return true, d.downstream.Remove(ctx, live)
+	return true, d.Downstream.Remove(ctx, live)
 }
 
 // dropScheduling removes the PodDisruptionBudget and the PriorityClass if this import created them and the settings
 // no longer ask for them.
-func (d *deployment) dropScheduling(ctx context.Context) error {
+func (d *Agent) dropScheduling(ctx context.Context) error {
 	if !d.Scheduling {
 		return nil
 	}
-	if find[*policyv1.PodDisruptionBudget](d.rendered) == nil {
+	if Find[*policyv1.PodDisruptionBudget](d.Rendered) == nil {
 		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: budget}}
 		if err := d.removeOwn(ctx, limits); err != nil {
 			return err
 		}
 	}
-	if find[*schedulingv1.PriorityClass](d.rendered) != nil {
+	if Find[*schedulingv1.PriorityClass](d.Rendered) != nil {
 		return nil
 	}
 	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.Agent}}
-	if found, err := d.downstream.Find(ctx, agent); err != nil {
+	if found, err := d.Downstream.Find(ctx, agent); err != nil {
 		return err
 	} else if found && agent.Spec.Template.Spec.PriorityClassName == priorityClass {
-		return errClassInUse
+		return ErrClassInUse
 	}
 	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass}})
 }
 
 // removeOwn removes an object of this agent's set. It keeps an object of another agent.
-func (d *deployment) removeOwn(ctx context.Context, object metaObject) error {
+func (d *Agent) removeOwn(ctx context.Context, object metaObject) error {
 	return d.removeMarked(ctx, d.SetID, object)
 }
 
@@ -110,46 +110,46 @@ type metaObject interface {
 }
 
 // removeMarked removes an object if it has the marks of a set.
-func (d *deployment) removeMarked(ctx context.Context, setID string, object metaObject) error {
-	found, err := d.downstream.Find(ctx, object)
+func (d *Agent) removeMarked(ctx context.Context, setID string, object metaObject) error {
+	found, err := d.Downstream.Find(ctx, object)
 	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(setID, names.Owner{}) {
 		return err
 	}
-	return d.downstream.Remove(ctx, object)
+	return d.Downstream.Remove(ctx, object)
 }
 
 // removeLeftovers removes an agent that was in the default system namespace before the hub used another one, and its
 // credentials namespace. If a hub or another hub's agent is there, nothing is removed.
-func (d *deployment) removeLeftovers(ctx context.Context) error {
+func (d *Agent) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
 	}
 	hub := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
-	if found, err := d.downstream.Find(ctx, hub); err != nil || found {
+	if found, err := d.Downstream.Find(ctx, hub); err != nil || found {
 		return err
 	}
 	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
 		return err
 	}
 	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}
-	found, err := d.downstream.Find(ctx, usual)
+	found, err := d.Downstream.Find(ctx, usual)
 	if err != nil {
 		return err
 	}
 	if found {
-		if err := d.downstream.Remove(ctx, agentResources(names.SystemNamespace)...); err != nil {
+		if err := d.Downstream.Remove(ctx, agentResources(names.SystemNamespace)...); err != nil {
 			return err
 		}
 	}
 	credentials := names.RegistrationNamespace(names.SystemNamespace)
-	if err := d.downstream.Remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: credentials}}); err != nil {
+	if err := d.Downstream.Remove(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: credentials}}); err != nil {
 		return fmt.Errorf("removing what an earlier agent left: %w", err)
 	}
 	return nil
 }
 
-// find returns the first object of a type, or nil if the list contains none.
-func find[T runtime.Object](objects []runtime.Object) (none T) {
+// Find returns the first object of a type, or nil if the list contains none.
+func Find[T runtime.Object](objects []runtime.Object) (none T) {
 	for _, object := range objects {
 		if wanted, ok := object.(T); ok {
 			return wanted
@@ -160,21 +160,21 @@ func find[T runtime.Object](objects []runtime.Object) (none T) {
 
 // applyPullSecrets copies the type and data of each Secret to the agent's namespace. On the hub's own cluster, the
 // Secret there may be the source itself.
-func (d *deployment) applyPullSecrets(ctx context.Context) error {
-	for _, source := range d.pullSecrets {
+func (d *Agent) applyPullSecrets(ctx context.Context) error {
+	for _, source := range d.Sources {
 		live := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: source.Name}}
-		found, err := d.downstream.Find(ctx, live)
+		found, err := d.Downstream.Find(ctx, live)
 		switch {
 		case err != nil:
 			return err
 		case found && (live.UID == source.UID || live.Type == source.Type && equality.Semantic.DeepEqual(live.Data, source.Data)):
 			continue
 		case found && live.Type != source.Type: // the type is immutable
-			if err := d.downstream.Remove(ctx, live); err != nil {
+			if err := d.Downstream.Remove(ctx, live); err != nil {
 				return err
 			}
 		}
-		if err := d.downstream.Apply(ctx, marked(d.SetID, namespaceOf(d.AgentDeployment), copyOf(source, d.Values.Namespace))...); err != nil {
+		if err := d.Downstream.Apply(ctx, marked(d.SetID, namespaceOf(d.AgentDeployment), copyOf(source, d.Values.Namespace))...); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func (d *deployment) applyPullSecrets(ctx context.Context) error {
 
 // removePullSecrets removes copies from a downstream namespace. A Secret without the marks of the set was not copied
 // by an import and stays.
-func (d *deployment) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
+func (d *Agent) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
 	for _, name := range secrets {
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		if err := d.removeMarked(ctx, setID, copied); err != nil {

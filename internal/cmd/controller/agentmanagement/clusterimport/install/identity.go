@@ -1,4 +1,4 @@
-package clusterimport
+package install
 
 import (
 	"bytes"
@@ -20,15 +20,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// errNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
-var errNoIdentity = errors.New("the cluster has no agent of this Cluster")
+// ErrNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
+var ErrNoIdentity = errors.New("the cluster has no agent of this Cluster")
 
-// A trustFunc returns the CA that an agent has to trust for an address, or none if the TLS mode allows the system's
+// A TrustFunc returns the CA that an agent has to trust for an address, or none if the TLS mode allows the system's
 // roots. rooted means that the system's roots were sufficient for this agent so far.
-type trustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
+type TrustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
 
-// trust connects to the hub's address to find the CA.
-func trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
+// Trust connects to the hub's address to find the CA.
+func Trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
 	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
 	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
 	if err != nil {
@@ -47,7 +47,7 @@ func (i identity) any() bool { return i.stored != nil || i.bootstrap != nil }
 
 // findIdentity looks for the Secret with the agent's identity, or else for the bootstrap Secret. An agent that is
 // just registering writes the first before it deletes the second.
-func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
+func (d *Agent) findIdentity(ctx context.Context) (identity, error) {
 	if stored, err := d.findStored(ctx); err != nil || stored != nil {
 		return identity{stored: stored}, err
 	}
@@ -68,7 +68,7 @@ func (d *deployment) findIdentity(ctx context.Context) (identity, error) {
 
 // findStored returns the Secret with the agent's identity. It returns nil if the Secret is missing or belongs to
 // another Cluster.
-func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
+func (d *Agent) findStored(ctx context.Context) (*corev1.Secret, error) {
 	stored, err := d.secret(ctx, names.Agent)
 	if err != nil || stored == nil {
 		return nil, err
@@ -81,9 +81,9 @@ func (d *deployment) findStored(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // secret returns nil if the Secret does not exist.
-func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, error) {
+func (d *Agent) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: name}}
-	found, err := d.downstream.Find(ctx, secret)
+	found, err := d.Downstream.Find(ctx, secret)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func (d *deployment) secret(ctx context.Context, name string) (*corev1.Secret, e
 }
 
 // isKnown reports whether a stored identity belongs to a live account of the Cluster's registrations.
-func (d *deployment) isKnown(stored *corev1.Secret) bool {
+func (d *Agent) isKnown(stored *corev1.Secret) bool {
 	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
 // keptByAnother reports whether there is an identity that its agent reads only at startup, as agents of Rancher Fleet
 // do.
-func (d *deployment) keptByAnother(ctx context.Context) (bool, error) {
+func (d *Agent) keptByAnother(ctx context.Context) (bool, error) {
 	stored, err := d.secret(ctx, names.Agent)
 	return stored != nil && len(stored.Data[protocol.KubeconfigKey]) > 0 && !isWatched(stored), err
 }
@@ -108,7 +108,7 @@ func isWatched(stored *corev1.Secret) bool {
 
 // readdress writes the hub's address into the agent's Secret. unwatched means that the agent does not notice the
 // change by itself.
-func (d *deployment) readdress(ctx context.Context, found identity) (unwatched bool, err error) {
+func (d *Agent) readdress(ctx context.Context, found identity) (unwatched bool, err error) {
 	switch {
 	case d.Readdress == nil:
 		return false, nil
@@ -129,12 +129,12 @@ func (d *deployment) readdress(ctx context.Context, found identity) (unwatched b
 	}
 	secret := found.stored.DeepCopy()
 	secret.Data[protocol.KubeconfigKey] = changed
-	return !isWatched(secret), d.downstream.Replace(ctx, secret)
+	return !isWatched(secret), d.Downstream.Replace(ctx, secret)
 }
 
 // trusted returns the CA for the agent's kubeconfig. An agent that uses the system's roots for this address keeps
 // using them.
-func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, error) {
+func (d *Agent) trusted(ctx context.Context, kubeconfig []byte) ([]byte, error) {
 	server, ca, err := kubeconfigs.AddressOf(kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the agent's own kubeconfig: %w", err)
@@ -143,16 +143,16 @@ func (d *deployment) trusted(ctx context.Context, kubeconfig []byte) ([]byte, er
 	if d.TLSMode == config.TLSModeSystemStore && rooted && server == d.Readdress.URL {
 		return nil, nil
 	}
-	return d.trust(ctx, *d.Readdress, d.TLSMode, rooted)
+	return d.Trust(ctx, *d.Readdress, d.TLSMode, rooted)
 }
 
 // readdressBootstrap writes the hub's address into the bootstrap Secret of an agent that has not registered yet.
-func (d *deployment) readdressBootstrap(ctx context.Context, bootstrap *corev1.Secret) error {
+func (d *Agent) readdressBootstrap(ctx context.Context, bootstrap *corev1.Secret) error {
 	if string(bootstrap.Data[protocol.APIServerURLKey]) == d.Readdress.URL && bytes.Equal(bootstrap.Data[protocol.APIServerCAKey], d.Readdress.CA) {
 		return nil
 	}
 	secret := bootstrap.DeepCopy()
 	secret.Data[protocol.APIServerURLKey] = []byte(d.Readdress.URL)
 	secret.Data[protocol.APIServerCAKey] = d.Readdress.CA
-	return d.downstream.Replace(ctx, secret)
+	return d.Downstream.Replace(ctx, secret)
 }

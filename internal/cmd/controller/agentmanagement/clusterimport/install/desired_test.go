@@ -1,0 +1,81 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestDesiredMarksEverythingAsOneSet(t *testing.T) {
+	rendered := []runtime.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fleet-agent", Labels: map[string]string{"a": "b"}}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fleet-agent"}},
+	}
+	tests := map[string]struct{ setID, hash string }{
+		"the default set":     {"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"},
+		"the set of a scope":  {"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"},
+		"a set of other name": {"x", "11f6ad8ec52a2984abaafd7c3b516503785c2072"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			deploy := &importing.AgentDeployment{SetID: test.setID, Values: importing.AgentValues{Namespace: "ns"}}
+			var got []string
+			for _, object := range desired(deploy, rendered) {
+				m, err := meta.Accessor(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, fmt.Sprintf("%T %s/%s %s %s %s", object, m.GetNamespace(), m.GetName(),
+					m.GetLabels()["a"], m.GetLabels()[fleet.LabelSetHash], m.GetAnnotations()[fleet.AnnotationSetID]))
+			}
+			want := []string{
+				"*v1.Namespace /ns  " + test.hash + " " + test.setID,
+				"*v1.ConfigMap ns/fleet-agent b " + test.hash + " " + test.setID,
+				"*v1.ServiceAccount ns/fleet-agent  " + test.hash + " " + test.setID,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if labels := rendered[0].(*corev1.ConfigMap).Labels; len(labels) != 1 {
+		t.Errorf("the rendered object was written to: %v", labels)
+	}
+}
+
+func TestAgentResources(t *testing.T) {
+	var got []string
+	for _, object := range agentResources("cattle-fleet-system") {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")+" "+m.GetNamespace()+"/"+m.GetName())
+	}
+	want := []string{
+		"ClusterRole /cattle-fleet-system-fleet-agent-role",
+		"ClusterRoleBinding /cattle-fleet-system-fleet-agent-role-binding",
+		"PriorityClass /fleet-agent-priority-class",
+		"Secret cattle-fleet-system/fleet-agent",
+		"Secret cattle-fleet-system/fleet-agent-bootstrap",
+		"ConfigMap cattle-fleet-system/fleet-agent",
+		"ServiceAccount cattle-fleet-system/fleet-agent",
+		"NetworkPolicy cattle-fleet-system/default-allow-all",
+		"Deployment cattle-fleet-system/fleet-agent",
+		"StatefulSet cattle-fleet-system/fleet-agent",
+		"PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

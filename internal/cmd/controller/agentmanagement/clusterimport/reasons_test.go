@@ -1,0 +1,62 @@
+package clusterimport
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestObstacle(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	tests := map[string]struct {
+		err    error
+		reason string
+		says   string
+	}{
+		"a command":          {kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, "exec"},
+		"a plugin":           {kubeconfigs.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, "auth-provider"},
+		"a file":             {fmt.Errorf("%w: tokenFile", kubeconfigs.ErrKubeconfigFile), fleet.ReasonKubeconfigRefused, "embed"},
+		"no verification":    {kubeconfigs.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, "CA"},
+		"another user":       {kubeconfigs.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, "as-groups"},
+		"no TLS":             {foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, "https"},
+		"a proxy":            {foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"a local address":    {fmt.Errorf("asking: %w", foreign.ErrKubeconfigAddress), fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"an old credential":  {foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, "a new one"},
+		"a redirect":         {fmt.Errorf("asking: %w", foreign.ErrRedirected), fleet.ReasonDownstreamAnswerRefused, "redirect"},
+		"too much":           {fmt.Errorf("asking: %w", foreign.ErrAnswerTooLong), fleet.ReasonDownstreamAnswerRefused, "1 MiB"},
+		"an old certificate": {fmt.Errorf("asking: %w", foreign.ErrExpired), fleet.ReasonDownstreamCertificateExpired, "renew"},
+		"no context":         {kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, "context"},
+		"no kubeconfig":      {kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, "malformed"},
+		"another CA":         {fmt.Errorf("asking: %w", foreign.ErrUntrusted), fleet.ReasonTLSUntrusted, "certificate-authority-data"},
+		"nobody there":       {fmt.Errorf("asking: %w", foreign.ErrUnreachable), fleet.ReasonDownstreamUnreachable, "reachable"},
+		"another cluster":    {install.ErrOtherCluster, fleet.ReasonLocalClusterMismatch, "another cluster"},
+		"a bad token":        {apierrors.NewUnauthorized("no"), fleet.ReasonDownstreamUnauthorized, "token"},
+		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), fleet.ReasonDownstreamForbidden, "cluster-admin"},
+		"anything else":      {errors.New("the token is s3cr3t"), fleet.ReasonError, "log"},
+		"a server's failure": {apierrors.NewInternalError(errors.New("at 10:15")), fleet.ReasonError, "log"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			reason, message := obstacle(test.err)
+			if reason != test.reason || !strings.Contains(message, test.says) {
+				t.Errorf("got %s %q; want %s and %q in the message", reason, message, test.reason, test.says)
+			}
+			again, repeated := obstacle(fmt.Errorf("at another time: %w", test.err))
+			if again != reason || repeated != message {
+				t.Errorf("the same cause gave another condition: %s %q", again, repeated)
+			}
+			if strings.Contains(message, "s3cr3t") || strings.Contains(message, "10:15") {
+				t.Errorf("the message repeats what a server said: %q", message)
+			}
+		})
+	}
+}
