@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
@@ -274,4 +275,18 @@ func need(entries map[string]string, keys ...string) error {
 	}
 	sort.Strings(missing)
 	return fmt.Errorf("no value for %q: %w", missing, ErrIncomplete)
+}
+
+// ErrHubURL means that the address of a hub is not an https URL. Connections without TLS are refused, because
+// the token could be read in transit. And if the scheme is missing, clients that read the address from a
+// kubeconfig do not send the token.
+var ErrHubURL = errors.New("the hub's address is not an https URL")
+
+// CheckHubURL returns ErrHubURL unless the address is an https URL. The error does not contain the address.
+func CheckHubURL(address string) error {
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "https" {
+		return ErrHubURL
+	}
+	return nil
 }

@@ -1,12 +1,3 @@
-// Package names defines every name and hash of the wire contract. It is pure and imports no other package of
-// this project.
-//
-// The namespaces, by role:
-//
-//	system        cattle-fleet-system               the controllers; also the agent's namespace downstream
-//	registration  cattle-fleet-clusters-system      credential Secrets, nothing else
-//	workspace     fleet-default, fleet-local, …     Clusters, tokens, requests, Bundles
-//	cluster       cluster-<workspace>-<name>-<hash> one per Cluster: BundleDeployments, the request account
 package names
 
 import (
@@ -171,3 +162,7 @@ func sha256Hex(s string) string {
 }
 
 func isLowerAlnum(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
+// ShardLease returns the name of the Lease of a shard's controllers in the system namespace. Rancher Fleet's
+// controllers of the same shard use the same Lease, so that only one of the two is active.
+func ShardLease(shard string) string { return DeliveryLease + "-" + shard }

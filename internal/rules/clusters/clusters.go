@@ -1,13 +1,38 @@
 package clusters
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// Namespaces are the hub's two namespaces.
+type Namespaces struct {
+	// System is the namespace of the controllers. Registration is the namespace with the credentials.
+	System, Registration string
+}
+
+// IsLocal reports whether a Cluster is the hub's own cluster.
+func IsLocal(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
+	return cluster.Name == names.LocalCluster && bootstrap.Enabled() && cluster.Namespace == bootstrap.Namespace
+}
+
+// InBootstrapWorkspace reports whether a Cluster is in the workspace in which the hub registers itself. Only there may
+// a kubeconfig lead to the hub's own cluster.
+func InBootstrapWorkspace(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
+	if !bootstrap.Enabled() {
+		return cluster.Namespace == names.LocalWorkspace
+	}
+	return cluster.Namespace == bootstrap.Namespace
+}
 
 // NamespaceOf returns the namespace of a Cluster. It computes the name, because agents can write the status and
 // tenants can write the labels.
@@ -55,4 +80,43 @@ func IsAccountOf(account metav1.Object, cluster types.NamespacedName) bool {
 // ManagedElsewhere reports whether another manager owns a Cluster.
 func ManagedElsewhere(cluster *fleet.Cluster) bool {
 	return cluster.Labels[fleet.LabelClusterManagement] != ""
+}
+
+// IsAnother reports whether the owner is an earlier Cluster with the same name but another UID.
+func IsAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
+	namesake := false
+	for _, owner := range owners {
+		if owner.Kind == "Cluster" && owner.UID == cluster.UID {
+			return false
+		}
+		namesake = namesake || owner.Kind == "Cluster" && owner.Name == cluster.Name
+	}
+	return namesake
+}
+
+func LastSeen(cluster *fleet.Cluster) string {
+	if cluster.Status.Agent.LastSeen.IsZero() {
+		return ""
+	}
+	return cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339)
+}
+
+// FirstOf returns the Cluster that agents join as, of those with the same client ID: the oldest one that is not being
+// deleted.
+func FirstOf(found []*fleet.Cluster) *fleet.Cluster {
+	if len(found) == 0 {
+		return nil
+	}
+	return slices.MinFunc(found, func(a, b *fleet.Cluster) int {
+		if going := a.DeletionTimestamp != nil; going != (b.DeletionTimestamp != nil) {
+			if going {
+				return 1
+			}
+			return -1
+		}
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
 }
