@@ -140,7 +140,7 @@ func TestCAFor(t *testing.T) {
 	trusting := x509.NewCertPool()
 	trusting.AddCert(server.Certificate())
 	none := x509.NewCertPool()
-	given, gone := kubetest.CaOf(server), "https://127.0.0.1:1"
+	given, gone := kubetest.CAOf(server), "https://127.0.0.1:1"
 	elsewhere := strings.Replace(server.URL, "127.0.0.1", "127.0.0.2", 1) // which the certificate does not name
 	tests := map[string]struct {
 		mode   string

@@ -32,7 +32,7 @@ func closings(t *testing.T) (*rest.Config, <-chan struct{}) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}}, closed
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}, closed
 }
 
 func TestWhatIsInTheWayOfRequestsLetsConnectionsBeClosed(t *testing.T) {

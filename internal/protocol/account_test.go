@@ -31,11 +31,11 @@ func TestParseAccountToken(t *testing.T) {
 			want:  protocol.AccountToken{AccountUID: "uid-2"},
 		},
 		"an end of zero is none": {
-			token: rulestest.Jwt(map[string]any{"exp": 0, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			token: rulestest.JWT(map[string]any{"exp": 0, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
 			want:  protocol.AccountToken{AccountUID: "uid-3"},
 		},
 		"a fraction of a second is cut off": {
-			token: rulestest.Jwt(map[string]any{"exp": 1.9, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
+			token: rulestest.JWT(map[string]any{"exp": 1.9, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
 			want:  protocol.AccountToken{AccountUID: "uid-3", Expires: time.Unix(1, 0).UTC()},
 		},
 	}
@@ -59,10 +59,10 @@ func TestParseAccountTokenRefuses(t *testing.T) {
 		"claims that are no base64":      "a.!.c",
 		"claims with padding":            "a." + base64.URLEncoding.EncodeToString([]byte(`{"a":1}`)) + ".c",
 		"claims that are no JSON":        "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
-		"claims of the wrong type":       rulestest.Jwt(map[string]any{"kubernetes.io": "uid-1"}),
-		"an end that is no number":       rulestest.Jwt(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
-		"an end that is no time":         rulestest.Jwt(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
-		"a token of somebody else":       rulestest.Jwt(map[string]any{"sub": "alice", "exp": 1}),
+		"claims of the wrong type":       rulestest.JWT(map[string]any{"kubernetes.io": "uid-1"}),
+		"an end that is no number":       rulestest.JWT(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"an end that is no time":         rulestest.JWT(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"a token of somebody else":       rulestest.JWT(map[string]any{"sub": "alice", "exp": 1}),
 		"an account that has no UID":     rulestest.BoundJWT("", rulestest.Noon()),
 		"what a redacted recording says": "<JWT>",
 	}

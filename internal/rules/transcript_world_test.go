@@ -292,7 +292,7 @@ func (w *world) later(d time.Duration) {
 func (w *world) state() string {
 	var text strings.Builder
 	for _, at := range w.places() {
-		fmt.Fprintf(&text, "--- %s: %s\n%s", at.cluster, at, rulestest.ToldInFull(w.t, w.objects[at]))
+		fmt.Fprintf(&text, "--- %s: %s\n%s", at.cluster, at, rulestest.FullYAML(w.t, w.objects[at]))
 	}
 	return text.String()
 }

@@ -215,7 +215,7 @@ func TestProver(t *testing.T) {
 			}))
 			defer server.Close()
 			// What else is in the configuration is the prover's owner's, and never sent.
-			cfg := &rest.Config{Host: server.URL, BearerToken: "mine", Username: "me", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}}
+			cfg := &rest.Config{Host: server.URL, BearerToken: "mine", Username: "me", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}
 			prover, err := NewProver(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -234,7 +234,7 @@ func TestProver(t *testing.T) {
 
 func TestProverWithoutAServer(t *testing.T) {
 	gone := httptest.NewTLSServer(http.NotFoundHandler())
-	cfg := &rest.Config{Host: gone.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(gone)}}
+	cfg := &rest.Config{Host: gone.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(gone)}}
 	gone.Close()
 	other := httptest.NewTLSServer(http.NotFoundHandler())
 	defer other.Close()
@@ -247,7 +247,7 @@ func TestProverWithoutAServer(t *testing.T) {
 	}{
 		"gone":               {cfg, time.Minute, foreign.ErrUnreachable},
 		"of another CA":      {&rest.Config{Host: other.URL}, time.Minute, foreign.ErrUntrusted},
-		"that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(hangs)}}, 100 * time.Millisecond, context.DeadlineExceeded},
+		"that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(hangs)}}, 100 * time.Millisecond, context.DeadlineExceeded},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

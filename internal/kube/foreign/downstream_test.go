@@ -27,7 +27,7 @@ func downstream(t *testing.T, r *kubetest.Recorder) *Client {
 	t.Helper()
 	server := httptest.NewTLSServer(r)
 	t.Cleanup(server.Close)
-	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}})
+	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}})
 	if err != nil {
 		t.Fatal(err)
 	}

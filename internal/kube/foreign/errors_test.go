@@ -31,7 +31,7 @@ func TestClassify(t *testing.T) {
 	defer hangingUp.Close()
 
 	trusting := func(server *httptest.Server) rest.Config {
-		cfg := kubetest.WithCA(server.URL, kubetest.CaOf(server))
+		cfg := kubetest.WithCA(server.URL, kubetest.CAOf(server))
 		cfg.Timeout = time.Minute
 		return cfg
 	}

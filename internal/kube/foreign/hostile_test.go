@@ -41,7 +41,7 @@ func TestRedirect_IsNotFollowed(t *testing.T) {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL+"/taken", code))
 			t.Cleanup(server.Close)
-			d, err := New(&rest.Config{Host: server.URL, BearerToken: "s3cr3t", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}})
+			d, err := New(&rest.Config{Host: server.URL, BearerToken: "s3cr3t", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestLongAnswer_IsReadUpToTheLimit(t *testing.T) {
 			t.Cleanup(server.Close)
 			var read atomic.Int64
 			d, err := New(&rest.Config{
-				Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)},
+				Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)},
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 					connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
 					return counted{connection, &read}, err
@@ -151,7 +151,7 @@ func TestWhatAServerSays_IsCut(t *testing.T) {
 	var warnings warned
 	rest.SetDefaultWarningHandler(&warnings)
 	t.Cleanup(func() { rest.SetDefaultWarningHandler(rest.WarningLogger{}) })
-	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}})
+	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestWhatAServerSaysInPlaceOfAnObject_IsCut(t *testing.T) {
 		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","creationTimestamp":` + string(quoted) + `}}`))
 	}))
 	t.Cleanup(server.Close)
-	cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}}
+	cfg := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}
 	d, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -58,14 +58,14 @@ func TestReach(t *testing.T) {
 		within      time.Duration // empty: as long as it takes
 		unreachable bool
 	}{
-		"any answer will do":                   {cfg: rest.Config{Host: secure.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(secure)}}},
-		"also one that would speak HTTP/2":     {cfg: *kube.Tune(&rest.Config{Host: modern.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(modern)}})},
+		"any answer will do":                   {cfg: rest.Config{Host: secure.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}},
+		"also one that would speak HTTP/2":     {cfg: *kube.Tune(&rest.Config{Host: modern.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(modern)}})},
 		"also without TLS":                     {cfg: rest.Config{Host: plain.URL}},
 		"a certificate of somebody's is one":   {cfg: rest.Config{Host: secure.URL}},
 		"so is a redirect, wherever it leads":  {cfg: rest.Config{Host: redirects.URL}},
 		"nobody there":                         {cfg: rest.Config{Host: gone.URL}, unreachable: true},
 		"somebody who says nothing":            {cfg: rest.Config{Host: hole}, within: 500 * time.Millisecond, unreachable: true},
-		"somebody who hangs up":                {cfg: rest.Config{Host: hangsUp.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(secure)}}, unreachable: true},
+		"somebody who hangs up":                {cfg: rest.Config{Host: hangsUp.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}, unreachable: true},
 		"what is no URL is for others to tell": {cfg: rest.Config{Host: "https://a b"}},
 		"so is a CA that is none":              {cfg: rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
 	}
@@ -96,7 +96,7 @@ func reachSlowly(t *testing.T, connect time.Duration) error {
 	}))
 	t.Cleanup(server.Close)
 	time.AfterFunc(connect+connect/2, func() { close(answer) })
-	return Reach(t.Context(), &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}}, connect)
+	return Reach(t.Context(), &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}, connect)
 }
 
 func TestReachUsesTheProxy(t *testing.T) {

@@ -142,7 +142,7 @@ func TestAnAnswerWithoutEnd(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}})
+	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func TestWhatTunedClientsSpeak(t *testing.T) {
 	t.Cleanup(server.Close)
 	for forbidden, want := range map[string]string{"": "HTTP/2.0", "1": "HTTP/1.1"} {
 		t.Setenv("DISABLE_HTTP2", forbidden)
-		client, err := rest.HTTPClientFor(kube.Tune(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CaOf(server)}}))
+		client, err := rest.HTTPClientFor(kube.Tune(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func TestGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := rulestest.Pure(t, grant.Decide, test.in)
 			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
-			golden.Expect(t, name, rulestest.Told(t, got))
+			golden.Expect(t, name, rulestest.YAML(t, got))
 			checkGrantOutcome(t, test.in, got)
 		})
 	}
@@ -337,8 +337,8 @@ func expectReader(t *testing.T, reader []runtime.Object, name string, accounts .
 		rulestest.ExpectEqual(t, "reader", reader, []runtime.Object(nil))
 		return
 	}
-	rulestest.ExpectEqual(t, "reader", rulestest.Told(t, reader), "- Role cattle-fleet-clusters-system/"+name+"\n- RoleBinding cattle-fleet-clusters-system/"+name+"\n")
-	full := rulestest.ToldInFull(t, reader)
+	rulestest.ExpectEqual(t, "reader", rulestest.YAML(t, reader), "- Role cattle-fleet-clusters-system/"+name+"\n- RoleBinding cattle-fleet-clusters-system/"+name+"\n")
+	full := rulestest.FullYAML(t, reader)
 	if part := "resourceNames:\n    - " + names.CredentialSecret("c1", "random-1") + "\n"; !strings.Contains(full, part) {
 		t.Errorf("reader lacks %q:\n%s", part, full)
 	}
@@ -366,7 +366,7 @@ func TestGrantObjects(t *testing.T) {
 			secret := rulestest.Pure(t, func(c protocol.Credential) runtime.Object {
 				return grant.CredentialSecret(in.Request, in.Namespaces.Registration, c)
 			}, out.Credential)
-			golden.Expect(t, name, rulestest.ToldInFull(t, append(append(out.Children, out.Reader...), secret)))
+			golden.Expect(t, name, rulestest.FullYAML(t, append(append(out.Children, out.Reader...), secret)))
 		})
 	}
 }

@@ -92,7 +92,7 @@ func TestImport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := rulestest.Pure(t, importing.Decide, test.in)
 			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
-			golden.Expect(t, name, rulestest.Told(t, got))
+			golden.Expect(t, name, rulestest.YAML(t, got))
 			checkImportOutcome(t, got)
 		})
 	}

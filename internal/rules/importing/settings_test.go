@@ -93,7 +93,7 @@ func TestAgentSettings(t *testing.T) {
 	golden := rulestest.GoldenOf(t, "settings")
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			golden.Expect(t, name, rulestest.Told(t, settings(t, importInput(change))))
+			golden.Expect(t, name, rulestest.YAML(t, settings(t, importInput(change))))
 		})
 	}
 }

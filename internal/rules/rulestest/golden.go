@@ -82,12 +82,12 @@ func (g *goldenTable) finish(t *testing.T) {
 	}
 }
 
-// Told returns a value as readable YAML: without empty fields, with bytes as text, with durations as Go writes them,
+// YAML returns a value as readable YAML: without empty fields, with bytes as text, with durations as Go writes them,
 // and with one line for each object. The objects themselves are compared completely in one other place.
-func Told(t *testing.T, value any) string { return inYAML(t, value, true) }
+func YAML(t *testing.T, value any) string { return inYAML(t, value, true) }
 
-// ToldInFull is like Told, with complete objects.
-func ToldInFull(t *testing.T, value any) string { return inYAML(t, value, false) }
+// FullYAML is like YAML, with complete objects.
+func FullYAML(t *testing.T, value any) string { return inYAML(t, value, false) }
 
 func inYAML(t *testing.T, value any, brief bool) string {
 	t.Helper()

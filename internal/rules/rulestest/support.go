@@ -81,12 +81,12 @@ func BoundJWT(accountUID string, expires time.Time) string {
 	if !expires.IsZero() {
 		claims["exp"] = expires.Unix()
 	}
-	return Jwt(claims)
+	return JWT(claims)
 }
 
 // SecretJWT returns a token like those in token Secrets.
 func SecretJWT(accountUID string) string {
-	return Jwt(map[string]any{
+	return JWT(map[string]any{
 		"iss":                                    "kubernetes/serviceaccount",
 		"kubernetes.io/serviceaccount/namespace": Workspace,
 		"kubernetes.io/serviceaccount/service-account.name": "account",
@@ -94,7 +94,8 @@ func SecretJWT(accountUID string) string {
 	})
 }
 
-func Jwt(claims any) string {
+// JWT returns a token with these claims and a fake signature.
+func JWT(claims any) string {
 	payload, err := json.Marshal(claims)
 	if err != nil {
 		panic(fmt.Sprintf("claims of a test: %v", err))

@@ -114,7 +114,7 @@ func TestToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := rulestest.Pure(t, tokenrule.Decide, test.in)
 			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
-			golden.Expect(t, name, rulestest.Told(t, got))
+			golden.Expect(t, name, rulestest.YAML(t, got))
 			checkTokenOutcome(t, got)
 		})
 	}
@@ -205,7 +205,7 @@ func TestTokenObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := tokenInput(importAccount, importRights, func(in *tokenrule.Input) { in.Token = token })
 			in.Secret = rulestest.ValuesSecret(rulestest.BoundJWT("account-1", time.Time{}))
-			golden.Expect(t, name, rulestest.ToldInFull(t, rulestest.Pure(t, tokenrule.Decide, in).Children))
+			golden.Expect(t, name, rulestest.FullYAML(t, rulestest.Pure(t, tokenrule.Decide, in).Children))
 		})
 	}
 }
