@@ -1,7 +1,3 @@
-// Package cluster creates a namespace for every Cluster, and deletes it when the Cluster is deleted.
-//
-//	Cluster ─► (probe) ─► finalizer ─► Namespace ─► status.namespace
-//	Cluster deleted ─► accounts ─► BundleDeployments' finalizers ─► Namespace ─► finalizer
 package cluster
 
 import (

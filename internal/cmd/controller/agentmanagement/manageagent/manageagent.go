@@ -1,10 +1,3 @@
-// Package manageagent creates a Bundle with the agent for every Cluster whose agent has reported. The agent then
-// takes over its own Deployment and follows the hub's settings.
-//
-//	Cluster ─► settings ─► agent.yaml ─► Bundle fleet-agent-<cluster> ─► (delivery) ─► the agent adopts itself
-//
-// Until its first heartbeat, an agent's objects belong to the import, or to the administrator who installed it. The
-// Bundle contains the same Deployment, so that the takeover restarts nothing.
 package manageagent
 
 import (

@@ -1,7 +1,3 @@
-// Package token creates the objects of a ClusterRegistrationToken: an account that may request a registration, and
-// the Secret with the values for installing an agent.
-//
-//	ClusterRegistrationToken ─► ServiceAccount ─► right to register ─► bearer token ─► values Secret
 package token
 
 import (
