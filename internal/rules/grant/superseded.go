@@ -76,9 +76,9 @@ func usesAnother(in Input) bool {
 	return in.HeartbeatAccount != "" && (in.Account == nil || in.HeartbeatAccount != string(in.Account.UID))
 }
 
-// NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: the request was answered, and
-// older ones go if its credential is in use. No cache contains it, so it costs a request.
+// NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: without it, it would delete older
+// requests. No cache contains the account, so it costs a request.
 func NeedsHeartbeatAccount(in Input) bool {
 	cluster := ClusterOf(in)
-	return cluster != nil && cluster.Status.Namespace != "" && !awaitsRights(in, cluster) && answered(in) && len(superseded(in, cluster)) > 0
+	return cluster != nil && len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
 }
