@@ -97,9 +97,10 @@ func (p *Probes) probed(ctx context.Context, cluster *fleet.Cluster, kubeconfig 
 	}
 }
 
-// finish sets the state of a Cluster and enqueues it. The returned context ends when the Cluster was reconciled.
+// finish sets the state of a Cluster and enqueues it. The returned context ends when the Cluster was reconciled, at the
+// latest after longestTurn.
 func (p *Probes) finish(ctx context.Context, cluster *fleet.Cluster, became state, err error) context.Context {
-	turn, end := context.WithCancel(ctx)
+	turn, end := context.WithTimeout(ctx, longestTurn)
 	p.mu.Lock()
 	found := p.known[keyOf(cluster)]
 	if found == nil || found.uid != cluster.UID {

@@ -16,6 +16,8 @@ const (
 	workers, slowWorkers = 20, 10
 	// turns is the number of new, unreachable clusters whose objects on the hub are created at once.
 	turns = 4
+	// longestTurn limits such a turn. A Cluster that this process no longer reconciles must not keep it.
+	longestTurn = time.Minute
 	// firstConnect and laterConnect are the time limits for a connection at the first probe and at later ones. The
 	// time limit for an answer is another one: see kube.Reach.
 	firstConnect, laterConnect = 5 * time.Second, 15 * time.Second
