@@ -140,10 +140,9 @@ func (d *deployer) watchKinds(ctx context.Context) {
 	informer := watch.NewMetadataInformer(d.metadata, d.metadata.Resource(crds), func(*metav1.ListOptions) {})
 	var handler cache.ResourceEventHandlerRegistration
 	changed := func() {
-		d.bells.Ring(wakeups.CRDBell)
-		if handler != nil && handler.HasSynced() {
+		if handler.HasSynced() { // the first list is no change
 			d.agent.Reset()
-			d.enqueueAll(d.lacking.List())
+			d.wakeups.Publish(wakeups.CRDs())
 		}
 	}
 	// Cannot fail: the informer is new.

@@ -46,21 +46,15 @@ type deployer struct {
 	records    *records
 	inventory  *release.Inventory
 	orphans    orphans
-	waiting    *wakeups.NameSet // BundleDeployments that wait for others
-	rewound    *wakeups.NameSet // BundleDeployments with an older version than before, because the hub was restored from a backup
-	lacking    *wakeups.NameSet // BundleDeployments with kinds that the API server does not know
-	left       *wakeups.NameSet // deleted BundleDeployments that may have left copies
 	accounts   *access.Accounts
 	namespaces *namespaces.Namespaces
-	awaited    *wakeups.Awaited
-	bells      *wakeups.Events
+	wakeups    *wakeups.Wakeups
 }
 
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(objects.Slots, options.Workers),
-		records: newRecords(), inventory: release.NewInventory(), orphans: orphans{}, waiting: wakeups.NewNameSet(), lacking: wakeups.NewNameSet(), left: wakeups.NewNameSet(), rewound: wakeups.NewNameSet(),
-		bells: wakeups.NewEvents(),
+		records: newRecords(), inventory: release.NewInventory(), orphans: orphans{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(pace.NewBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}
@@ -89,7 +83,7 @@ func newDeployer(options Options) (*deployer, error) {
 		Hub: d.hub, Accounts: d.accounts, Namespaces: d.namespaces, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
 		Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
 	})
-	d.awaited = wakeups.NewAwaited(d.metadata, d.enqueueAll)
+	d.wakeups = wakeups.New(d.metadata, d.enqueueAll)
 	if _, err := d.hub.Informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("adding the event handler for BundleDeployments: %w", err)
 	}
@@ -117,7 +111,7 @@ func (d *deployer) run(ctx context.Context) error {
 	cut := time.AfterFunc(stopGrace, func() { close(d.stopped) })
 	d.watches.Stop()
 	d.copier.Stop()
-	d.awaited.Stop()
+	d.wakeups.Stop()
 	group.Wait()
 	if cut.Stop() {
 		close(d.stopped)

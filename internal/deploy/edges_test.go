@@ -136,16 +136,18 @@ func TestRestoredHub_OlderStateIsUsed(t *testing.T) {
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 			defer queue.ShutDown()
 			d.queue = queue
+			r := d.records.of(test.before, "h")
+			r.written = at("9", "s-1:a")
 			d.handlers().OnUpdate(test.before, test.after)
 			if looked := queue.Len() > 0; looked != test.looked {
 				t.Errorf("enqueued: %t, want %t", looked, test.looked)
 			}
-			r := &record{written: at("9", "s-1:a")}
-			if got := d.latest(test.after, r); got.ResourceVersion != test.want {
+			latest := func() *fleet.BundleDeployment { return hub.Newer(test.after, d.records.of(test.after, "h").written) }
+			if got := latest(); got.ResourceVersion != test.want {
 				t.Errorf("version %s, want %s", got.ResourceVersion, test.want)
 			}
 			r.written = at("12", "s-3:a") // the answer to the next report
-			if got := d.latest(test.after, r); got.ResourceVersion != "12" {
+			if got := latest(); got.ResourceVersion != "12" {
 				t.Errorf("then version %s, want 12", got.ResourceVersion)
 			}
 		})

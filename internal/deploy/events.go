@@ -19,7 +19,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 		AddFunc: func(object any) {
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
 				d.queue.Add(bd.Name)
-				d.wakeWaiting()
+				d.wakeups.Publish(wakeups.States())
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -29,15 +29,15 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 				return
 			}
 			if hub.Earlier(bd, old) { // the hub was restored: its earlier answers do not count
-				d.rewound.Put(bd.Name, true)
+				d.records.hubRestored(bd.Name)
 				d.queue.Add(bd.Name)
 			}
 			if worthALook(old, bd) {
 				d.queue.Add(bd.Name)
-				d.bells.Ring(wakeups.BundleBell(bd.Name))
+				d.wakeups.Publish(wakeups.Bundle(bd.Name))
 			}
 			if state.Of(old) != state.Of(bd) {
-				d.wakeWaiting()
+				d.wakeups.Publish(wakeups.States())
 			}
 		},
 		DeleteFunc: func(object any) {
@@ -47,8 +47,8 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
 				d.remember(bd, bd.Status.Release)
 				d.queue.Add(bd.Name)
-				d.bells.Ring(wakeups.BundleBell(bd.Name))
-				d.wakeWaiting()
+				d.wakeups.Publish(wakeups.Bundle(bd.Name))
+				d.wakeups.Publish(wakeups.States())
 			}
 		},
 	}
@@ -88,11 +88,8 @@ func (d *deployer) rememberAll() {
 	}
 }
 
-// wakeWaiting enqueues the BundleDeployments that wait for others.
-func (d *deployer) wakeWaiting() { d.enqueueAll(d.waiting.List()) }
-
 // objectChanged enqueues the BundleDeployments that own a changed object.
 func (d *deployer) objectChanged(hash string) {
-	d.bells.Ring(wakeups.SetBell(hash))
+	d.wakeups.Publish(wakeups.Set(hash))
 	d.enqueueChanged(d.records.usersOf(hash))
 }

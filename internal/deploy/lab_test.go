@@ -201,7 +201,7 @@ func (l *lab) byHand() *deployer {
 		d.queue.ShutDown()
 		d.watches.Stop()
 		d.copier.Stop()
-		d.awaited.Stop()
+		d.wakeups.Stop()
 		close(d.stopped)
 		group.Wait()
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -37,7 +38,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	}
 	marks := d.setOf(name)
 	r := d.records.of(cached, marks.Hash)
-	bd := d.latest(cached, r)
+	bd := hub.Newer(cached, r.written)
 	status := bd.Status.DeepCopy()
 	if r.status != nil {
 		status = r.status.DeepCopy()
@@ -45,7 +46,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	d.remember(bd, status.Release)
 	if leaveAlone(bd) {
 		d.watches.Follow(name, nil)
-		d.awaited.Put(name, nil)
+		d.wakeups.WaitForObject(name, nil)
 		d.copier.Unfollow(name)
 		return nil
 	}
@@ -57,15 +58,6 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	d.copier.Report(bd, &r.copies, status, r.tracking != nil && r.tracking.Known)
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
-}
-
-// latest returns the newer of the cached BundleDeployment and the answer to the last report. After a restore of
-// the hub, earlier answers do not count.
-func (d *deployer) latest(cached *fleet.BundleDeployment, r *record) *fleet.BundleDeployment {
-	if d.rewound.Take(cached.Name) {
-		r.written = nil
-	}
-	return hub.Newer(cached, r.written)
 }
 
 // advance decides what the BundleDeployment needs and does it.
@@ -116,7 +108,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		return &outcome.UnsupportedError{What: unsupported(bd)}
 	}
 	err := dependencies(bd, d.hub.All())
-	d.waiting.Put(bd.Name, err != nil)
+	d.wakeups.Wait(bd.Name, wakeups.States(), err != nil)
 	if err != nil {
 		return err
 	}
@@ -140,9 +132,9 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		unsupported *outcome.UnsupportedError
 	)
 	now := d.Clock()
-	d.lacking.Put(bd.Name, meta.IsNoMatchError(err))
+	d.wakeups.Wait(bd.Name, wakeups.CRDs(), meta.IsNoMatchError(err))
 	obstacle, alone := outcome.AwaitedBy(bd, err)
-	d.awaited.Put(bd.Name, obstacle)
+	d.wakeups.WaitForObject(bd.Name, obstacle)
 	switch {
 	case err == nil:
 		return nil

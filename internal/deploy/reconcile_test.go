@@ -36,6 +36,7 @@ import (
 type recordingQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
 	later []string
+	woken []string
 }
 
 func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
@@ -47,8 +48,8 @@ func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
 		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }},
-		log:     slog.New(slog.DiscardHandler), queue: queue, waiting: wakeups.NewNameSet(), lacking: wakeups.NewNameSet(), rewound: wakeups.NewNameSet(),
-		awaited: wakeups.NewAwaited(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func([]string) {}), bells: wakeups.NewEvents(),
+		log:     slog.New(slog.DiscardHandler), queue: queue, records: newRecords(),
+		wakeups: wakeups.New(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func(names []string) { queue.woken = append(queue.woken, names...) }),
 	}, queue
 }
 
@@ -91,7 +92,7 @@ func TestOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := deploytest.Noon().Add(time.Hour)
 			d, queue := testDeployer(&now)
-			t.Cleanup(d.awaited.Stop)
+			t.Cleanup(d.wakeups.Stop)
 			bd := deploytest.Deployment()
 			watch.Monitored(&bd.Status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
@@ -109,11 +110,12 @@ func TestOutcome(t *testing.T) {
 			if diff := cmp.Diff(test.later, queue.later); diff != "" {
 				t.Errorf("enqueued later:\n%s", diff)
 			}
-			if lacking := len(d.lacking.List()) > 0; lacking != test.lacking {
+			d.wakeups.Publish(wakeups.CRDs())
+			if lacking := len(queue.woken) > 0; lacking != test.lacking {
 				t.Errorf("lacks a kind: %t", lacking)
 			}
 			awaits := ""
-			if object, waiting := d.awaited.Waits[bd.Name]; waiting {
+			if object := d.wakeups.Object(bd.Name); object != nil {
 				awaits = object.String()
 			}
 			if awaits != test.awaits {

@@ -50,10 +50,16 @@ type records struct {
 	byName map[string]*record
 	// users are the BundleDeployments of each set, by its hash: one, or several if they are the agent's own.
 	users map[string]map[string]bool
+	// restored are the BundleDeployments with an older version than before, because the hub was restored from a backup.
+	restored map[string]bool
+	// copied are deleted BundleDeployments that may have left copies.
+	copied map[string]bool
 }
 
 func newRecords() *records {
-	return &records{byName: map[string]*record{}, users: map[string]map[string]bool{}}
+	return &records{
+		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{},
+	}
 }
 
 // of returns the record of a BundleDeployment. It makes a new record if the BundleDeployment is new or was recreated.
@@ -65,11 +71,38 @@ func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 		found = &record{uid: bd.UID}
 		r.byName[bd.Name] = found
 	}
+	if r.restored[bd.Name] {
+		delete(r.restored, bd.Name)
+		found.written = nil // the earlier answers of the hub do not count
+	}
 	if r.users[hash] == nil {
 		r.users[hash] = map[string]bool{}
 	}
 	r.users[hash][bd.Name] = true
 	return found
+}
+
+// hubRestored records that the hub has an older version of a BundleDeployment than before.
+func (r *records) hubRestored(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored[name] = true
+}
+
+// leaveCopies records whether a deleted BundleDeployment may have left copies.
+func (r *records) leaveCopies(name string, left bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.copied, name); left {
+		r.copied[name] = true
+	}
+}
+
+// hasLeftCopies reports whether a deleted BundleDeployment may have left copies.
+func (r *records) hasLeftCopies(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.copied[name]
 }
 
 // drop deletes the record of a BundleDeployment and returns it, or nil if there was none.

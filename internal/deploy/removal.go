@@ -20,20 +20,18 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		return err
 	}
 	d.watches.Follow(name, nil)
-	d.awaited.Put(name, nil)
+	d.wakeups.Forget(name)
 	d.copier.Unfollow(name)
 	known := d.records.drop(name, d.setOf(name).Hash)
-	d.waiting.Put(name, false)
-	d.lacking.Put(name, false)
 	owned := d.inventory.Of(name)
 	if known != nil && known.copies.MayExist() || known == nil && len(owned) > 0 {
-		d.left.Put(name, true)
+		d.records.leaveCopies(name, true)
 	}
 	var errs []error
 	for _, key := range owned {
 		kept, err := d.takeDown(ctx, name, key)
 		if kept {
-			d.left.Put(name, false)
+			d.records.leaveCopies(name, false)
 		}
 		errs = append(errs, err)
 	}
@@ -42,11 +40,11 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 
 // removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any.
 func (d *deployer) removeLeft(ctx context.Context, name string) error {
-	if !d.left.Take(name) {
+	if !d.records.hasLeftCopies(name) {
 		return nil
 	}
 	err := d.copier.Remove(ctx, name, nil)
-	d.left.Put(name, err != nil) // retry after an error
+	d.records.leaveCopies(name, err != nil) // retry after an error
 	return err
 }
 

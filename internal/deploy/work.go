@@ -56,7 +56,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 			Namespaced: who.Namespaced, Installed: installed,
 		},
 		Identity: who, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
-		News:    d.newsOf(bd.Name, marks.Hash),
+		Changes: d.changesOf(bd.Name, marks.Hash),
 		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
 	})
 	if err != nil {
@@ -183,13 +183,13 @@ func (d *deployer) removeStale(ctx context.Context, name string, key placement.R
 	return errors.Join(errs...)
 }
 
-// newsOf returns the wakeups for a deployment of a BundleDeployment: changes of its objects, changes of CRDs, and
-// changes of the BundleDeployment. The watches are the ones that the release needs afterwards as well.
-func (d *deployer) newsOf(name, hash string) *objects.News {
-	return &objects.News{
+// changesOf returns what wakes a deployment that waits: changes of its objects, changes of CRDs, and changes of the
+// BundleDeployment. The watches are the ones that the release needs afterwards as well.
+func (d *deployer) changesOf(name, hash string) *objects.Changes {
+	return &objects.Changes{
 		Follow: func(resources map[schema.GroupVersionResource]bool) { d.watches.Follow(name, resources) },
 		Listen: func() (<-chan struct{}, func()) {
-			return d.bells.Listen(wakeups.BundleBell(name), wakeups.SetBell(hash), wakeups.CRDBell)
+			return d.wakeups.Listen(wakeups.Bundle(name), wakeups.Set(hash), wakeups.CRDs())
 		},
 	}
 }

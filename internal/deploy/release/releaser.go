@@ -76,8 +76,8 @@ type Installation struct {
 	MayTake func(exists bool, annotations map[string]string) error
 	// Superseded reports whether a newer state is wanted. Then the operation stops waiting.
 	Superseded func() bool
-	// News wakes an operation that waits for objects.
-	News *objects.News
+	// Changes wakes an operation that waits for objects.
+	Changes *objects.Changes
 }
 
 // finishing completes the objects and the hooks that Helm has rendered.
@@ -122,7 +122,7 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	}
 	client := objects.New(in.Identity, in.Release, r.Stopped)
 	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
-	client.Old, client.Superseded, client.Slots, client.News = h.manifests(), in.Superseded, r.Slots, in.News
+	client.Old, client.Superseded, client.Slots, client.Changes = h.manifests(), in.Superseded, r.Slots, in.Changes
 	client.NamespaceExists = func() bool {
 		_, err := r.Agent.Clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
 		return err == nil

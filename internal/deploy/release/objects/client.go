@@ -53,8 +53,8 @@ type Client struct {
 	// NamespaceExists reports whether the release's namespace exists. It is used when the identity may not create the
 	// namespace; nil if not needed.
 	NamespaceExists func() bool
-	// News wakes an operation that waits; nil if the operation does not wait.
-	News *News
+	// Changes wakes an operation that waits; nil if the operation does not wait.
+	Changes *Changes
 	// stopped and superseded end waiting. superseded may be nil.
 	stopped    <-chan struct{}
 	Superseded func() bool

@@ -29,25 +29,25 @@ const (
 	GatherChanges = 30 * time.Millisecond
 )
 
-// News wakes an operation that waits for objects.
-type News struct {
+// Changes tells an operation that waits for objects about their changes.
+type Changes struct {
 	// Follow starts watches of resources.
 	Follow func(map[schema.GroupVersionResource]bool)
 	// Listen subscribes to wakeups until stop is called.
 	Listen func() (heard <-chan struct{}, stop func())
 }
 
-// about subscribes to changes of objects. Without news the channel never receives.
-func (n *News) about(list kube.ResourceList) (heard <-chan struct{}, stop func()) {
-	if n == nil {
+// of subscribes to the changes of objects. On nil the channel never receives.
+func (c *Changes) of(list kube.ResourceList) (heard <-chan struct{}, stop func()) {
+	if c == nil {
 		return nil, func() {}
 	}
-	heard, stop = n.Listen()
+	heard, stop = c.Listen()
 	resources := map[schema.GroupVersionResource]bool{}
 	for _, info := range list {
 		resources[info.Mapping.Resource] = true
 	}
-	n.Follow(resources)
+	c.Follow(resources)
 	return heard, stop
 }
 
@@ -78,7 +78,7 @@ func (c *Client) wait(list kube.ResourceList, timeout time.Duration, checker rea
 	defer c.Slots.lend()()
 	ctx, cancel := c.until(timeout)
 	defer cancel()
-	heard, stop := c.News.about(list)
+	heard, stop := c.Changes.of(list)
 	defer stop()
 	for first := 0; ; {
 		if c.isSuperseded() {
@@ -178,8 +178,8 @@ func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) 
 	done := make(chan error, 1)
 	go func() { done <- c.Client.WatchUntilReady(list, timeout) }()
 	var heard <-chan struct{}
-	if c.News != nil {
-		listening, stop := c.News.Listen()
+	if c.Changes != nil {
+		listening, stop := c.Changes.Listen()
 		defer stop()
 		heard = listening
 	}

@@ -53,7 +53,7 @@ func waitedFor(name string) *resource.Info {
 func TestWakeup_ChecksObjects(t *testing.T) {
 	tests := map[string]struct {
 		ready      map[string]func(time.Duration) (bool, error)
-		rings      map[string]time.Duration
+		events     map[wakeups.Topic]time.Duration
 		superseded time.Duration
 		stopped    time.Duration
 		timeout    time.Duration
@@ -65,19 +65,19 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 			want:  []string{"0s a", "0s b"},
 		},
 		"becomes ready: is found by its event": {
-			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(time.Second)},
-			rings: map[string]time.Duration{wakeups.SetBell("h"): time.Second},
-			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a"},
+			ready:  map[string]func(time.Duration) (bool, error){"a": from(0), "b": from(time.Second)},
+			events: map[wakeups.Topic]time.Duration{wakeups.Set("h"): time.Second},
+			want:   []string{"0s a", "0s b", "1.03s b", "1.03s a"},
 		},
 		"becomes ready: is found by an event of a CRD": {
-			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
-			rings: map[string]time.Duration{wakeups.CRDBell: time.Second},
-			want:  []string{"0s a", "1.03s a"},
+			ready:  map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			events: map[wakeups.Topic]time.Duration{wakeups.CRDs(): time.Second},
+			want:   []string{"0s a", "1.03s a"},
 		},
 		"events of others: are ignored": {
-			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
-			rings: map[string]time.Duration{wakeups.SetBell("other"): time.Second, wakeups.BundleBell("y"): 2 * time.Second},
-			want:  []string{"0s a", "5s a"},
+			ready:  map[string]func(time.Duration) (bool, error){"a": from(time.Second)},
+			events: map[wakeups.Topic]time.Duration{wakeups.Set("other"): time.Second, wakeups.Bundle("y"): 2 * time.Second},
+			want:   []string{"0s a", "5s a"},
 		},
 		"no events: is checked every five seconds": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(12 * time.Second)},
@@ -96,8 +96,8 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 			ready: map[string]func(time.Duration) (bool, error){
 				"a": func(since time.Duration) (bool, error) { return since < time.Second || since > 6*time.Second, nil }, "b": from(time.Second),
 			},
-			rings: map[string]time.Duration{wakeups.SetBell("h"): time.Second},
-			want:  []string{"0s a", "0s b", "1.03s b", "1.03s a", "6.03s a", "6.03s b"},
+			events: map[wakeups.Topic]time.Duration{wakeups.Set("h"): time.Second},
+			want:   []string{"0s a", "0s b", "1.03s b", "1.03s a", "6.03s a", "6.03s b"},
 		},
 		"never ready: times out": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, timeout: 7 * time.Second,
@@ -119,26 +119,28 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bells, stopped := wakeups.NewEvents(), make(chan struct{})
+				wakes, listening, stopped := wakeups.New(nil, nil), 0, make(chan struct{})
 				var followed []string
 				client := New(&access.Identity{}, placement.Release{Namespace: "web", Name: "x"}, stopped)
-				client.News = &News{
+				client.Changes = &Changes{
 					Follow: func(resources map[schema.GroupVersionResource]bool) {
 						for resource := range resources {
 							followed = append(followed, resource.Resource)
 						}
 					},
 					Listen: func() (<-chan struct{}, func()) {
-						return bells.Listen(wakeups.BundleBell("x"), wakeups.SetBell("h"), wakeups.CRDBell)
+						heard, stop := wakes.Listen(wakeups.Bundle("x"), wakeups.Set("h"), wakeups.CRDs())
+						listening++
+						return heard, func() { listening--; stop() }
 					},
 				}
 				began := time.Now()
 				client.Superseded = func() bool { return test.superseded > 0 && time.Since(began) >= test.superseded }
-				for bell, at := range test.rings {
-					time.AfterFunc(at, func() { bells.Ring(bell); bells.Ring(bell) })
+				for topic, at := range test.events {
+					time.AfterFunc(at, func() { wakes.Publish(topic); wakes.Publish(topic) })
 				}
 				if test.superseded > 0 {
-					time.AfterFunc(test.superseded, func() { bells.Ring(wakeups.BundleBell("x")) })
+					time.AfterFunc(test.superseded, func() { wakes.Publish(wakeups.Bundle("x")) })
 				}
 				if test.stopped > 0 {
 					time.AfterFunc(test.stopped, func() { close(stopped) })
@@ -160,8 +162,8 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 				if len(followed) == 0 || slices.Contains(followed, "secrets") || followed[0] != "pods" {
 					t.Errorf("watched %v", followed)
 				}
-				if len(bells.Listeners) > 0 {
-					t.Errorf("still listening to %v", bells.Listeners)
+				if listening != 0 {
+					t.Errorf("still listening: %d", listening)
 				}
 			})
 		})
