@@ -9,7 +9,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
-	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -19,12 +18,10 @@ import (
 // objects that drifted are changed.
 func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	t, wanted := r.tracking, bd.Spec.CorrectDrift
-	if t == nil || !t.Known {
-		return nil // the state of the objects is not known yet
+	if !r.isKnown() {
+		return nil
 	}
-	if r.correction.Generation != bd.Generation {
-		r.correction = pace.Correction{Generation: bd.Generation}
-	}
+	r.correction.For(bd.Generation)
 	drifted := t.Drifted()
 	if wanted == nil || !wanted.Enabled || len(drifted) == 0 {
 		r.correction.Worked()

@@ -15,7 +15,7 @@ import (
 func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *record, named string) (bool, error) {
 	key, number, ok := placement.ParseRelease(named)
 	if !ok {
-		r.tracking = nil
+		r.untrack()
 		return false, nil
 	}
 	tracked := r.tracking != nil && r.tracking.Release == named
@@ -25,7 +25,7 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	secret, err := d.reader.Get(ctx, key, number)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.tracking = nil
+		r.untrack()
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading release %s: %w", named, err)

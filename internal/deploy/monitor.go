@@ -22,7 +22,7 @@ func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *rec
 	if err != nil {
 		return err
 	}
-	r.tracking = t
+	r.track(t)
 	return nil
 }
 
@@ -40,7 +40,7 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	found, err := d.observer.Check(ctx, bd, t)
 	if err != nil {
 		if errors.Is(err, watch.ErrReleaseLost) {
-			r.tracking = nil // the next reconcile makes the release again
+			r.untrack() // the next reconcile makes the release again
 		}
 		outcome.NotMonitored(status, d.Clock(), outcome.Message(err))
 		return err

@@ -4,28 +4,9 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-const (
-	// repairPause is the pause before modified objects are deployed again. The writer that modified them may still be
-	// at work.
-	repairPause = 5 * time.Second
-	// lastRepair is the longest pause after repairs without effect.
-	lastRepair = 10 * time.Minute
-)
-
-// repair records the redeployments because of modified objects.
-type repair struct {
-	// at is the time of the next redeployment; zero if none is planned.
-	at time.Time
-	// tries is the number of redeployments without effect. forced is the forceSyncGeneration of the last requested
-	// one.
-	tries  int
-	forced int64
-}
 
 // putRight schedules a new deployment of a release with modified objects, in three cases. The release is the
 // agent's own: nothing else could repair it. The hub requests it by a new forceSyncGeneration; synced is the
@@ -36,7 +17,7 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 		return nil
 	}
 	if len(status.ModifiedStatus) == 0 {
-		r.repair = repair{forced: r.repair.forced}
+		r.repaired()
 		return nil
 	}
 	forced := bd.Spec.Options.ForceSyncGeneration
@@ -45,12 +26,12 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 		return nil
 	}
 	if ask {
-		r.repair.forced = forced
-	} else if wait := r.repair.wait(d.Clock()); wait > 0 {
+		r.forceRepair(forced)
+	} else if wait := r.planRepair(d.Clock()); wait > 0 {
 		d.queue.AddAfter(bd.Name, wait)
 		return nil
 	}
-	r.repair.tries, r.repair.at, r.again = r.repair.tries+1, time.Time{}, true
+	r.repairNow()
 	status.AppliedDeploymentID = "" // shows on the hub that the state is not in place
 	d.log.Info("objects are modified or missing and will be deployed again", "bundledeployment", d.Namespace+"/"+bd.Name,
 		"object", status.ModifiedStatus[0].Kind+" "+status.ModifiedStatus[0].Name)
@@ -63,14 +44,6 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 
 func isAskedFor(forced int64, synced *int64) bool {
 	return forced > 0 && (synced == nil || *synced != forced)
-}
-
-// wait returns how long to wait before the next redeployment, and plans it if none is planned.
-func (r *repair) wait(now time.Time) time.Duration {
-	if r.at.IsZero() {
-		r.at = now.Add(min(repairPause<<min(r.tries, 10), lastRepair))
-	}
-	return r.at.Sub(now)
 }
 
 // lacksOverwritten reports whether an object is missing that the bundle has overwritten. An entry without a

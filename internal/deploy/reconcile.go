@@ -55,7 +55,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
 	repairErr := d.putRight(ctx, bd, r, synced, status)
-	d.copier.Report(bd, &r.copies, status, r.tracking != nil && r.tracking.Known)
+	d.copier.Report(bd, &r.copies, status, r.isKnown())
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
 }
@@ -75,7 +75,9 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		if err != nil {
 			return err
 		}
-		r.again = r.again || copied || d.retryDue(bd, r, status)
+		if r.again || copied || d.retryDue(bd, r, status) {
+			r.deployAgain()
+		}
 		found.Forced = r.again
 	}
 	return d.carryOut(ctx, decide(found), bd, r, status)
@@ -87,12 +89,7 @@ func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet
 	if status.AppliedDeploymentID != bd.Spec.DeploymentID || !failedForGood(status) {
 		return false
 	}
-	if r.failed.IsZero() { // another process recorded the failure
-		r.failed = d.Clock()
-		d.queue.AddAfter(bd.Name, failureRetry)
-		return false
-	}
-	wait := failureRetry - d.Clock().Sub(r.failed)
+	wait := failureRetry - r.sinceFailure(d.Clock())
 	if wait > 0 {
 		d.queue.AddAfter(bd.Name, wait) // the current reconcile replaced the one that was scheduled
 	}
@@ -150,7 +147,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		d.queue.AddAfter(bd.Name, forbiddenRetry)
 		return nil
 	case outcome.IsFailure(err):
-		r.failed, r.tracking, r.again = now, nil, false
+		r.fail(now)
 		outcome.FailedDeployment(status, now, bd.Spec.DeploymentID, outcome.ReasonOf(err), outcome.Message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
@@ -174,7 +171,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	now := d.Clock()
 	outcome.Conclude(bd, status)
 	detail := r.status != nil && sameButDetails(r.status, status)
-	r.status = status
+	r.setStatus(status)
 	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {
 		d.queue.AddAfter(bd.Name, wait)
 		return nil
@@ -187,7 +184,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return err
 	}
 	if written != bd {
-		r.written, r.reported = written, now
+		r.report(written, now)
 	}
 	return nil
 }

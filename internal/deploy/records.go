@@ -4,45 +4,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fleet-hub/fleet/internal/deploy/copies"
-	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
-	"github.com/fleet-hub/fleet/internal/deploy/pace"
-	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// record is the agent's state of one BundleDeployment between two reconciles. Only the worker that reconciles the
-// BundleDeployment uses it.
-type record struct {
-	uid types.UID
-	// status is the last computed status. The hub may not have it yet.
-	status *fleet.BundleDeploymentStatus
-	// written is the BundleDeployment that the hub returned for the last report.
-	written *fleet.BundleDeployment
-	// reported is the time of the last report.
-	reported time.Time
-	// tracking describes the objects of the release; nil until they are first checked.
-	tracking *watch.Tracking
-	// finished is true when nothing is left to do after the deployment of the release.
-	finished bool
-	// marks are the labels and annotations that the namespace had then. The hub changes them without a new deployment.
-	marks namespaces.Marks
-	// again is true if the release has to be deployed again although its revision is in place.
-	again bool
-	// repair records the repair of objects that differ from the deployed state.
-	repair repair
-	// copies records what was copied downstream.
-	copies copies.State
-	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
-	// the failure.
-	failed time.Time
-	// correction records the correction of drift.
-	correction pace.Correction
-}
 
 // records holds the record of each BundleDeployment, and which BundleDeployments use which set.
 type records struct {
@@ -73,7 +37,7 @@ func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 	}
 	if r.restored[bd.Name] {
 		delete(r.restored, bd.Name)
-		found.written = nil // the earlier answers of the hub do not count
+		found.distrustHub()
 	}
 	if r.users[hash] == nil {
 		r.users[hash] = map[string]bool{}

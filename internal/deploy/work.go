@@ -47,7 +47,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	}
 	// From here on the state of the release is unknown until the deployment has succeeded.
 	d.reader.Expire(key)
-	r.tracking = nil
+	r.untrack()
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.Install(ctx, release.Installation{
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
@@ -65,7 +65,8 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err := d.track(ctx, bd, r, key.At(made.Number), made); err != nil {
 		return err
 	}
-	status.Release, r.finished, r.again = key.At(made.Number), false, false
+	status.Release = key.At(made.Number)
+	r.deployed()
 	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release,
 		"duration", d.Clock().Sub(start))
 	return nil
@@ -100,7 +101,7 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return err
 	}
-	r.finished, r.marks = true, marks
+	r.finish(marks)
 	return nil
 }
 

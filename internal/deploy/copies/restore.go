@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
-	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -111,9 +110,7 @@ func notAfter(told, known string) bool {
 // keepCopies restores copies that were changed or deleted downstream, with the identity that deploys. If a copy is
 // changed again and again, it is restored at the same rate as drift is corrected.
 func (c *Copier) keepCopies(ctx context.Context, bd *fleet.BundleDeployment, s *State) {
-	if s.restoring.Generation != bd.Generation {
-		s.restoring = pace.Correction{Generation: bd.Generation}
-	}
+	s.restoring.For(bd.Generation)
 	changed := c.changedCopies(bd, s)
 	if len(changed) == 0 {
 		s.restoring.Worked()

@@ -12,14 +12,21 @@ const (
 
 // Correction records the correction of drift of one BundleDeployment.
 type Correction struct {
-	// Generation is the generation of the BundleDeployment at the last try. A new generation is tried at once.
-	Generation int64
+	// generation is the generation of the BundleDeployment at the last try. A new generation is tried at once.
+	generation int64
 	// recent are the times of the last corrections.
 	recent []time.Time
 	// tries is the number of consecutive failures, failure the last one, and next the time of the next try.
 	tries   int
 	Failure string
 	next    time.Time
+}
+
+// For starts again if the BundleDeployment has another generation than before.
+func (c *Correction) For(generation int64) {
+	if c.generation != generation {
+		*c = Correction{generation: generation}
+	}
 }
 
 // Wait returns how long to wait before the next correction.
