@@ -182,3 +182,18 @@ func (d *deployer) enqueueChanged(names []string) {
 		d.queue.AddAfter(name, objects.GatherChanges)
 	}
 }
+
+// Run deploys the BundleDeployments of one namespace of the hub and reports their status, until ctx is cancelled.
+// It then returns nil; it returns an error only if it could not start. It may be called again afterwards, also
+// with another hub, but two calls must not overlap.
+func Run(ctx context.Context, options Options) error {
+	options, err := options.complete()
+	if err != nil {
+		return err
+	}
+	d, err := newDeployer(options)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}

@@ -2,7 +2,6 @@ package deploy
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,19 +98,4 @@ func (o Options) setOf(name string) placement.Set {
 		return placement.AgentSet(o.Scope)
 	}
 	return placement.SetOf(name, o.Scope)
-}
-
-// Run deploys the BundleDeployments of one namespace of the hub and reports their status, until ctx is cancelled.
-// It then returns nil; it returns an error only if it could not start. It may be called again afterwards, also
-// with another hub, but two calls must not overlap.
-func Run(ctx context.Context, options Options) error {
-	options, err := options.complete()
-	if err != nil {
-		return err
-	}
-	d, err := newDeployer(options)
-	if err != nil {
-		return err
-	}
-	return d.run(ctx)
 }
