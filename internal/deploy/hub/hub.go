@@ -188,7 +188,7 @@ func missingOnHub(err, cause error) error {
 }
 
 // Newer returns the object with the higher resource version. Resource versions of an object only increase, except
-// on a hub that was restored (deployer.rewound).
+// on a hub that was restored (records.hubRestored).
 func Newer(a, b *fleet.BundleDeployment) *fleet.BundleDeployment {
 	if a == nil || b == nil || a.UID != b.UID {
 		if a != nil {

@@ -120,16 +120,12 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if !in.Again && !h.isForeign(h.Last()) && isMadeFor(h.Last(), in.DeploymentID) {
 		return alreadyMade(h.Last(), objects.New(in.Identity, in.Release, r.Stopped))
 	}
-	client := objects.New(in.Identity, in.Release, r.Stopped)
+	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
 	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
-	client.Old, client.Superseded, client.Slots, client.Changes = h.manifests(), in.Superseded, r.Slots, in.Changes
+	client.Superseded, client.Slots, client.Changes = in.Superseded, r.Slots, in.Changes
 	client.NamespaceExists = func() bool {
 		_, err := r.Agent.Clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
 		return err == nil
-	}
-	client.Confined, client.Set = in.Options.TargetNamespace, in.Set.Hash
-	for _, revision := range h.revisions {
-		client.ConfineHooks(revision)
 	}
 	next, err := r.prepare(in, h, client)
 	if err != nil {
@@ -228,14 +224,8 @@ func markFailed(h *History) error {
 
 func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
 	rendered := &rendering{Identity: in.Identity, in: in, revision: 1}
-	config := &action.Configuration{
-		RESTClientGetter: rendered,
-		Releases:         h.storage(maxHistory(in.Options)),
-		KubeClient:       client,
-		Log:              func(string, ...any) {}, // logs no cause that the error lacks
-	}
+	config := newConfiguration(rendered, h, maxHistory(in.Options), client)
 	rendered.config = config
-	config.SetHookOutputFunc(discardOutput)
 	if len(in.Chart.CRDObjects()) > 0 {
 		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
 	}
@@ -328,17 +318,9 @@ type Removal struct {
 
 // Uninstall uninstalls a release with the given history.
 func (r *Releaser) Uninstall(h *History, in Removal) error {
-	client := objects.New(in.Identity, h.Key, r.Stopped)
-	client.Old, client.Slots = h.manifests(), r.Slots
-	client.Confined, client.Set, client.Foreign = in.Confined, in.Set.Hash, h.isForeign(h.Last())
-	for _, revision := range h.revisions {
-		client.ConfineHooks(revision)
-	}
-	config := &action.Configuration{
-		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
-	}
-	config.SetHookOutputFunc(discardOutput)
-	run := action.NewUninstall(config)
+	client := r.client(h, in.Identity, in.Confined, in.Set)
+	client.Slots, client.Foreign = r.Slots, h.isForeign(h.Last())
+	run := action.NewUninstall(newConfiguration(in.Identity, h, 0, client))
 	run.DisableHooks = !in.Hooks
 	run.Timeout = hookTimeout
 	run.IgnoreNotFound = true
@@ -371,6 +353,26 @@ func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release)
 		}
 	}
 	return found, nil
+}
+
+// client returns the client for an operation on a release. It removes the hooks outside of the confining namespace
+// from the history.
+func (r *Releaser) client(h *History, who *access.Identity, confined string, marks placement.Set) *objects.Client {
+	client := objects.New(who, h.Key, r.Stopped)
+	client.Old, client.Confined, client.Set = h.manifests(), confined, marks.Hash
+	for _, revision := range h.revisions {
+		client.ConfineHooks(revision)
+	}
+	return client
+}
+
+// newConfiguration returns Helm's configuration for one operation. It logs nothing: the errors contain every cause.
+func newConfiguration(getter action.RESTClientGetter, h *History, maxHistory int, client *objects.Client) *action.Configuration {
+	config := &action.Configuration{
+		RESTClientGetter: getter, Releases: h.storage(maxHistory), KubeClient: client, Log: func(string, ...any) {},
+	}
+	config.SetHookOutputFunc(discardOutput)
+	return config
 }
 
 // discardOutput discards the output of hooks, because it may contain secrets.

@@ -12,7 +12,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
-	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -43,17 +42,9 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 	if at < 0 || h.isForeign(h.revisions[at]) {
 		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
 	}
-	client := objects.New(in.Identity, in.Release, r.Stopped)
-	client.Old, client.Only, client.Confined = h.manifests(), in.Only, in.Options.TargetNamespace
-	client.Set = in.Set.Hash
-	for _, revision := range h.revisions {
-		client.ConfineHooks(revision)
-	}
-	config := &action.Configuration{
-		RESTClientGetter: in.Identity, Releases: h.storage(0), KubeClient: client, Log: func(string, ...any) {},
-	}
-	config.SetHookOutputFunc(discardOutput)
-	run := action.NewRollback(config)
+	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
+	client.Only = in.Only
+	run := action.NewRollback(newConfiguration(in.Identity, h, 0, client))
 	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
 	if err := run.Run(in.Release.Name); err != nil {
 		if errors.Is(err, access.ErrStopped) {

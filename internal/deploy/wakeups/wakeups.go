@@ -140,10 +140,7 @@ func (w *Wakeups) WaitForObject(name string, object *outcome.Awaited) {
 
 // follow watches the metadata of an object. The caller holds the lock.
 func (w *Wakeups) follow(object outcome.Awaited, stop chan struct{}) {
-	client := metadata.ResourceInterface(w.client.Resource(object.Resource))
-	if object.Namespace != "" {
-		client = w.client.Resource(object.Resource).Namespace(object.Namespace)
-	}
+	client := w.client.Resource(object.Resource).Namespace(object.Namespace)
 	informer := watch.NewMetadataInformer(w.client, client, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String()
 	})

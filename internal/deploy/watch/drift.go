@@ -132,13 +132,7 @@ func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref,
 		return false
 	}
 	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: access.FieldManager}
-	client := who.Dynamic.Resource(mapping.Resource)
-	var answer *unstructured.Unstructured
-	if ref.Namespace == "" {
-		answer, err = client.Patch(ctx, ref.Name, types.MergePatchType, text, options)
-	} else {
-		answer, err = client.Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
-	}
+	answer, err := who.Dynamic.Resource(mapping.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
 	return err == nil && contentOf(answer) == contentOf(live)
 }
 

@@ -24,14 +24,7 @@ const labelPrune = "objectset.rio.cattle.io/prune"
 func (o *Observer) lookForExtras(ctx context.Context, t *Tracking) error {
 	var still []manifest.Ref
 	for _, ref := range t.extras {
-		client := o.Metadata.Resource(t.resources[ref.GroupVersionKind])
-		var found *metav1.PartialObjectMetadata
-		var err error
-		if ref.Namespace == "" {
-			found, err = client.Get(ctx, ref.Name, metav1.GetOptions{})
-		} else {
-			found, err = client.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-		}
+		found, err := o.Metadata.Resource(t.resources[ref.GroupVersionKind]).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 			continue
 		}
@@ -57,13 +50,7 @@ func isExtra(found *metav1.PartialObjectMetadata, hash string) bool {
 func (o *Observer) DeleteExtras(ctx context.Context, t *Tracking) error {
 	var errs []error
 	for _, ref := range t.extras {
-		resource := o.Metadata.Resource(t.resources[ref.GroupVersionKind])
-		var err error
-		if ref.Namespace == "" {
-			err = resource.Delete(ctx, ref.Name, metav1.DeleteOptions{})
-		} else {
-			err = resource.Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
-		}
+		err := o.Metadata.Resource(t.resources[ref.GroupVersionKind]).Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
 		if err := outcome.IgnoreNotFound(err); err != nil {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", ref.Text(), err))
 		}

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
@@ -226,7 +225,7 @@ func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) 
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			found, err := o.get(ctx, t.resources[ref.GroupVersionKind], ref)
+			found, err := o.Agent.Dynamic.Resource(t.resources[ref.GroupVersionKind]).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -241,14 +240,6 @@ func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) 
 	}
 	group.Wait()
 	return live, errors.Join(errs...)
-}
-
-func (o *Observer) get(ctx context.Context, resource schema.GroupVersionResource, ref manifest.Ref) (*unstructured.Unstructured, error) {
-	client := o.Agent.Dynamic.Resource(resource)
-	if ref.Namespace == "" {
-		return client.Get(ctx, ref.Name, metav1.GetOptions{})
-	}
-	return client.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
 // rewritten counts a comparison of each object.
