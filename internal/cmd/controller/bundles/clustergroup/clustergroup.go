@@ -57,7 +57,7 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	_, err = hub.Report(h.app, h.app.ClusterGroups, group, func(g *fleet.ClusterGroup) { tell(&g.Status, in) })
+	_, err = hub.Report(h.app, h.app.ClusterGroups, group, func(g *fleet.ClusterGroup) { setStatus(&g.Status, in) })
 	return err
 }
 

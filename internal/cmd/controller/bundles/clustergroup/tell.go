@@ -25,9 +25,9 @@ type input struct {
 	now    time.Time
 }
 
-// tell fills in the status of a group. If the selector is invalid, the counts keep their last known values, because
+// setStatus fills in the status of a group. If the selector is invalid, the counts keep their last known values, because
 // any other number, zero included, would be wrong.
-func tell(status *fleet.ClusterGroupStatus, in input) {
+func setStatus(status *fleet.ClusterGroupStatus, in input) {
 	if in.broken != nil {
 		for _, conditionType := range []string{fleet.ConditionReady, fleet.ConditionProcessed} {
 			fleet.SetCondition(&status.Conditions, in.now, genericcondition.GenericCondition{

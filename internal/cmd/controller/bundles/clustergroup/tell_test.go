@@ -40,12 +40,12 @@ func TestRecordedClusterGroups(t *testing.T) {
 			}
 		}
 		same := *group.Status.DeepCopy()
-		tell(&same, in)
+		setStatus(&same, in)
 		if diff := cmp.Diff(group.Status, same); diff != "" {
 			t.Errorf("status of %s, told again (-want +got):\n%s", group.Name, diff)
 		}
 		var fresh fleet.ClusterGroupStatus
-		tell(&fresh, in)
+		setStatus(&fresh, in)
 		want := *group.Status.DeepCopy()
 		for i := range want.Conditions {
 			want.Conditions[i].LastUpdateTime = "2026-11-21T08:00:00Z"
@@ -191,12 +191,12 @@ func TestTell(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.in.now = now
 			got := *test.before.DeepCopy()
-			tell(&got, test.in)
+			setStatus(&got, test.in)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			test.in.now = now.Add(time.Hour)
-			tell(&got, test.in)
+			setStatus(&got, test.in)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("told again it changes:\n%s", diff)
 			}
@@ -213,7 +213,7 @@ func TestManyMembersInAnyOrder(t *testing.T) {
 	}
 	names := "c00,c01,c02,c03,c04,c05,c06,c07,c08,c09"
 	var want fleet.ClusterGroupStatus
-	tell(&want, in)
+	setStatus(&want, in)
 	display := fleet.ClusterGroupDisplay{ReadyClusters: "0/25 (" + names + ")", ReadyBundles: "24/49", State: "ErrApplied"}
 	if diff := cmp.Diff(display, want.Display); diff != "" {
 		t.Errorf("display (-want +got):\n%s", diff)
@@ -225,7 +225,7 @@ func TestManyMembersInAnyOrder(t *testing.T) {
 		random.Shuffle(len(in.members), func(i, j int) { in.members[i], in.members[j] = in.members[j], in.members[i] })
 		order := append([]*fleet.Cluster(nil), in.members...)
 		var got fleet.ClusterGroupStatus
-		tell(&got, in)
+		setStatus(&got, in)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("another order, another status (-want +got):\n%s", diff)
 		}
@@ -249,6 +249,6 @@ func BenchmarkTell(b *testing.B) {
 	}
 	for b.Loop() {
 		var status fleet.ClusterGroupStatus
-		tell(&status, in)
+		setStatus(&status, in)
 	}
 }

@@ -25,8 +25,8 @@ const messageForged = "its downstreamResources are not copied, because the hub h
 // claim holds the Bundle and the Cluster that a BundleDeployment names as its own.
 type claim struct {
 	bundle, cluster types.NamespacedName
-	// beside means that changes to objects in its namespace matter, because one of them may occupy the name of a copy.
-	beside bool
+	// inNamespace means that changes to objects in its namespace matter, because one of them may occupy the name of a copy.
+	inNamespace bool
 }
 
 func claimOf(bd *fleet.BundleDeployment) claim {
@@ -83,7 +83,7 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 // refuse reports a BundleDeployment that the hub has not made.
 func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	h.refused.note(keyOf(bd), claimOf(bd))
-	h.tell(bd, "")
+	h.report(bd, "")
 	if len(bd.Spec.Options.DownstreamResources) == 0 {
 		return
 	}

@@ -96,7 +96,7 @@ func hubWith(t *testing.T) (*hubtest.Hub, *handler) {
 	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "1"), secretOf("elsewhere", "creds", "1"))
 	hub.App.Kube, h.app = h.app.Kube, hub.App
-	h.tell = func(*fleet.BundleDeployment, string) {}
+	h.report = func(*fleet.BundleDeployment, string) {}
 	h.addIndex()
 	return hub, h
 }
@@ -166,7 +166,9 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 		},
 		"a Secret beside one that was forged appears: not retried": {
 			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
-			func(h *handler) { h.wake(original{kindSecret, types.NamespacedName{Namespace: there, Name: "any"}}) }, false,
+			func(h *handler) {
+				h.onOriginal(original{kindSecret, types.NamespacedName{Namespace: there, Name: "any"}})
+			}, false,
 		},
 		"what is in its place goes: retried": {
 			func(hub *hubtest.Hub) {
@@ -174,7 +176,9 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 					panic(err)
 				}
 			},
-			func(h *handler) { h.wake(original{kindSecret, types.NamespacedName{Namespace: there, Name: "creds"}}) }, true,
+			func(h *handler) {
+				h.onOriginal(original{kindSecret, types.NamespacedName{Namespace: there, Name: "creds"}})
+			}, true,
 		},
 	}
 	for name, test := range tests {
@@ -226,7 +230,7 @@ func TestKubeconfigsAreNotCopied(t *testing.T) {
 			h := handlerWith(t, test.secret)
 			hub.App.Kube, h.app = h.app.Kube, hub.App
 			var told string
-			h.tell = func(_ *fleet.BundleDeployment, trouble string) { told = trouble }
+			h.report = func(_ *fleet.BundleDeployment, trouble string) { told = trouble }
 			put(hub, deployment(creds))
 			hub.Put(test.cluster)
 			if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {

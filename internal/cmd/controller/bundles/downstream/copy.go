@@ -55,7 +55,7 @@ func (h *handler) withdraw(ctx context.Context, bd *fleet.BundleDeployment, o or
 		found.Type == fleet.SecretTypeBundleDeployment || found.Labels[fleet.LabelBundleInternalSecret] == "true" {
 		return err
 	}
-	h.done.lost(bd.UID, o)
+	h.done.forgetCopy(bd.UID, o)
 	return h.release(ctx, bd, kindSecret, &metav1.PartialObjectMetadata{ObjectMeta: found.ObjectMeta})
 }
 
@@ -82,7 +82,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 		return nil, err
 	case found == nil:
 		created, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
-		return created, h.owed(err, bd, nil)
+		return created, h.noteChange(err, bd, nil)
 	}
 	before := found.OwnerReferences
 	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
@@ -97,7 +97,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	if same {
 		return updated, err
 	}
-	return updated, h.owed(err, bd, before)
+	return updated, h.noteChange(err, bd, before)
 }
 
 // copyConfigMap creates or updates the copy and returns it.
@@ -109,7 +109,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	}
 	if found == nil {
 		created, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}, metav1.CreateOptions{})
-		return created, h.owed(err, bd, nil)
+		return created, h.noteChange(err, bd, nil)
 	}
 	before := found.OwnerReferences
 	owners := withOwner(before, bd)
@@ -125,7 +125,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	if same {
 		return updated, err
 	}
-	return updated, h.owed(err, bd, before)
+	return updated, h.noteChange(err, bd, before)
 }
 
 // isCopy reports whether an object with these owners was copied for a BundleDeployment.
@@ -135,16 +135,16 @@ func isCopy(owners []metav1.OwnerReference) bool {
 	})
 }
 
-// owed marks a BundleDeployment, and those that share the copy with it, so that their agents are notified. It does
+// noteChange marks a BundleDeployment, and those that share the copy with it, so that their agents are notified. It does
 // nothing if the write was refused. It returns the error of the write.
-func (h *handler) owed(err error, bd *fleet.BundleDeployment, owners []metav1.OwnerReference) error {
+func (h *handler) noteChange(err error, bd *fleet.BundleDeployment, owners []metav1.OwnerReference) error {
 	if err != nil && !mayBeWritten(err) {
 		return err
 	}
-	h.done.owe(bd.UID)
+	h.done.setChanged(bd.UID)
 	for _, owner := range owners {
 		if owner.Kind == kindDeployment && owner.UID != bd.UID {
-			h.done.owe(owner.UID)
+			h.done.setChanged(owner.UID)
 			h.queue.Add(types.NamespacedName{Namespace: bd.Namespace, Name: owner.Name})
 		}
 	}

@@ -185,11 +185,11 @@ func TestCopyAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := handlerWith(t, test.there...)
 			trouble, err := h.copyAll(t.Context(), test.bd, everything(test.bd))
-			changed := h.done.takeOwed(test.bd.UID)
+			changed := h.done.takeChanged(test.bd.UID)
 			if err != nil || changed != test.changed || trouble != test.trouble {
 				t.Errorf("changed %v, trouble %q, %v; want %v, %q", changed, trouble, err, test.changed, test.trouble)
 			}
-			if _, err := h.copyAll(t.Context(), test.bd, everything(test.bd)); err != nil || h.done.takeOwed(test.bd.UID) {
+			if _, err := h.copyAll(t.Context(), test.bd, everything(test.bd)); err != nil || h.done.takeChanged(test.bd.UID) {
 				t.Errorf("the second time it changes something: %v", err)
 			}
 			got, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
@@ -210,7 +210,7 @@ func TestCopyAll(t *testing.T) {
 func TestAConfigMapIsCopiedWhole(t *testing.T) {
 	h := handlerWith(t, configMapOf("ws", "settings", "1"))
 	settings := deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})
-	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.done.takeOwed("u-web") {
+	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.done.takeChanged("u-web") {
 		t.Fatalf("%q, %v, or no change", trouble, err)
 	}
 	got, err := h.app.Kube.CoreV1().ConfigMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
@@ -252,22 +252,22 @@ func TestOriginalsAreReadOnce(t *testing.T) {
 
 // If the notification of an agent fails, it is retried, although there is nothing to copy then.
 func TestFailedNotification_IsRetried(t *testing.T) {
-	told := "patch BundleDeployment " + there + "/web"
+	notify := "patch BundleDeployment " + there + "/web"
 	hub := hubtest.New(t)
 	h := handlerWith(t, secretOf("ws", "creds", "2"), secretOf(there, "creds", "1", ownedBy("u-web")))
 	hub.App.Kube, h.app = h.app.Kube, hub.App
-	h.tell = func(*fleet.BundleDeployment, string) {}
+	h.report = func(*fleet.BundleDeployment, string) {}
 	put(hub, deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
 	generation := func() int64 {
 		return hubtest.MustGet[*fleet.BundleDeployment](t, hub, there, "web").Spec.DownstreamResourcesGeneration
 	}
 	down := errors.New("connection refused")
-	hub.Fail(told, down)
+	hub.Fail(notify, down)
 	key := types.NamespacedName{Namespace: there, Name: "web"}
 	if err := h.handle(t.Context(), key); !errors.Is(err, down) || generation() != 0 {
 		t.Fatalf("%v, and generation %d", err, generation())
 	}
-	hub.Fail(told, nil)
+	hub.Fail(notify, nil)
 	for range 2 { // and only once
 		if err := h.handle(t.Context(), key); err != nil || generation() != 1 {
 			t.Fatalf("%v, and generation %d", err, generation())
@@ -303,7 +303,7 @@ func TestChangedCopy_NotifiesItsOwners(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			for _, uid := range []types.UID{"u-web", "u-db"} {
-				if got := h.done.takeOwed(uid); got != slices.Contains(test.want, uid) {
+				if got := h.done.takeChanged(uid); got != slices.Contains(test.want, uid) {
 					t.Errorf("%s is owed: %v", uid, got)
 				}
 			}
@@ -338,7 +338,7 @@ func TestNextProcess_NotifiesTheAgent(t *testing.T) {
 			hub := hubtest.New(t)
 			h := handlerWith(t, around...)
 			hub.App.Kube, h.app = h.app.Kube, hub.App
-			h.tell = func(*fleet.BundleDeployment, string) {}
+			h.report = func(*fleet.BundleDeployment, string) {}
 			bd := deployment(creds)
 			bd.Spec.DownstreamResourcesGeneration = test.generation
 			if test.told != "" {
@@ -372,7 +372,7 @@ func TestNextProcess_RetriesTheNotification(t *testing.T) {
 	failing := true
 	h.app.Kube.(*fake.Clientset).PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return failing, nil, down })
 	hub.App.Kube, h.app = h.app.Kube, hub.App
-	h.tell = func(*fleet.BundleDeployment, string) {}
+	h.report = func(*fleet.BundleDeployment, string) {}
 	put(hub, deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}))
 	key := types.NamespacedName{Namespace: there, Name: "web"}
 	if err := h.handle(t.Context(), key); !errors.Is(err, down) {
@@ -392,8 +392,8 @@ func FuzzToldOf(f *testing.F) {
 	f.Add("secret/creds=7/8 configmap/settings=9/10")
 	f.Add("= / =/ a=b c=/d x=1/2/3")
 	f.Fuzz(func(t *testing.T, annotation string) {
-		read := toldOf(annotation)
-		if diff := cmp.Diff(read, toldOf(read.String()), cmp.AllowUnexported(made{})); diff != "" {
+		read := parseCopies(annotation)
+		if diff := cmp.Diff(read, parseCopies(read.String()), cmp.AllowUnexported(made{})); diff != "" {
 			t.Errorf("written and read again (-first +second):\n%s", diff)
 		}
 	})

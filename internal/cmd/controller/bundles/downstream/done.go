@@ -14,14 +14,14 @@ type done struct {
 	compared map[types.UID]bool
 	// doubted are the BundleDeployments that may have copies which they no longer name.
 	doubted map[types.UID]bool
-	// owed are the BundleDeployments whose copies have changed and whose agents have to be notified.
-	owed map[types.UID]bool
+	// changed are the BundleDeployments whose copies have changed and whose agents have to be notified.
+	changed map[types.UID]bool
 }
 
 func newDone() *done {
 	return &done{
 		copies: map[types.UID]map[original]made{}, compared: map[types.UID]bool{},
-		doubted: map[types.UID]bool{}, owed: map[types.UID]bool{},
+		doubted: map[types.UID]bool{}, changed: map[types.UID]bool{},
 	}
 }
 
@@ -66,23 +66,23 @@ func (d *done) forget(bd types.UID) {
 	delete(d.copies, bd)
 	delete(d.compared, bd)
 	delete(d.doubted, bd)
-	delete(d.owed, bd)
+	delete(d.changed, bd)
 }
 
-// owe records that an agent has to be notified of a changed copy.
-func (d *done) owe(bd types.UID) {
+// setChanged records that an agent has to be notified of a changed copy.
+func (d *done) setChanged(bd types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.owed[bd] = true
+	d.changed[bd] = true
 }
 
-// takeOwed reports whether the agent has to be notified, and clears the mark. If the notification fails, the caller
-// calls owe again.
-func (d *done) takeOwed(bd types.UID) bool {
+// takeChanged reports whether the agent has to be notified, and clears the mark. If the notification fails, the caller
+// calls setChanged again.
+func (d *done) takeChanged(bd types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	was := d.owed[bd]
-	delete(d.owed, bd)
+	was := d.changed[bd]
+	delete(d.changed, bd)
 	return was
 }
 
@@ -102,8 +102,8 @@ func (d *done) takeDoubt(bd types.UID) bool {
 	return was
 }
 
-// lost forgets the copy of one original.
-func (d *done) lost(bd types.UID, o original) {
+// forgetCopy forgets the copy of one original.
+func (d *done) forgetCopy(bd types.UID, o original) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.copies[bd], o)

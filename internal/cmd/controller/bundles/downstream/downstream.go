@@ -41,13 +41,13 @@ const byOriginal = "fleet.by-downstream-resource"
 // notEverywhere excludes the ConfigMap that exists in every namespace.
 const notEverywhere = "metadata.name!=kube-root-ca.crt"
 
-// Tell reports what is wrong with the copies of a BundleDeployment. The trouble is empty if nothing is wrong.
-type Tell func(bd *fleet.BundleDeployment, trouble string)
+// Report reports what is wrong with the copies of a BundleDeployment. The trouble is empty if nothing is wrong.
+type Report func(bd *fleet.BundleDeployment, trouble string)
 
 type handler struct {
-	app   *hub.Context
-	queue *queue.Queue
-	tell  Tell
+	app    *hub.Context
+	queue  *queue.Queue
+	report Report
 
 	originals *originals
 	done      *done
@@ -57,12 +57,12 @@ type handler struct {
 }
 
 // Register watches BundleDeployments and what they want copied.
-func Register(ctx context.Context, a *hub.Context, tell Tell) error {
+func Register(ctx context.Context, a *hub.Context, report Report) error {
 	names, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
 	}
-	h := &handler{app: a, tell: tell, originals: newOriginals(), done: newDone(), refused: newRefused(), names: names}
+	h := &handler{app: a, report: report, originals: newOriginals(), done: newDone(), refused: newRefused(), names: names}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
 	h.addIndex()
 	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
@@ -71,7 +71,7 @@ func Register(ctx context.Context, a *hub.Context, tell Tell) error {
 	}
 	err = errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.onDeployment),
-		a.OnSecret(one, func(key types.NamespacedName) { h.wake(original{kindSecret, key}) }),
+		a.OnSecret(one, func(key types.NamespacedName) { h.onOriginal(original{kindSecret, key}) }),
 		queue.Watch(configMaps, h.onConfigMap),
 		h.watchOthers(),
 	)
@@ -105,7 +105,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	case newer == nil:
 		h.done.forget(older.UID)
 		h.refused.forget(keyOf(older))
-		h.tell(older, "")
+		h.report(older, "")
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
 		if had {
@@ -129,22 +129,22 @@ func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]
 		changed = change.Old
 	}
 	if change.Old == nil || change.New == nil || change.Old.ResourceVersion != change.New.ResourceVersion {
-		h.wake(original{kindConfigMap, keyOf(changed)})
+		h.onOriginal(original{kindConfigMap, keyOf(changed)})
 	}
 }
 
-// wake enqueues the BundleDeployments that want this original copied, and those that were refused because of an object
+// onOriginal enqueues the BundleDeployments that want this original copied, and those that were refused because of an object
 // in its place.
-func (h *handler) wake(changed original) {
+func (h *handler) onOriginal(changed original) {
 	h.originals.forget(changed)
-	h.wakeFor(changed)
+	h.enqueueFor(changed)
 	h.retry(func(bd types.NamespacedName, of claim) bool {
-		return of.beside && bd.Namespace == changed.key.Namespace
+		return of.inNamespace && bd.Namespace == changed.key.Namespace
 	})
 }
 
-// wakeFor enqueues the BundleDeployments that want an original copied.
-func (h *handler) wakeFor(changed original) {
+// enqueueFor enqueues the BundleDeployments that want an original copied.
+func (h *handler) enqueueFor(changed original) {
 	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(byOriginal, changed.String())
 	if err != nil {
 		return // only if the index is missing, which it is not
@@ -161,7 +161,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	}
 	pruned := h.prune(ctx, bd)
 	of := claimOf(bd)
-	of.beside = true
+	of.inNamespace = true
 	h.refused.note(key, of) // noted before the other objects are read: later changes trigger a retry
 	asked, err := h.asked(bd)
 	if errors.Is(err, errForged) {
@@ -172,20 +172,20 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return errors.Join(pruned, err)
 	}
 	trouble, err := h.copyAll(ctx, bd, asked)
-	h.tell(bd, trouble)
+	h.report(bd, trouble)
 	if trouble == "" && containsAll(asked, originalsOf(bd)) {
 		h.refused.forget(key)
 	}
-	if err == nil && h.done.compare(bd.UID) && untold(bd, h.done.versions(bd.UID)) {
-		h.done.owe(bd.UID)
+	if err == nil && h.done.compare(bd.UID) && isUnreported(bd, h.done.versions(bd.UID)) {
+		h.done.setChanged(bd.UID)
 	}
-	return errors.Join(pruned, err, h.tellAgent(bd))
+	return errors.Join(pruned, err, h.notifyAgent(bd))
 }
 
-// tellAgent makes the agent read the copies again if one of them has changed since the last time. It also records the
+// notifyAgent makes the agent read the copies again if one of them has changed since the last time. It also records the
 // versions of the copies that the agent knows, so that the next process can catch up if this one ends early.
-func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
-	if !h.done.takeOwed(bd.UID) {
+func (h *handler) notifyAgent(bd *fleet.BundleDeployment) error {
+	if !h.done.takeChanged(bd.UID) {
 		return nil
 	}
 	there := h.done.versions(bd.UID).String()
@@ -194,7 +194,7 @@ func (h *handler) tellAgent(bd *fleet.BundleDeployment) error {
 		metav1.SetMetaDataAnnotation(&bd.ObjectMeta, fleet.AnnotationCopiesTold, there)
 	})
 	if err != nil {
-		h.done.owe(bd.UID)
+		h.done.setChanged(bd.UID)
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 		for i := range found {
 			one := original{kind, types.NamespacedName{Namespace: index.BundleOf(bd).Namespace, Name: found[i].Name}}
 			if !wanted[one] {
-				h.done.lost(bd.UID, one)
+				h.done.forgetCopy(bd.UID, one)
 				failed = errors.Join(failed, h.release(ctx, bd, kind, &found[i]))
 			}
 		}

@@ -332,7 +332,7 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, _, _ := pruner(t)
-			h.tell = func(*fleet.BundleDeployment, string) {}
+			h.report = func(*fleet.BundleDeployment, string) {}
 			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
 			h.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})
 			looked := test.newer

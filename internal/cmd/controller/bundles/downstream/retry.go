@@ -50,8 +50,8 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 		after = importing.KubeconfigSecret(newer)
 	}
 	if before != after {
-		h.wakeFor(original{kindSecret, before})
-		h.wakeFor(original{kindSecret, after})
+		h.enqueueFor(original{kindSecret, before})
+		h.enqueueFor(original{kindSecret, after})
 	}
 	if newer != nil && (older == nil || older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels)) {
 		h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster == keyOf(newer) })

@@ -23,29 +23,29 @@ func (c copies) String() string {
 	return strings.Join(parts, " ")
 }
 
-// toldOf parses AnnotationCopiesTold. It ignores invalid parts.
-func toldOf(annotation string) copies {
-	told := copies{}
+// parseCopies parses AnnotationCopiesTold. It ignores invalid parts.
+func parseCopies(annotation string) copies {
+	known := copies{}
 	for part := range strings.FieldsSeq(annotation) {
 		name, versions, _ := strings.Cut(part, "=")
 		if of, version, ok := strings.Cut(versions, "/"); ok {
-			told[name] = made{of, version}
+			known[name] = made{of, version}
 		}
 	}
-	return told
+	return known
 }
 
-// untold reports whether a copy has changed without the agent being notified, because the process that wrote the copy
+// isUnreported reports whether a copy has changed without the agent being notified, because the process that wrote the copy
 // ended before. If only the version of the original or of the copy has changed, the data is the same: only the
 // original or the owners were written. Copies that Rancher Fleet has made are not recorded; they count as known.
-func untold(bd *fleet.BundleDeployment, there copies) bool {
+func isUnreported(bd *fleet.BundleDeployment, there copies) bool {
 	annotation, noted := bd.Annotations[fleet.AnnotationCopiesTold]
 	if bd.Spec.DownstreamResourcesGeneration > 0 && !noted {
 		return false
 	}
-	told := toldOf(annotation)
+	known := parseCopies(annotation)
 	for name, copied := range there {
-		if told[name].of != copied.of && told[name].version != copied.version {
+		if known[name].of != copied.of && known[name].version != copied.version {
 			return true
 		}
 	}

@@ -9,46 +9,46 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// BundlesByPick finds the Bundles of a workspace that may go to a cluster. A key is "<workspace>/<word>", and KeysOf
+// BundlesByPick finds the Bundles of a workspace that may go to a cluster. A key is "<workspace>/<criterion>", and KeysOf
 // returns the keys of a cluster. Each Bundle is indexed by one criterion of each of its targets, so that it is found
 // for every cluster it goes to, and for few others.
 const BundlesByPick = "fleet.by-pick"
 
-// A word begins with one letter for the kind of its criterion.
+// A criterion begins with one letter for its kind.
 const (
-	byName  = "n/"
-	byGroup = "g/"
-	byLabel = "l/"
-	anybody = "*"
+	byName     = "n/"
+	byGroup    = "g/"
+	byLabel    = "l/"
+	anyCluster = "*"
 )
 
 // PicksOf returns the index keys of a Bundle.
 func PicksOf(bundle *fleet.Bundle) []string {
-	words := map[string]bool{}
+	criteria := map[string]bool{}
 	for i := range bundle.Spec.Targets {
-		for _, word := range wordsOf(&bundle.Spec.Targets[i]) {
-			words[bundle.Namespace+"/"+word] = true
+		for _, criterion := range criteriaOf(&bundle.Spec.Targets[i]) {
+			criteria[bundle.Namespace+"/"+criterion] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(words))
+	return slices.Sorted(maps.Keys(criteria))
 }
 
-// wordsOf returns words such that every cluster that the target selects has at least one of them. It prefers the
+// criteriaOf returns criteria such that every cluster that the target selects has at least one of them. It prefers the
 // criterion that matches the fewest clusters: the name, then the group, then labels.
-func wordsOf(target *fleet.BundleTarget) []string {
+func criteriaOf(target *fleet.BundleTarget) []string {
 	switch {
 	case target.ClusterName != "":
 		return []string{byName + target.ClusterName}
 	case target.ClusterGroup != "":
 		return []string{byGroup + target.ClusterGroup}
 	case target.ClusterSelector != nil:
-		return wordsOfSelector(target.ClusterSelector)
+		return criteriaOfSelector(target.ClusterSelector)
 	default:
-		return []string{anybody}
+		return []string{anyCluster}
 	}
 }
 
-func wordsOfSelector(selector *metav1.LabelSelector) []string {
+func criteriaOfSelector(selector *metav1.LabelSelector) []string {
 	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
 		return []string{byLabel + key + "=" + selector.MatchLabels[key]}
 	}
@@ -56,19 +56,19 @@ func wordsOfSelector(selector *metav1.LabelSelector) []string {
 		if requirement.Operator != metav1.LabelSelectorOpIn {
 			continue
 		}
-		var words []string
+		var criteria []string
 		for _, value := range requirement.Values {
-			words = append(words, byLabel+requirement.Key+"="+value)
+			criteria = append(criteria, byLabel+requirement.Key+"="+value)
 		}
-		return words
+		return criteria
 	}
-	return []string{anybody}
+	return []string{anyCluster}
 }
 
 // KeysOf returns the index keys that find the Bundles of a workspace for a cluster. groups are the ClusterGroups that
 // the cluster is in, or may be in.
 func KeysOf(workspace string, cluster *fleet.Cluster, groups []string) []string {
-	keys := []string{workspace + "/" + anybody, workspace + "/" + byName + cluster.Name}
+	keys := []string{workspace + "/" + anyCluster, workspace + "/" + byName + cluster.Name}
 	if display := cluster.Labels[fleet.LabelClusterDisplayName]; display != "" && display != cluster.Name {
 		keys = append(keys, workspace+"/"+byName+display)
 	}

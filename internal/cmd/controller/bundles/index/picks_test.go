@@ -86,9 +86,9 @@ func TestEveryBundleThatPicksIsFound(t *testing.T) {
 			continue
 		}
 		picked++
-		words := PicksOf(b)
-		if keys := KeysOf("ws", c, groups.Names(c)); !slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(words, key) }) {
-			t.Fatalf("a Bundle with %+v goes to %s with %v, and is found by %v, not by any of %v", b.Spec.Targets, c.Name, c.Labels, words, keys)
+		criteria := PicksOf(b)
+		if keys := KeysOf("ws", c, groups.Names(c)); !slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(criteria, key) }) {
+			t.Fatalf("a Bundle with %+v goes to %s with %v, and is found by %v, not by any of %v", b.Spec.Targets, c.Name, c.Labels, criteria, keys)
 		}
 	}
 	if picked < 500 {
@@ -145,8 +145,8 @@ func randomBundle(random *rand.Rand) *fleet.Bundle {
 func TestBundlesOfOneClusterAreFoundByIt(t *testing.T) {
 	found := map[string]int{}
 	for i := range 1000 {
-		for _, word := range PicksOf(bundleTo(fleet.BundleTarget{ClusterName: fmt.Sprint("c", i)})) {
-			found[word]++
+		for _, criterion := range PicksOf(bundleTo(fleet.BundleTarget{ClusterName: fmt.Sprint("c", i)})) {
+			found[criterion]++
 		}
 	}
 	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c7", Labels: map[string]string{"env": "prod"}}}

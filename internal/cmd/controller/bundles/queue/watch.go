@@ -15,20 +15,20 @@ type Change[T any] struct {
 	Initial bool
 }
 
-// Watch calls tell for every change to the objects of an informer. It must be called before the informer starts. tell
+// Watch calls handle for every change to the objects of an informer. It must be called before the informer starts. handle
 // must not block.
-func Watch[T any](informer cache.SharedIndexInformer, tell func(Change[T])) error {
+func Watch[T any](informer cache.SharedIndexInformer, handle func(Change[T])) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if object, ok := obj.(T); ok {
-				tell(Change[T]{New: object, Initial: initial})
+				handle(Change[T]{New: object, Initial: initial})
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			older, ok := before.(T)
 			newer, okToo := after.(T)
 			if ok && okToo {
-				tell(Change[T]{Old: older, New: newer})
+				handle(Change[T]{Old: older, New: newer})
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -36,7 +36,7 @@ func Watch[T any](informer cache.SharedIndexInformer, tell func(Change[T])) erro
 				obj = gone.Obj
 			}
 			if object, ok := obj.(T); ok {
-				tell(Change[T]{Old: object})
+				handle(Change[T]{Old: object})
 			}
 		},
 	})

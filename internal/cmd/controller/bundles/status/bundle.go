@@ -46,7 +46,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	_, err = hub.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { tellBundle(&b.Status, in, found) })
+	_, err = hub.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { setBundleStatus(&b.Status, in, found) })
 	return err
 }
 
@@ -100,8 +100,8 @@ func addUp(in bundleInput) figures {
 	return out
 }
 
-// tellBundle fills in the status of a Bundle.
-func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
+// setBundleStatus fills in the status of a Bundle.
+func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) {
 	summary, progress := found.summary, found.progress
 	status.Summary = summary
 	// NewlyCreated counts the creations of one pass. Reset it: Rancher Fleet may have left a number.
@@ -129,13 +129,13 @@ func tellBundle(status *fleet.BundleStatus, in bundleInput, found figures) {
 		}
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
-	tellPartitioned(status, in)
-	tellTargets(status, in)
-	tellAccepted(status, in)
+	setPartitioned(status, in)
+	setTargetsKnown(status, in)
+	setAccepted(status, in)
 }
 
-// tellAccepted sets the condition for workspaces that do not accept the Bundle. Once set, the condition stays.
-func tellAccepted(status *fleet.BundleStatus, in bundleInput) {
+// setAccepted sets the condition for workspaces that do not accept the Bundle. Once set, the condition stays.
+func setAccepted(status *fleet.BundleStatus, in bundleInput) {
 	accepted := genericcondition.GenericCondition{Type: fleet.ConditionTargetsAccepted, Status: "True"}
 	if in.outcome.Refused != "" {
 		accepted.Status, accepted.Reason, accepted.Message = "False", fleet.ReasonMappingRefused, in.outcome.Refused
@@ -145,9 +145,9 @@ func tellAccepted(status *fleet.BundleStatus, in bundleInput) {
 	}
 }
 
-// tellTargets sets the condition for ClusterGroups that the Bundle names and that do not exist. Once set, the condition
+// setTargetsKnown sets the condition for ClusterGroups that the Bundle names and that do not exist. Once set, the condition
 // stays.
-func tellTargets(status *fleet.BundleStatus, in bundleInput) {
+func setTargetsKnown(status *fleet.BundleStatus, in bundleInput) {
 	known := genericcondition.GenericCondition{Type: fleet.ConditionTargetsKnown, Status: "True"}
 	if in.outcome.Unknown != "" {
 		known.Status, known.Reason, known.Message = "False", fleet.ReasonClusterGroupUnknown, in.outcome.Unknown
@@ -157,8 +157,8 @@ func tellTargets(status *fleet.BundleStatus, in bundleInput) {
 	}
 }
 
-// tellPartitioned sets the condition for problems with the partitions. Once set, the condition stays.
-func tellPartitioned(status *fleet.BundleStatus, in bundleInput) {
+// setPartitioned sets the condition for problems with the partitions. Once set, the condition stays.
+func setPartitioned(status *fleet.BundleStatus, in bundleInput) {
 	partitioned := genericcondition.GenericCondition{Type: fleet.ConditionPartitioned, Status: "True"}
 	if problem := in.outcome.Rollout.Problem; problem != "" {
 		partitioned.Status, partitioned.Reason, partitioned.Message = "False", fleet.ReasonPartitionsIncomplete, problem
@@ -213,13 +213,13 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 func entryWith(target selection.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
 	entry := entryOf(target, bd)
 	if bd != nil && trouble != nil && target.Failure == "" {
-		entry = troubled(entry, trouble(keyOf(bd)))
+		entry = withTrouble(entry, trouble(keyOf(bd)))
 	}
 	return entry
 }
 
-// troubled adds a problem to an entry.
-func troubled(entry state.Entry, trouble string) state.Entry {
+// withTrouble adds a problem to an entry.
+func withTrouble(entry state.Entry, trouble string) state.Entry {
 	if trouble != "" {
 		entry.State, entry.Message, entry.Failed = fleet.ErrApplied, trouble, true
 	}

@@ -32,7 +32,7 @@ func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 		return err
 	}
 	in := clusterInput{deployments: deployments, reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
-	_, err = hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { tellCluster(c, in) })
+	_, err = hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { setClusterStatus(c, in) })
 	return err
 }
 
@@ -55,9 +55,9 @@ type clusterInput struct {
 	now       time.Time
 }
 
-// tellCluster fills in the status of a Cluster. The last report of an agent that has stopped reporting is kept, but
+// setClusterStatus fills in the status of a Cluster. The last report of an agent that has stopped reporting is kept, but
 // the Cluster is not ready.
-func tellCluster(cluster *fleet.Cluster, in clusterInput) {
+func setClusterStatus(cluster *fleet.Cluster, in clusterInput) {
 	var entries []state.Entry
 	var counts []fleet.ResourceCounts
 	for _, bd := range in.deployments {
@@ -78,11 +78,11 @@ func tellCluster(cluster *fleet.Cluster, in clusterInput) {
 		status.Display.State = state.WaitCheckIn
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
-	tellReporting(cluster, in)
+	setReporting(cluster, in)
 }
 
-// tellReporting sets the AgentReporting condition, or removes it if the Cluster has no agent that should report.
-func tellReporting(cluster *fleet.Cluster, in clusterInput) {
+// setReporting sets the AgentReporting condition, or removes it if the Cluster has no agent that should report.
+func setReporting(cluster *fleet.Cluster, in clusterInput) {
 	conditions := &cluster.Status.Conditions
 	if reporting := supervision.ReportingCondition(in.reporting, cluster); reporting != nil {
 		fleet.SetCondition(conditions, in.now, *reporting)

@@ -74,7 +74,7 @@ func TestTellCluster(t *testing.T) {
 				cluster.Status.Agent.LastSeen = metav1.NewTime(now)
 			}
 			in := clusterInput{deployments: test.deployments, reporting: test.reporting, now: now}
-			tellCluster(cluster, in)
+			setClusterStatus(cluster, in)
 			if diff := cmp.Diff(test.want, cluster.Status.Conditions); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -83,7 +83,7 @@ func TestTellCluster(t *testing.T) {
 			}
 			before := cluster.DeepCopy()
 			in.now = now.Add(time.Hour)
-			tellCluster(cluster, in)
+			setClusterStatus(cluster, in)
 			if diff := cmp.Diff(before, cluster); diff != "" {
 				t.Errorf("told again it changes:\n%s", diff)
 			}
@@ -97,7 +97,7 @@ func TestTheReportingConditionFollows(t *testing.T) {
 		supervision.ReportingUnexpected, supervision.ReportingAwaited, supervision.ReportingMissing, supervision.ReportingHeard, supervision.ReportingSilent,
 	}
 	tell := func(cluster *fleet.Cluster, stage supervision.Reporting) {
-		tellCluster(cluster, clusterInput{deployments: []*fleet.BundleDeployment{deployment("one")}, reporting: stage, now: now})
+		setClusterStatus(cluster, clusterInput{deployments: []*fleet.BundleDeployment{deployment("one")}, reporting: stage, now: now})
 	}
 	other := genericcondition.GenericCondition{Type: "Processed", Status: "True"}
 	for _, from := range stages {

@@ -33,7 +33,7 @@ func TestPartitionsInTheStatus(t *testing.T) {
 		Targets: []selection.Target{inPartitions("one", 0), inPartitions("two", 0, 1), inPartitions("three", 1), silent},
 	}, deployments: []*fleet.BundleDeployment{deployment("one", through), deployment("two", promoted), deployment("three"), deployment("four")}}
 	var got fleet.BundleStatus
-	tellBundle(&got, in, addUp(in))
+	setBundleStatus(&got, in, addUp(in))
 	waiting := func(cluster string) fleet.NonReadyResource {
 		return fleet.NonReadyResource{Name: "ws/" + cluster, BundleState: fleet.WaitApplied}
 	}
@@ -63,7 +63,7 @@ func TestPartitionProblems_AreReported(t *testing.T) {
 	}
 	var status fleet.BundleStatus
 	tell := func(outcome selection.Outcome, at time.Time) *genericcondition.GenericCondition {
-		tellBundle(&status, bundleInput{outcome: outcome, now: at}, addUp(bundleInput{outcome: outcome}))
+		setBundleStatus(&status, bundleInput{outcome: outcome, now: at}, addUp(bundleInput{outcome: outcome}))
 		return fleet.GetCondition(status.Conditions, "Partitioned")
 	}
 	later, latest := now.Add(time.Hour), now.Add(2*time.Hour)

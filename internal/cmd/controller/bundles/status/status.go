@@ -89,17 +89,17 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 
 // yielding runs status updates one at a time while BundleDeployments are being written, so that the writes reach the
 // clusters first. An update that has waited for longestTurn runs in any case.
-func (h *handler) yielding(tell queue.Handle) queue.Handle {
+func (h *handler) yielding(write queue.Handle) queue.Handle {
 	return func(ctx context.Context, key types.NamespacedName) error {
 		if h.ledger.Writing.Load() == 0 {
-			return tell(ctx, key)
+			return write(ctx, key)
 		}
 		select {
 		case h.turn <- struct{}{}:
 			defer func() { <-h.turn }()
-			return tell(ctx, key)
+			return write(ctx, key)
 		case <-time.After(longestTurn):
-			return tell(ctx, key)
+			return write(ctx, key)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -41,7 +41,7 @@ func TestRecordedBundles(t *testing.T) {
 			}
 		}
 		var got fleet.BundleStatus
-		tellBundle(&got, undivided(in), addUp(undivided(in)))
+		setBundleStatus(&got, undivided(in), addUp(undivided(in)))
 		want := b.Status
 		withoutTimes(want.Conditions)
 		withoutTimes(got.Conditions)
@@ -63,7 +63,7 @@ func TestRecordedClusters(t *testing.T) {
 			}
 		}
 		got := c.DeepCopy()
-		tellCluster(got, in)
+		setClusterStatus(got, in)
 		want := c.DeepCopy()
 		ours := genericcondition.GenericCondition{Type: "AgentReporting", Status: "True"}
 		fleet.SetCondition(&want.Status.Conditions, now, ours)
@@ -73,7 +73,7 @@ func TestRecordedClusters(t *testing.T) {
 		status := &got.Status
 		status.Summary, status.ResourceCounts, status.Display = fleet.BundleSummary{}, fleet.ResourceCounts{}, fleet.ClusterDisplay{}
 		status.Conditions = nil
-		tellCluster(got, in)
+		setClusterStatus(got, in)
 		ready := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
 		ready.LastUpdateTime = ""
 		if diff := cmp.Diff([]genericcondition.GenericCondition{ready, ours}, withoutTimes(status.Conditions)); diff != "" {
@@ -193,7 +193,7 @@ func TestTellBundle(t *testing.T) {
 			test.in = undivided(test.in)
 			test.in.now = now
 			var got fleet.BundleStatus
-			tellBundle(&got, test.in, addUp(test.in))
+			setBundleStatus(&got, test.in, addUp(test.in))
 			if diff := cmp.Diff([]genericcondition.GenericCondition{test.want}, got.Conditions); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
@@ -209,7 +209,7 @@ func TestTellBundle(t *testing.T) {
 			}
 			before := *got.DeepCopy()
 			test.in.now = now.Add(time.Hour)
-			tellBundle(&got, test.in, addUp(test.in))
+			setBundleStatus(&got, test.in, addUp(test.in))
 			if diff := cmp.Diff(before, got); diff != "" {
 				t.Errorf("told again it changes:\n%s", diff)
 			}
