@@ -1,4 +1,3 @@
-// Package index adds cache indexes that find related objects without listing all of them.
 package index
 
 import (

@@ -1,10 +1,3 @@
-// Package ledger stores the targeting outcome of each Bundle. The controller of Bundles writes it, and the controller
-// of statuses reads it. Targeting is expensive and runs when a Bundle or a Cluster changes; statuses change much more
-// often.
-//
-//	bundle ─► Set ─► status
-//
-// The ledger is lost with the process, and complete again after one pass over all Bundles.
 package ledger
 
 import (
@@ -14,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Ledger is safe for concurrent use. Create it with New.
@@ -66,4 +61,41 @@ func (l *Ledger) Forget(bundle types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.outcomes, bundle)
+}
+
+// Troubles are problems that controllers other than that of Bundles report for single BundleDeployments, such as a
+// missing original of a copy. Troubles is safe for concurrent use. Create it with NewTroubles.
+type Troubles struct {
+	changed func(bundle types.NamespacedName)
+
+	mu    sync.RWMutex
+	texts map[types.NamespacedName]string
+}
+
+// NewTroubles returns empty Troubles. changed is called after a problem of a Bundle has changed; it must not block.
+func NewTroubles(changed func(bundle types.NamespacedName)) *Troubles {
+	return &Troubles{changed: changed, texts: map[types.NamespacedName]string{}}
+}
+
+// Set stores a problem with a BundleDeployment of a Bundle. An empty text removes it.
+func (t *Troubles) Set(deployment, bundle types.NamespacedName, text string) {
+	text = cut.Text(text, fleet.MaxMessage)
+	t.mu.Lock()
+	same := t.texts[deployment] == text
+	if text == "" {
+		delete(t.texts, deployment)
+	} else {
+		t.texts[deployment] = text
+	}
+	t.mu.Unlock()
+	if !same {
+		t.changed(bundle)
+	}
+}
+
+// Of returns the problem with a BundleDeployment, or an empty string.
+func (t *Troubles) Of(deployment types.NamespacedName) string {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.texts[deployment]
 }

@@ -1,0 +1,2 @@
+// Package index adds cache indexes that find related objects without listing all of them.
+package index

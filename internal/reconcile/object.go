@@ -1,0 +1,56 @@
+package reconcile
+
+import (
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is any API object.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Optional turns "not found" into the zero value without an error: to a rule, a missing object is nil.
+func Optional[T any](obj T, err error) (T, error) {
+	if apierrors.IsNotFound(err) {
+		var none T
+		return none, nil
+	}
+	return obj, err
+}
+
+// Enqueuer is the part of a namespaced controller that Nudge needs.
+type Enqueuer interface {
+	EnqueueAfter(namespace, name string, after time.Duration)
+}
+
+// ClusterEnqueuer is the part of a controller of cluster-scoped objects that NudgeCluster needs.
+type ClusterEnqueuer interface {
+	EnqueueAfter(name string, after time.Duration)
+}
+
+// Nudge returns a function that enqueues an object at once. Unlike the controllers' Enqueue, it does not count as a
+// failure and so never delays the key.
+func Nudge(c Enqueuer) func(types.NamespacedName) {
+	return func(key types.NamespacedName) { c.EnqueueAfter(key.Namespace, key.Name, 0) }
+}
+
+// NudgeCluster is Nudge for cluster-scoped objects; the key's namespace is ignored.
+func NudgeCluster(c ClusterEnqueuer) func(types.NamespacedName) {
+	return func(key types.NamespacedName) { c.EnqueueAfter(key.Name, 0) }
+}
+
+// KeyOf splits the key that a handler gets: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
+func KeyOf(key string) types.NamespacedName {
+	namespace, name, found := strings.Cut(key, "/")
+	if !found {
+		return types.NamespacedName{Name: key}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
