@@ -1,14 +1,9 @@
-// Package hub contains what the controllers of the hub share: configuration, clock, caches and clients. It imports no
-// controller.
-//
-//	Check ─► New ─► every controller's Register ─► Start
 package hub
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -32,6 +28,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -47,27 +44,6 @@ const (
 	ClustersByKubeconfig = "fleet.by-kubeconfig-secret"
 )
 
-// Options of New.
-type Options struct {
-	// Own is the API server of the hub.
-	Own kube.Own
-	// Env is the configuration of the process.
-	Env env.Controller
-	// Version is the version of the binary, for the default agent image and the configuration's version gate.
-	Version string
-	// Log must not be nil. If Clock is nil, the real clock is used.
-	Log   *slog.Logger
-	Clock func() time.Time
-	// Dial replaces the connection to downstream clusters in tests. If it is nil, Dialer and Reacher are used.
-	Dial DialFunc
-	// Guard wraps the client configuration for downstream clusters. If it is nil, nothing is wrapped.
-	Guard func(*rest.Config) *rest.Config
-	// Metrics record what the controllers do. May be nil.
-	Metrics *metrics.Hub
-	// Registry gets the metrics that are computed from the caches, once they are synced. May be nil.
-	Registry prometheus.Registerer
-}
-
 // Context is shared by the controllers. They read objects from the caches of its kinds and write with their clients. A
 // kind is only watched if a controller uses its cache.
 type Context struct {
@@ -81,8 +57,8 @@ type Context struct {
 	Kube       kubernetes.Interface
 	RESTConfig *rest.Config
 	Own        kube.Own
-	Dial       DialFunc
-	Reach      ReachFunc
+	Dial       remote.DialFunc
+	Reach      remote.ReachFunc
 	// Remote runs work on other clusters. Probes are those of new Clusters: nothing is created for a Cluster before.
 	Remote *remote.Scheduler
 	Probes *remote.Probes
@@ -144,21 +120,6 @@ const (
 	BootstrapSetID = "fleet-bootstrap"
 )
 
-// foreignOptions returns how kubeconfigs are used: those of the hub's own Cluster, which may be local, and all others,
-// which must not lead into the hub's cluster.
-func foreignOptions(variables env.Controller, settings config.Config, local bool, now time.Time) foreign.Options {
-	f := foreign.Options{Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Now: now}
-	for _, network := range settings.RefusedKubeconfigCIDRs {
-		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse accepts no others
-			f.Refused = append(f.Refused, refused)
-		}
-	}
-	if own, err := netip.ParseAddr(variables.ServiceHost); err == nil {
-		f.Refused = append(f.Refused, netip.PrefixFrom(own, own.BitLen()))
-	}
-	return f
-}
-
 // New reads the configuration and prepares caches and clients. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
@@ -168,9 +129,9 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
 	if o.Dial == nil {
 		foreign := func(local bool) foreign.Options {
-			return foreignOptions(o.Env, settings.Get(), local, o.Clock())
+			return remote.ForeignOptions(o.Env, settings.Get(), local, o.Clock())
 		}
-		o.Dial, reach = Dialer(foreign, o.Guard), Reacher(foreign)
+		o.Dial, reach = remote.Dialer(foreign, o.Guard), remote.Reacher(foreign)
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewHub()
@@ -228,4 +189,30 @@ func (a *Context) addIndexes() {
 		}
 		return nil, nil
 	})
+}
+
+// addRemote prepares the work on other clusters, which begins with Start.
+func (a *Context) addRemote() {
+	a.Remote = remote.NewScheduler(a.Clock, func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
+		return a.Reach(ctx, kubeconfig, connect, local)
+	})
+	a.Probes = remote.NewProbes(a.Remote, remote.Options{
+		Kubeconfig: a.usableKubeconfig,
+		IsLocal:    func(c *fleet.Cluster) bool { return clusterrule.IsLocal(c, a.Config.Get().Bootstrap) },
+		Enqueue:    func(namespace, name string) { a.Clusters.EnqueueAfter(namespace, name, 0) },
+	})
+	a.First(func(ctx context.Context) { go a.Remote.Run(ctx) })
+}
+
+// usableKubeconfig returns the kubeconfig that a Cluster names, or nil if there is none that it may use.
+func (a *Context) usableKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
+	name := importing.KubeconfigSecret(cluster)
+	secret, err := reconcile.Optional(a.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	if refused, _ := importing.KubeconfigRefused(cluster, secret, a.Config.Get()); refused != "" {
+		return nil, nil
+	}
+	return secret.Data[protocol.KubeconfigValueKey], nil
 }

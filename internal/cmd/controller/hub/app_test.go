@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -441,7 +442,7 @@ func TestDialer(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			foreign := func(local bool) foreign.Options { return foreign.Options{Insecure: test.allow, AnyAddress: local} }
-			d, err := Dialer(foreign, nil)(t.Context(), []byte(test.kubeconfig), test.mode, !test.remote)
+			d, err := remote.Dialer(foreign, nil)(t.Context(), []byte(test.kubeconfig), test.mode, !test.remote)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}
@@ -474,7 +475,7 @@ func TestKubeconfigToTheHubsOwnServices_IsRefused(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			text := kubetest.Kubeconfig("https://10.99.0.3:6443", "https://"+test.host)
-			if _, err := foreign.Config(text, foreignOptions(variables, test.settings, test.local, time.Now())); !errors.Is(err, test.want) {
+			if _, err := foreign.Config(text, remote.ForeignOptions(variables, test.settings, test.local, time.Now())); !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})

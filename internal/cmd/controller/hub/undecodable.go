@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/generic"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,10 +27,9 @@ const reasonUnreadable = "Unreadable"
 // reportEvery is the minimum time between two reports about one object.
 const reportEvery = 10 * time.Minute
 
-// undecodable tracks the objects that contain values which their CustomResourceDefinition allows but their Go type
-// cannot hold. Any tenant can write such a value, so it must not keep other objects from being decoded. The object
-// stays in the caches without the undecodable fields, so that selectors and indexes find it. It is not reconciled or
-// overwritten until it is corrected or deleted. A nil undecodable is empty.
+// undecodable tracks the objects with values that their CRD allows but their Go type cannot hold. Any tenant can write
+// them. The object stays in the caches without these fields, so that selectors and indexes find it. It is not
+// reconciled or overwritten until it is corrected or deleted. A nil undecodable is empty.
 //
 //	decoder ─► decodeFields ─► note ─► log, Event
 //	                             └─► of ─► not reconciled, not overwritten
@@ -50,15 +48,6 @@ type incomplete struct {
 	version  string
 	fields   []string
 	reported time.Time
-}
-
-// addUndecodable prepares the reports. Shards see the same objects but write no Events.
-func (a *Context) addUndecodable() {
-	a.undecodable = &undecodable{log: a.Log, clock: a.Clock, objects: map[types.UID]incomplete{}, event: func(object runtime.Object, message string) {
-		if a.Env.Shard == "" {
-			a.Recorder.Event(object, corev1.EventTypeWarning, reasonUnreadable, message)
-		}
-	}}
 }
 
 // note records the undecodable fields of an object and reports them. An object that is being deleted counts as
@@ -134,9 +123,8 @@ func (u *undecodable) forgetDeleted(informer cache.SharedIndexInformer) error {
 	return err
 }
 
-// decodeFields decodes a document into an empty object and leaves out what the object's type cannot hold: a top-level
-// field, or a field directly below it such as spec.paused. It returns the names of these fields. It returns an error if
-// the document is not a JSON object.
+// decodeFields decodes a document into an empty object without what the object's type cannot hold: top-level fields, or
+// fields directly below such as spec.paused. It returns their names, or an error if the document is not a JSON object.
 func decodeFields(raw []byte, into runtime.Object) (fields []string, err error) {
 	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
@@ -245,3 +233,12 @@ func (c completeOnly[T, L]) refuse(wanted T, writes func(field string) bool) err
 }
 
 func isStatus(field string) bool { return field == "status" || strings.HasPrefix(field, "status.") }
+
+// few joins the first of many names.
+func few(fields []string) string {
+	const most = 3
+	if len(fields) <= most {
+		return strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:most], ", "), len(fields)-most)
+}

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	ctrl "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -54,7 +54,7 @@ func deadClusters(t *testing.T, count int) (objects []hubtest.Object) {
 func TestUnreachableClusters_DoNotBlockOthers(t *testing.T) {
 	const dead = 500
 	hub, _ := start(t, append(deadClusters(t, dead), cluster(), kubeconfig(), importToken(), values(t))...)
-	reach, end := ctrl.Reacher(func(bool) foreign.Options { return foreign.Options{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})
+	reach, end := remote.Reacher(func(bool) foreign.Options { return foreign.Options{AnyAddress: true, Now: hub.Now()} }), make(chan struct{})
 	asked := make(chan struct{}, dead)
 	hub.App.Reach = func(ctx context.Context, kubeconfig []byte, _ time.Duration, _ bool) error {
 		if string(kubeconfig) == "kubeconfig" {

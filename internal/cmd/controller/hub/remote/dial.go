@@ -1,23 +1,19 @@
-package hub
+package remote
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	foreignkube "github.com/fleet-hub/fleet/internal/kube/foreign"
-	"github.com/fleet-hub/fleet/internal/protocol"
-	"github.com/fleet-hub/fleet/internal/reconcile"
-	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Downstream is the API server of another cluster. Outside of tests it is a kube.Downstream.
@@ -38,12 +34,23 @@ type Downstream interface {
 // request, but its success proves nothing: call ServerVersion.
 type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error)
 
-// ReachFunc checks whether the address in a user's kubeconfig accepts connections within connect. See kube.Reach. An
-// invalid kubeconfig is not an error here: Dial reports it.
-type ReachFunc = remote.ReachFunc
-
 // ForeignFunc returns the current options for using a kubeconfig.
 type ForeignFunc func(local bool) foreignkube.Options
+
+// ForeignOptions returns how kubeconfigs are used: those of the hub's own Cluster, which may be local, and all others,
+// which must not lead into the hub's cluster.
+func ForeignOptions(variables env.Controller, settings config.Config, local bool, now time.Time) foreignkube.Options {
+	f := foreignkube.Options{Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Now: now}
+	for _, network := range settings.RefusedKubeconfigCIDRs {
+		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse accepts no others
+			f.Refused = append(f.Refused, refused)
+		}
+	}
+	if own, err := netip.ParseAddr(variables.ServiceHost); err == nil {
+		f.Refused = append(f.Refused, netip.PrefixFrom(own, own.BitLen()))
+	}
+	return f
+}
 
 // Dialer returns the DialFunc for real downstream clusters. guard wraps the client configuration; it may be nil.
 func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc {
@@ -73,30 +80,4 @@ func Reacher(foreign ForeignFunc) ReachFunc {
 		}
 		return foreignkube.Reach(ctx, cfg, connect)
 	}
-}
-
-// addRemote prepares the work on other clusters, which begins with Start.
-func (a *Context) addRemote() {
-	a.Remote = remote.NewScheduler(a.Clock, func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
-		return a.Reach(ctx, kubeconfig, connect, local)
-	})
-	a.Probes = remote.NewProbes(a.Remote, remote.Options{
-		Kubeconfig: a.usableKubeconfig,
-		IsLocal:    func(c *fleet.Cluster) bool { return clusterrule.IsLocal(c, a.Config.Get().Bootstrap) },
-		Enqueue:    func(namespace, name string) { a.Clusters.EnqueueAfter(namespace, name, 0) },
-	})
-	a.First(func(ctx context.Context) { go a.Remote.Run(ctx) })
-}
-
-// usableKubeconfig returns the kubeconfig that a Cluster names, or nil if there is none that it may use.
-func (a *Context) usableKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
-	name := importing.KubeconfigSecret(cluster)
-	secret, err := reconcile.Optional(a.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
-	if err != nil || secret == nil {
-		return nil, err
-	}
-	if refused, _ := importing.KubeconfigRefused(cluster, secret, a.Config.Get()); refused != "" {
-		return nil, nil
-	}
-	return secret.Data[protocol.KubeconfigValueKey], nil
 }

@@ -1,0 +1,39 @@
+package hub
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/metrics"
+)
+
+// Options of New.
+type Options struct {
+	// Own is the API server of the hub.
+	Own kube.Own
+	// Env is the configuration of the process.
+	Env env.Controller
+	// Version is the version of the binary, for the default agent image and the configuration's version gate.
+	Version string
+	// Log must not be nil. If Clock is nil, the real clock is used.
+	Log   *slog.Logger
+	Clock func() time.Time
+	// Dial replaces the connection to downstream clusters in tests. If it is nil, Dialer and Reacher are used.
+	Dial remote.DialFunc
+	// Guard wraps the client configuration for downstream clusters. If it is nil, nothing is wrapped.
+	Guard func(*rest.Config) *rest.Config
+	// Metrics record what the controllers do. May be nil.
+	Metrics *metrics.Hub
+	// Registry gets the metrics that are computed from the caches, once they are synced. May be nil.
+	Registry prometheus.Registerer
+}
+
+// Downstream is the API server of another cluster.
+type Downstream = remote.Downstream
