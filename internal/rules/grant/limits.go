@@ -41,11 +41,11 @@ func CreatedWith(token *fleet.ClusterRegistrationToken) string {
 	return string(token.UID)
 }
 
-// Counts reports whether a request takes a place of its client and token. Requests that Rancher Fleet granted do not
-// count, because it is unknown whether they are used.
+// Counts reports whether a request takes a place of its client and token. Requests of another manager do not count.
+// Nor do requests that Rancher Fleet granted, because it is unknown whether they are used.
 func Counts(request *fleet.ClusterRegistration) bool {
 	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
+	return IsOurs(request) && request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
 }
 
 // InProgress reports whether the hub still works on the answer to a request. A request that is rejected, or waits for

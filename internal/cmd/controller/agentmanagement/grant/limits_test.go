@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -332,5 +333,38 @@ func TestARequestWithAFinalizer_Expires(t *testing.T) {
 				t.Errorf("finalizers %v", got.Finalizers)
 			}
 		})
+	}
+}
+
+// labelled is a request of another manager, which may never process it.
+func labelled(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelClusterManagement] = "other" }
+
+func TestRequestsOfAnotherManager_TakeNoPlacesAfterARestart(t *testing.T) {
+	hub := start(t, asked())
+	for n := range grant.OpenPerToken {
+		hub.Put(numbered(hub, n, ofClient(fmt.Sprint("client-", n)), labelled))
+	}
+	late := numbered(hub, 5000, ofClient("late"))
+	hub.Put(late)
+	h := &handler{app: hub.App, queue: newQueue()} // of a new process
+	h.fillQueue(t.Context())
+	if got := h.queue.waitsIn(late); got != grant.NoQueue {
+		t.Errorf("waits in the queue of its %s", got)
+	}
+}
+
+func TestRequestThatGetsAnotherManagersLabel_FreesItsPlace(t *testing.T) {
+	hub := start(t, cluster(), asked())
+	var all []*fleet.ClusterRegistration
+	for n := range grant.OpenPerClient + 1 {
+		all = append(all, numbered(hub, n))
+	}
+	put(t, hub, all...)
+	hub.Woken()
+	first := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", all[0].Name)
+	labelled(first)
+	put(t, hub, first)
+	if woken, last := hub.AwaitWoken(), requests+" ws/"+all[grant.OpenPerClient].Name; !slices.Contains(woken, last) {
+		t.Errorf("woken %v, want %s, which has a place now", woken, last)
 	}
 }
