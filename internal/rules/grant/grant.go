@@ -106,7 +106,8 @@ type Input struct {
 // Outcome describes the desired state of a ClusterRegistration.
 type Outcome struct {
 	Stage Stage
-	// Writes are what has to be written now, in this order. After an error nothing more is written.
+	// Writes are what has to be written now, in this order. After an error nothing more is written,
+	// unless the failed write OnlyDeletes.
 	Writes []Write
 	// Reason is a condition reason that names the problem. Message explains it and the remedy.
 	Reason, Message string

@@ -28,6 +28,11 @@ const (
 	DeleteSuperseded Write = "DeleteSuperseded"
 )
 
+// OnlyDeletes reports whether a write only deletes objects. If it fails, the writes after it are still made.
+func (w Write) OnlyDeletes() bool {
+	return w == Revoke || w == RemoveReader || w == DeleteSuperseded
+}
+
 // writes returns what to write for an outcome, in order.
 func writes(in Input, out Outcome) []Write {
 	switch out.Stage {
@@ -55,10 +60,10 @@ func writes(in Input, out Outcome) []Write {
 	if out.Mint != nil {
 		steps = append(steps, HandOut)
 	}
-	if steps = append(steps, WriteStatus); len(out.Superseded) > 0 {
+	if len(out.Superseded) > 0 {
 		steps = append(steps, DeleteSuperseded)
 	}
-	return steps
+	return append(steps, WriteStatus)
 }
 
 // writesOfGrant returns how to write the rights of a request and its owner. A request whose owner is gone is

@@ -109,16 +109,17 @@ func (r *round) key() string { return r.request.Namespace + "/" + r.request.Name
 func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	r := &round{in: in, out: out, request: in.Request}
 	h.enqueueAtEnd(r.request, out)
+	var failures []error
 	for _, write := range out.Writes {
 		err := h.write(ctx, r, write)
 		if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
 			return h.reportTaken(r, taken)
 		}
-		if err != nil || r.later {
-			return err
+		if failures = append(failures, err); r.later || err != nil && !write.OnlyDeletes() {
+			break
 		}
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err error) {

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -125,5 +126,44 @@ func TestAFormerRegistrationCountsAsSuperseded(t *testing.T) {
 	handle(t, hub)
 	if want := `fleet_registrations_total{outcome="superseded"} 1`; !slices.Contains(metricstest.Counted(t, hub.App.Metrics), want) {
 		t.Errorf("counted %v, want %s, too", metricstest.Counted(t, hub.App.Metrics), want)
+	}
+}
+
+// supersedes is a hub on which the agent of ws/r1 has reported. The older request ws/r0 of its client is still there.
+func supersedes(t *testing.T, modifiers ...func(*fleet.Cluster)) *hubtest.Hub {
+	t.Helper()
+	hub := grantedHub(t)
+	older := request(named("r0"))
+	older.CreationTimestamp.Time = hub.Now().Add(-time.Hour)
+	older.Status.Granted, older.Status.ClusterName = true, "c1"
+	hub.Put(older, cluster(append(modifiers, seen(hub.Now().Add(time.Minute)))...))
+	return hub
+}
+
+func TestStatusThatCannotBeWritten_KeepsNoSupersededRequest(t *testing.T) {
+	hub := supersedes(t)
+	r := current(t, hub)
+	r.Status.Conditions = nil // which have to be written
+	hub.Put(r)
+	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		t.Errorf("error %v, want the server's", err)
+	}
+	if hubtest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") != nil {
+		t.Error("the superseded request and its credential are still there")
+	}
+}
+
+func TestSupersededRequestThatCannotBeDeleted_KeepsNoStatus(t *testing.T) {
+	hub := supersedes(t)
+	r := current(t, hub)
+	r.Status.Conditions = nil
+	hub.Put(r)
+	hub.Fail("delete ClusterRegistration ws/r0", errServer)
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		t.Errorf("error %v, want the server's", err)
+	}
+	if granted := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); granted == nil {
+		t.Error("no condition was written")
 	}
 }

@@ -273,3 +273,31 @@ func TestARequestThatComesAfterItsImportIsDeleted(t *testing.T) {
 		})
 	}
 }
+
+func TestRejectedRequest_IsReportedThoughItsRightsStay(t *testing.T) {
+	marked := func(meta metav1.ObjectMeta) metav1.ObjectMeta {
+		meta.Labels, meta.Annotations = map[string]string{fleet.LabelManaged: "true"}, map[string]string{
+			fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws",
+		}
+		return meta
+	}
+	reader := &rbacv1.RoleBinding{ObjectMeta: marked(metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", UID: "u-b"})}
+	for want, there := range map[string][]hubtest.Object{
+		fleet.ReasonClientIDMissing: {request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })},
+		fleet.ReasonClusterManagedElsewhere: {request(), cluster(func(c *fleet.Cluster) {
+			c.Labels = map[string]string{fleet.LabelClusterManagement: "other"}
+		})},
+	} {
+		t.Run(want, func(t *testing.T) {
+			hub := start(t, append(there, asked(), reader)...)
+			hub.Fail("delete RoleBinding "+registration+"/r1-creds", errServer)
+			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+				t.Errorf("error %v, want the server's", err)
+			}
+			hub.Sync()
+			if got := reasonOf(t, hub, "r1"); got != want {
+				t.Errorf("reason %q", got)
+			}
+		})
+	}
+}
