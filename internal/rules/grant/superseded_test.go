@@ -96,6 +96,37 @@ func TestGrantSupersedes(t *testing.T) {
 	}
 }
 
+func TestNeedsHeartbeatAccount(t *testing.T) {
+	older := aRequest(requestNamed("request-a"), requestMadeAt(rulestest.At(-time.Hour)), requestGranted)
+	used, gone := rulestest.ClusterSeen(rulestest.At(-time.Second)), rulestest.At(0)
+	ofCluster := func(modifiers ...func(*fleet.Cluster)) func(*grant.Input) {
+		return func(in *grant.Input) {
+			in.Named = rulestest.ACluster(append(modifiers, used)...)
+			in.Clusters = []*fleet.Cluster{in.Named}
+		}
+	}
+	tests := map[string]struct {
+		modified []func(*grant.Input)
+		want     bool
+	}{
+		"an older request: it may be superseded": {want: true},
+		"no other request":                       {modified: []func(*grant.Input){func(in *grant.Input) { in.Others = nil }}},
+		"the Cluster has another manager": {modified: []func(*grant.Input){ofCluster(func(c *fleet.Cluster) {
+			c.Labels = map[string]string{fleet.LabelClusterManagement: "other"}
+		})}},
+		"the Cluster is being deleted":             {modified: []func(*grant.Input){ofCluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &gone })}},
+		"the namespace belongs to another Cluster": {modified: []func(*grant.Input){func(in *grant.Input) { in.NamespaceTaken = true }}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(with(requestGranted, requestNoted("")), ofCluster(), others(older), requestAccount, requestRights)
+			credential(rulestest.BoundJWT("account-1", time.Time{}))(&in)
+			rulestest.Build(&in, test.modified)
+			rulestest.ExpectEqual(t, "needs the account", grant.NeedsHeartbeatAccount(in), test.want)
+		})
+	}
+}
+
 // spokenBy means that this account has sent the last heartbeat.
 func spokenBy(account string) func(*grant.Input) {
 	return func(in *grant.Input) { in.HeartbeatAccount = account }

@@ -167,3 +167,14 @@ func TestSupersededRequestThatCannotBeDeleted_KeepsNoStatus(t *testing.T) {
 		t.Error("no condition was written")
 	}
 }
+
+func TestHeartbeatOfAClusterOfAnotherManager_CostsNothing(t *testing.T) {
+	labelled := func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "other"} }
+	hub := supersedes(t, labelled)
+	handle(t, hub)
+	catchUp(t, hub)
+	hub.Requests()
+	hub.Put(cluster(labelled, seen(hub.Now().Add(2*time.Minute))))
+	handle(t, hub)
+	expectRequests(t, hub)
+}
