@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -125,12 +126,18 @@ func (r *Recorder) Eventf(about runtime.Object, eventType, reason, format string
 
 // AnnotatedEventf records an Event with a formatted message and annotations.
 func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
+	ref, err := reference.GetReference(r.options.Scheme, about)
+	if err != nil || eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning {
+		r.options.Count(Failed) // client-go would drop it silently, and it would stay in queued
+		r.options.Log.Debug("event not recorded", "type", eventType, "reason", reason, "error", err)
+		return
+	}
 	if r.queued.Add(1) > queueLength {
 		r.queued.Add(-1)
 		r.options.Count(Limited)
 		return
 	}
-	r.recorder.AnnotatedEventf(about, annotations, eventType, reason, "%s", scrub(fmt.Sprintf(format, args...)))
+	r.recorder.AnnotatedEventf(ref, annotations, eventType, reason, "%s", scrub(fmt.Sprintf(format, args...)))
 }
 
 // Run writes Events until ctx ends. Afterwards it writes the queued ones for at most flushTimeout. It needs the rights

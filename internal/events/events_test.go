@@ -241,6 +241,22 @@ func TestAllObjectsTogetherAreLimited(t *testing.T) {
 	})
 }
 
+func TestEventsThatCannotBeMade_TakeNoPlaceInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for range queueLength {
+			b.Event(nil, corev1.EventTypeWarning, "Bad", "has no object")
+			b.Event(pod("a"), "Surprise", "Bad", "has no such type")
+		}
+		b.Event(pod("a"), corev1.EventTypeWarning, "Bad", "bad")
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{Written: 1, Failed: 2 * queueLength}, b.counts); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+		b.close()
+	})
+}
+
 func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
 	tests := map[string]struct {
 		slow time.Duration // what one request takes
