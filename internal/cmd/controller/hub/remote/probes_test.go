@@ -56,7 +56,7 @@ func (w *world) turn(t *testing.T) <-chan struct{} {
 	entered := make(chan struct{})
 	enqueue := w.Enqueue
 	w.Enqueue = func(namespace, name string) { enqueue(namespace, name); close(entered) }
-	go func() { next.do(t.Context()); close(ended) }()
+	go func() { next.do(t.Context(), func() {}); close(ended) }()
 	<-entered
 	w.Enqueue = enqueue
 	if w.enqueued != before+1 {

@@ -10,8 +10,8 @@ import (
 
 // Limits of the work on other clusters.
 const (
-	// probes is the number of probes at once, retries of those of clusters that did not answer the last time.
-	probes, retries = 1000, 500
+	// probes is the number of probes at once, retries that of clusters that did not answer the last time in addition.
+	probes, retries = 500, 500
 	// workers is the number of clusters that are worked on at once, slowWorkers that of slow ones in addition.
 	workers, slowWorkers = 20, 10
 	// turns is the number of new, unreachable clusters whose objects on the hub are created at once.
@@ -78,12 +78,13 @@ func (s *Scheduler) Submit(j Job) {
 	if j.Retry {
 		p = s.retries
 	}
-	p.add(func(ctx context.Context) { s.probe(ctx, j) })
+	p.queue.Add(&task{func(ctx context.Context, release func()) { s.probe(ctx, release, j) }})
 }
 
-func (s *Scheduler) probe(ctx context.Context, j Job) {
+func (s *Scheduler) probe(ctx context.Context, release func(), j Job) {
 	kubeconfig, err := j.Kubeconfig(ctx)
 	if err != nil || len(kubeconfig) == 0 {
+		release()
 		j.Do(ctx, nil, err)
 		return
 	}
@@ -92,6 +93,7 @@ func (s *Scheduler) probe(ctx context.Context, j Job) {
 		connect = laterConnect
 	}
 	if err = s.reach(ctx, kubeconfig, connect, j.Local); err != nil || j.ProbeOnly {
+		release() // requests to the hub must not delay the next probe
 		j.Do(ctx, kubeconfig, err)
 		return
 	}
@@ -108,13 +110,18 @@ type pool struct {
 	limit int
 }
 
-type task struct{ do func(context.Context) }
+// task is work that may call release when it needs its place in the pool no longer.
+type task struct {
+	do func(ctx context.Context, release func())
+}
 
 func newPool(limit int) *pool {
 	return &pool{queue: workqueue.NewTyped[*task](), limit: limit}
 }
 
-func (p *pool) add(do func(context.Context)) { p.queue.Add(&task{do}) }
+func (p *pool) add(do func(context.Context)) {
+	p.queue.Add(&task{func(ctx context.Context, _ func()) { do(ctx) }})
+}
 
 func (p *pool) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, p.queue.ShutDown)
@@ -127,9 +134,10 @@ func (p *pool) run(ctx context.Context) {
 		}
 		running <- struct{}{}
 		go func() {
-			defer func() { <-running }()
+			release := sync.OnceFunc(func() { <-running })
+			defer release()
 			defer p.queue.Done(next)
-			next.do(ctx)
+			next.do(ctx, release)
 		}()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func runNext(t *testing.T, p *pool) {
 	}
 	next, _ := p.queue.Get()
 	p.queue.Done(next)
-	next.do(t.Context())
+	next.do(t.Context(), func() {})
 }
 
 func TestSubmit_ChoosesTheWorkers(t *testing.T) {
@@ -108,6 +109,35 @@ func TestSlowClusters_LeaveWorkersToOthers(t *testing.T) {
 	done := make(chan struct{})
 	s.Submit(Job{Kubeconfig: kubeconfig, Do: func(context.Context, []byte, error) { close(done) }})
 	<-done
+}
+
+func TestFailedProbes_LeaveTheirPlacesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probed atomic.Int32
+		s := NewScheduler((&testClock{}).read, func(context.Context, []byte, time.Duration, bool) error {
+			probed.Add(1)
+			return errUnreachable
+		})
+		ctx, end := context.WithCancel(t.Context())
+		go s.Run(ctx)
+		for range probes + 1 {
+			s.Submit(Job{
+				Kubeconfig: func(context.Context) ([]byte, error) { return []byte("k"), nil },
+				Do:         func(ctx context.Context, _ []byte, _ error) { <-ctx.Done() }, // as a slow request to the hub
+			})
+		}
+		synctest.Wait()
+		if got := probed.Load(); got != probes+1 {
+			t.Errorf("%d clusters probed", got)
+		}
+		end()
+	})
+}
+
+func TestProbesAtOnce_AreAtMostAThousand(t *testing.T) {
+	if probes+retries > 1000 {
+		t.Errorf("%d probes at once", probes+retries)
+	}
 }
 
 func TestPool_RunsNoMoreTasksThanItsLimit(t *testing.T) {
