@@ -41,7 +41,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{server: fake.NewClientset(), counts: map[string]int{}}
 	b.server.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		event := action.(clienttesting.CreateAction).GetObject().(*corev1.Event) //nolint:forcetypeassert // the reactor is for these
-		time.Sleep(b.slow)
+		<-time.After(b.slow)
 		if event.ResourceVersion != "" {
 			t.Error("created with a resourceVersion")
 		}
@@ -157,7 +157,7 @@ func TestEvents_AreWrittenOrMerged(t *testing.T) {
 			record: func(b *bench) {
 				differing(b)
 				synctest.Wait()
-				time.Sleep(10*time.Minute + time.Second)
+				<-time.After(10*time.Minute + time.Second)
 				for i := range 3 {
 					b.Event(pod("a"), warning, fmt.Sprintf("Later%d", i+1), "bad")
 				}
@@ -232,7 +232,7 @@ func TestAllObjectsTogetherAreLimited(t *testing.T) {
 		for range 3 {
 			synctest.Wait()
 			seen = append(seen, b.counts[Written])
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 		}
 		if diff := cmp.Diff([]int{allBurst, allBurst + 10*allPerSecond, allBurst + 20*allPerSecond}, seen); diff != "" {
 			t.Errorf("written at once, after ten seconds, after twenty (-want +got):\n%s", diff)
@@ -282,7 +282,7 @@ func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
 				if took := time.Since(begun); took > flushTimeout {
 					t.Errorf("it took %s", took)
 				}
-				time.Sleep(time.Minute) // until the last request ends
+				<-time.After(time.Minute) // until the last request ends
 			})
 		})
 	}

@@ -177,7 +177,11 @@ func decide(in Input) Outcome {
 	case in.Queue != NoQueue:
 		return queued(in)
 	}
-	cluster := ClusterOf(in)
+	return decideNow(in, ClusterOf(in))
+}
+
+// decideNow decides about a request that neither waits nor leaves with its workspace. cluster is nil if it has none.
+func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case abandoned(in, cluster):
 		return Outcome{Stage: Abandoned}

@@ -39,7 +39,7 @@ func (h *handler) rounds(ctx context.Context, in input, p *progress) error {
 			return err
 		}
 		if !p.result().hasMore(r.decision.Again, isGated(selected.Layout)) || ctx.Err() != nil || !h.isCurrent(in.bundle) {
-			return nil
+			return nil //nolint:nilerr // another pass, or the next leader, continues
 		}
 		in.contentThere, in.written.Failed = true, maps.Clone(p.failedWrites)
 		selected.Layout, p.concurrent = rest, concurrent

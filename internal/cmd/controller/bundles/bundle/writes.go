@@ -74,10 +74,8 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 		return nil, nil
 	case r.steps[i].Blocked:
 		return nil, target.Err
-	case existing == nil && verdict == rollout.Leave:
-		return nil, nil // waits for its turn in the rollout
-	case existing != nil && existing.DeletionTimestamp != nil:
-		return nil, nil // recreated after the deletion has finished
+	case hasToWait(existing, verdict):
+		return nil, nil
 	}
 	target, err := target.Complete()
 	if err != nil {
@@ -96,6 +94,14 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 		return nil, nil
 	}
 	return w, nil
+}
+
+// hasToWait reports whether a target waits for its turn in the rollout, or for the end of a deletion.
+func hasToWait(existing *fleet.BundleDeployment, verdict rollout.Verdict) bool {
+	if existing == nil {
+		return verdict == rollout.Leave
+	}
+	return existing.DeletionTimestamp != nil
 }
 
 // isDone reports whether the BundleDeployment is up to date.
