@@ -11,7 +11,7 @@ import (
 // Limits of the work on other clusters.
 const (
 	// probes is the number of probes at once, retries that of clusters that did not answer the last time in addition.
-	probes, retries = 500, 500
+	probes, retries = 600, 400
 	// workers is the number of clusters that are worked on at once, slowWorkers that of slow ones in addition.
 	workers, slowWorkers = 20, 10
 	// turns is the number of new, unreachable clusters whose objects on the hub are created at once.
