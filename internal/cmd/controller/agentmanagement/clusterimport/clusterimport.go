@@ -155,11 +155,14 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	key := keyOf(cluster).String()
-	known := h.runs.get(key)
-	if h.app.Probes.IsPending(key) || known.isBusy(cluster.ResourceVersion) {
-		return cluster, nil // the end of the probe or job enqueues the Cluster
+	if h.app.Probes.IsPending(key) {
+		return cluster, nil // the end of the probe enqueues the Cluster
 	}
 	defer h.app.Probes.Reconciled(key)
+	known := h.runs.get(key)
+	if known.isBusy(cluster.ResourceVersion) {
+		return cluster, nil // the end of the job enqueues the Cluster
+	}
 	in, err := h.gather(ctx, cluster, known)
 	if err != nil {
 		return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)

@@ -220,3 +220,47 @@ func TestThoseThatAreNotThereTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// Jobs of deleted Clusters may hang for long, for example at API servers that do not answer.
+func TestRecreatedClustersWhoseJobsHang_EndTheirTurns(t *testing.T) {
+	const turns = 4
+	hub, _ := start(t, newcomers(turns+1)...)
+	doors := newDoors(hub)
+	handle := func(name string) {
+		t.Helper()
+		if err := hub.Handle("Cluster", "ws/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	woken := map[string]bool{}
+	awaitWoken := func(name string) {
+		t.Helper()
+		for !woken["Cluster ws/"+name] {
+			for _, key := range hub.AwaitWoken() {
+				woken[key] = true
+			}
+		}
+	}
+	var old []*fleet.Cluster
+	for n := range turns {
+		c := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", fmt.Sprintf("new-%d", n))
+		c.Spec.ClientID = "client-" + c.Name // then it needs a token, for which a job probes
+		hub.Put(c)
+		handle(c.Name)
+		<-doors.asked // and hangs
+		old = append(old, c)
+	}
+	hub.App.Reach = func(context.Context, []byte, time.Duration, bool) error { return foreign.ErrUnreachable }
+	for _, c := range old {
+		hub.Remove(c)
+		handle(c.Name)
+		again := c.DeepCopy()
+		again.UID, again.Spec.ClientID = types.UID("again-"+c.Name), ""
+		hub.Put(again)
+		isPending(t, hub, c.Name)
+		awaitWoken(c.Name)
+		handle(c.Name) // the job is still there
+	}
+	isPending(t, hub, fmt.Sprintf("new-%d", turns))
+	awaitWoken(fmt.Sprintf("new-%d", turns))
+}
