@@ -55,7 +55,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 		h.onDeploymentThere(change)
 		return
 	}
-	h.values.Forget(gone.UID)
+	h.values.Gone(gone)
 	bundle := index.BundleOf(gone)
 	h.mutations.gone(bundle, gone)
 	if bundle.Name != "" {

@@ -49,8 +49,6 @@ type guard struct {
 	// own is the field manager of this process.
 	own   string
 	queue *queue.Queue
-	// abandoned are the Secrets without an owner whose BundleDeployment was not found.
-	abandoned *queue.Queue
 }
 
 // guardPage is the page size for listing Secrets.
@@ -66,7 +64,6 @@ func (s *Store) Guard(ctx context.Context, enqueue func(bundle types.NamespacedN
 	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
 	g := &guard{Store: s, enqueue: enqueue, own: managerOf(s.app.RESTConfig)}
 	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: s.app.Log}, g.handle)
-	g.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: s.app.Log}, s.deleteAbandoned)
 	synced := []cache.InformerSynced{s.app.Begun, s.app.BundleDeployments.Informer().HasSynced}
 	go g.queue.Run(ctx, synced...)
 	go g.abandoned.Run(ctx, synced...)

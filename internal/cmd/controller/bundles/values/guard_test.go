@@ -1,8 +1,12 @@
 package values
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -171,4 +176,42 @@ func TestAbandonedSecret_IsDeleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestSetOwner_AdoptsNoSecretOfAnotherType(t *testing.T) {
+	hub := hubtest.New(t)
+	theirs := unownedSecret(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })
+	hub.Have(theirs)
+	if err := New(hub.App).SetOwner(t.Context(), valued("one")); err != nil {
+		t.Errorf("error %v, want none, as without a Secret", err)
+	}
+	if owners := hubtest.MustGet[*corev1.Secret](t, hub, "c-one", "web").OwnerReferences; len(owners) > 0 {
+		t.Errorf("owners %v", owners)
+	}
+}
+
+// Its owner may not have been set before it was deleted.
+func TestSecretOfDeletedBundleDeployment_IsCheckedIfDoubted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var checked []string
+		s := &Store{doubted: map[types.UID]bool{}}
+		s.abandoned = queue.New(queue.Options{Workers: 1, Log: slog.New(slog.DiscardHandler)}, func(_ context.Context, key types.NamespacedName) error {
+			checked = append(checked, key.String())
+			return nil
+		})
+		ctx, end := context.WithCancel(t.Context())
+		go s.abandoned.Run(ctx)
+		s.Doubt("u-one")
+		s.Gone(valued("one"))
+		s.Gone(valued("two"))
+		time.Sleep(2 * abandonedDelay) // in the time of the bubble
+		end()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"c-one/web"}, checked); diff != "" {
+			t.Errorf("checked (-want +got):\n%s", diff)
+		}
+		if !s.Holds("u-one") {
+			t.Error("it is still doubted")
+		}
+	})
 }

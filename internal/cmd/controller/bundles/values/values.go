@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/delivery"
@@ -31,10 +32,16 @@ type Store struct {
 	mu sync.Mutex
 	// doubted are the BundleDeployments whose Secret may not hold the values of their hash.
 	doubted map[types.UID]bool
+	// abandoned are the Secrets that may have neither an owner nor a BundleDeployment.
+	abandoned *queue.Queue
 }
 
 // New returns a Store that doubts nothing.
-func New(a *hub.Context) *Store { return &Store{app: a, doubted: map[types.UID]bool{}} }
+func New(a *hub.Context) *Store {
+	s := &Store{app: a, doubted: map[types.UID]bool{}}
+	s.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: a.Log}, s.deleteAbandoned)
+	return s
+}
 
 // Holds reports whether the Secret of a BundleDeployment is known to hold the values of its hash.
 func (s *Store) Holds(uid types.UID) bool {
@@ -48,6 +55,15 @@ func (s *Store) Doubt(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubted[uid] = true
+}
+
+// Gone forgets a BundleDeployment that was deleted. If its Secret is doubted, it may have no owner yet, so garbage
+// collection would not delete it.
+func (s *Store) Gone(bd *fleet.BundleDeployment) {
+	if bd.Spec.ValuesHash != "" && !s.Holds(bd.UID) {
+		s.abandoned.AddAfter(keyOf(bd), abandonedDelay)
+	}
+	s.Forget(bd.UID)
 }
 
 // Forget removes a doubt: the Secret was written, or the BundleDeployment is gone.
@@ -110,11 +126,14 @@ func (s *Store) Finish(ctx context.Context, existing *fleet.BundleDeployment, va
 }
 
 // SetOwner makes a new BundleDeployment the owner of the Secret that was created before it. A Secret that is missing by
-// now is restored by the guard. If SetOwner fails, the next write compares the Secret.
+// now, or was replaced by one of another type, is left to the guard. If SetOwner fails, the next write compares the
+// Secret.
 func (s *Store) SetOwner(ctx context.Context, created *fleet.BundleDeployment) error {
 	wanted := delivery.Values{}.Secret(created)
-	err := s.patch(ctx, wanted, map[string]any{"metadata": map[string]any{"ownerReferences": wanted.OwnerReferences}})
-	if err != nil && !apierrors.IsNotFound(err) {
+	err := s.patch(ctx, wanted, map[string]any{
+		"type": wanted.Type, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		s.Doubt(created.UID)
 		return fmt.Errorf("setting the owner of the values secret: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,7 +34,7 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := New(nil)
+			s := New(hubtest.New(t).App)
 			if got := s.DoubtReported(test.older, test.newer); got != test.want || s.Holds(test.newer.UID) == test.want {
 				t.Errorf("doubted: %t", got)
 			}
@@ -42,7 +43,7 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 }
 
 func TestDoubt_EndsWithForget(t *testing.T) {
-	s := New(nil)
+	s := New(hubtest.New(t).App)
 	if !s.Holds("s") {
 		t.Error("a Secret is doubted without a reason")
 	}

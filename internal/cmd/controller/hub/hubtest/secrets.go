@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/testing"
 )
@@ -64,6 +65,9 @@ func (h *Hub) patchSecret(action testing.Action) (bool, runtime.Object, error) {
 	changed := &corev1.Secret{}
 	if err := json.Unmarshal(after, changed); err != nil {
 		return true, nil, err
+	}
+	if changed.Type != live.Type {
+		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, live.Name, nil)
 	}
 	h.store(changed)
 	return true, changed.DeepCopy(), nil
