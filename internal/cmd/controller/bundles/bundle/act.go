@@ -164,8 +164,14 @@ func (h *handler) create(ctx context.Context, w write) error {
 	if w.Values.Empty() {
 		return nil
 	}
-	return h.values.SetOwner(ctx, created)
+	if err := h.values.SetOwner(ctx, created); err != nil {
+		return fmt.Errorf("%w: %w", errNoOwner, err)
+	}
+	return nil
 }
+
+// errNoOwner means that a BundleDeployment was created and its Secret did not get its owner.
+var errNoOwner = errors.New("the BundleDeployment was created")
 
 // refuseForeign returns errForeign for a BundleDeployment that was made from another Bundle. Its Secret is not ours
 // either.

@@ -95,9 +95,12 @@ func (p *progress) add(bd *fleet.BundleDeployment, err error) error {
 		p.round.written++
 		return nil
 	}
-	certain := isTaken(err) || isRefusal(err)
+	created := errors.Is(err, errNoOwner)
+	certain := !created && (isTaken(err) || isRefusal(err))
 	p.failedWrites[bd.Namespace] = !certain
 	switch {
+	case created:
+		p.round.written++
 	case concernsAll(err):
 		p.round.over = true
 	case certain:

@@ -72,6 +72,25 @@ func TestConcernsAll(t *testing.T) {
 	}
 }
 
+// The BundleDeployment exists when its Secret gets the owner.
+func TestSecretThatGetsNoOwner_CountsAsWritten(t *testing.T) {
+	for name, fails := range map[string]error{"refused": errDenied, "no answer": errDown} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgress(nil, nil)
+			err := p.add(&fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}}, fmt.Errorf("%w: %w", errNoOwner, fails))
+			if !errors.Is(err, fails) {
+				t.Errorf("error = %v, want it to be retried", err)
+			}
+			if got, want := p.result(), (roundResult{written: 1}); got != want {
+				t.Errorf("result %+v, want %+v", got, want)
+			}
+			if !p.failedWrites["a"] {
+				t.Error("the write counts as certainly not applied")
+			}
+		})
+	}
+}
+
 func TestProgress_ReportsFailures(t *testing.T) {
 	targets := func(failures ...string) selection.Outcome {
 		out := selection.Outcome{}
