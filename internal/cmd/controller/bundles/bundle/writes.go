@@ -81,10 +81,7 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := rulesdelivery.Decide(r.deliveryInput(i, target))
-	if err == nil && !made.KeepSecret {
-		err = made.Values.Check()
-	}
+	made, err := checked(rulesdelivery.Decide(r.deliveryInput(i, target)))
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +91,14 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 		return nil, nil
 	}
 	return w, nil
+}
+
+// checked returns an error for values that are too large for a Secret.
+func checked(made rulesdelivery.Outcome, err error) (rulesdelivery.Outcome, error) {
+	if err == nil && !made.KeepSecret {
+		err = made.Values.Check()
+	}
+	return made, err
 }
 
 // hasToWait reports whether a target waits for its turn in the rollout, or for the end of a deletion.

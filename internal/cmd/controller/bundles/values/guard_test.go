@@ -204,7 +204,7 @@ func TestSecretOfDeletedBundleDeployment_IsCheckedIfDoubted(t *testing.T) {
 		s.Doubt("u-one")
 		s.Gone(valued("one"))
 		s.Gone(valued("two"))
-		time.Sleep(2 * abandonedDelay) // in the time of the bubble
+		<-time.After(2 * abandonedDelay) // in the time of the bubble
 		end()
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"c-one/web"}, checked); diff != "" {
