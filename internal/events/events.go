@@ -129,7 +129,7 @@ func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]
 	ref, err := reference.GetReference(r.options.Scheme, about)
 	if err != nil || eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning {
 		r.options.Count(Failed) // client-go would drop it silently, and it would stay in queued
-		r.options.Log.Debug("event not recorded", "type", eventType, "reason", reason, "error", err)
+		r.options.Log.Debug("event not recorded", "reason", reason, "error", err)
 		return
 	}
 	if r.queued.Add(1) > queueLength {
