@@ -99,6 +99,15 @@ func (h *handler) readKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([
 	return kubeconfigIn(secret), nil
 }
 
+// kubeconfigNow returns the kubeconfig for a job that begins now. A Secret of another namespace is read again: its owner
+// may have withdrawn the consent while the job waited for a worker.
+func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, queued []byte) ([]byte, error) {
+	if queued == nil || importing.KubeconfigSecret(cluster).Namespace == cluster.Namespace {
+		return queued, nil
+	}
+	return h.readKubeconfig(ctx, cluster)
+}
+
 // missingKubeconfig is the error of a job without a kubeconfig.
 func missingKubeconfig(cluster *fleet.Cluster) error {
 	return &blockedError{fleet.ReasonKubeconfigMissing, fmt.Sprintf(

@@ -285,3 +285,31 @@ func TestANamespaceThatIsGoingIsNotWaitedForLong(t *testing.T) {
 		clock.now = clock.now.Add(retry)
 	}
 }
+
+// While a job waits for a worker, the owner of the Secret may withdraw the consent.
+func TestConsentWithdrawnWhileTheJobIsQueued_KubeconfigIsNotUsed(t *testing.T) {
+	hub := hubtest.New(t)
+	behind := &downstream{hub: hub, uid: "u-downstream"}
+	hub.App.Dial = behind.dial
+	hub.App.Config.Set(hubConfig())
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	secret := kubeconfig()
+	secret.Namespace, secret.Annotations = "fleet-local", map[string]string{fleet.AnnotationAllowedWorkspaces: "ws"}
+	hub.Have(ownNamespace())
+	hub.Put(cluster(func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-local" }), secret, importToken(), values(t))
+	handle(t, hub) // queues the job
+	refused := secret.DeepCopy()
+	refused.Annotations = nil
+	hub.Put(refused)
+	hub.Woken()
+	hub.Requests()
+	go hub.App.Remote.Run(t.Context())
+	hub.AwaitWoken()
+	for _, request := range hub.Requests() {
+		if strings.HasPrefix(request, "downstream ") {
+			t.Errorf("unexpected: %s", request)
+		}
+	}
+}
