@@ -102,6 +102,7 @@ var seldomUsed = map[string]string{
 	"get bundles.fleet.cattle.io":                   again,
 	"get clustergroups.fleet.cattle.io":             again,
 	"get clusterregistrationtokens.fleet.cattle.io": again,
+	"patch clusters/status.fleet.cattle.io":         "grant: agents get it, and only who has a right may give it to others",
 	"patch clustergroups.fleet.cattle.io":           "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
 }
 
