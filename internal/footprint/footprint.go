@@ -1,13 +1,16 @@
 // Package footprint returns memory to the system when the process is idle.
 //
-//	every ten seconds ─► bytes allocated ─► idle, and worth it? ─► return the heap's free pages
+//	every ten seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
+//	                                                            └─► the executable's pages
 //
 // An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go
-// returns freed memory slowly.
+// returns freed memory slowly, and pages of the executable that only the startup needed stay mapped: each of a
+// thousand packages has touched some.
 package footprint
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -27,13 +30,16 @@ const (
 const allocated = "/gc/heap/allocs:bytes"
 
 // Keep returns memory to the system whenever the process has become idle, until ctx ends.
-func Keep(ctx context.Context) {
+func Keep(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	keep(ctx, ticker.C, allocatedBytes, func() {
 		// Pools survive one collection: they may contain buffers as large as the largest chart.
 		runtime.GC()
 		debug.FreeOSMemory()
+		if err := unmapExecutable(); err != nil {
+			log.Debug("the executable's pages stay in memory", "error", err)
+		}
 	})
 }
 

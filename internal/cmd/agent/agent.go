@@ -112,7 +112,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	}
 	resting, stop := context.WithCancel(ctx)
 	defer stop()
-	go footprint.Keep(resting)
+	go footprint.Keep(resting, p.log)
 	p.log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {

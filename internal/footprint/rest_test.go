@@ -2,6 +2,8 @@ package footprint
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -64,7 +66,7 @@ func TestEachTickIsALook(t *testing.T) {
 func TestKeepEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	Keep(ctx)
+	Keep(ctx, slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 // kept keeps what is allocated by a test from being optimised away.
