@@ -100,8 +100,11 @@ func (h *handler) readKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([
 }
 
 // kubeconfigNow returns the kubeconfig for a job that begins now. A Secret of another namespace is read again: its owner
-// may have withdrawn the consent while the job waited for a worker.
-func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, queued []byte) ([]byte, error) {
+// may have withdrawn the consent while the job waited for a worker. err is the result of the probe.
+func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, queued []byte, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
 	if queued == nil || importing.KubeconfigSecret(cluster).Namespace == cluster.Namespace {
 		return queued, nil
 	}

@@ -60,9 +60,7 @@ func (h *handler) supervise(in gathered) {
 		Kubeconfig: in.kubeconfig, Local: h.isLocal(key.String()), Retry: retry, CanWait: true,
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			defer reconcile.Nudge(h.app.Clusters)(key)
-			if err == nil {
-				kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig)
-			}
+			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
 			var out supervisionrule.Outcome
 			switch {
 			case err != nil: // the cluster does not answer

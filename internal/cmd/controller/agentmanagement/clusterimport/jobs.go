@@ -47,9 +47,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			// Changes during the job were not handled, and their events are past.
 			defer reconcile.Nudge(h.app.Clusters)(key)
-			if err == nil {
-				kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig)
-			}
+			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
 			written := cluster
 			switch {
 			case err != nil: // the cluster does not answer
