@@ -40,7 +40,7 @@ type record struct {
 	again bool
 	// repair records the repair of objects that differ from the deployed state.
 	repair repair
-	// copies records what was copied downstream.
+	// copies records the objects copied downstream.
 	copies copies.State
 	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
 	// the failure.

@@ -1,4 +1,4 @@
-// Package watch answers what became of the objects of a release after the deployment.
+// Package watch observes the objects of a release after the deployment.
 //
 //	metadata of labelled objects ─► Watches ─► changed objects ─► Observer ─► observations ─► Report
 //	                                                                 │

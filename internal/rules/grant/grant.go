@@ -106,7 +106,7 @@ type Input struct {
 // Outcome describes the desired state of a ClusterRegistration.
 type Outcome struct {
 	Stage Stage
-	// Writes are what has to be written now, in this order. After an error nothing more is written,
+	// Writes lists the writes to make now, in this order. After an error nothing more is written,
 	// unless the failed write OnlyDeletes.
 	Writes []Write
 	// Reason is a condition reason that names the problem. Message explains it and the remedy.
@@ -180,7 +180,7 @@ func decide(in Input) Outcome {
 	return decideNow(in, ClusterOf(in))
 }
 
-// decideNow decides about a request that neither waits nor leaves with its workspace. cluster is nil if it has none.
+// decideNow decides about a request that neither waits nor leaves with its workspace. cluster may be nil.
 func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case abandoned(in, cluster):

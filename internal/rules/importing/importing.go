@@ -192,7 +192,7 @@ func approach(in Input, want Status) Outcome {
 
 // AgentRemoval describes an agent to be removed.
 type AgentRemoval struct {
-	// StatusOnly means that there is no kubeconfig that the Cluster may use: only the status is cleared.
+	// StatusOnly means that the Cluster may use no kubeconfig, so only the status is cleared.
 	StatusOnly bool
 	TLSMode    string
 	Namespace  string

@@ -70,7 +70,7 @@ type jobRecord struct {
 
 // silenceRecord is what is remembered of an agent that does not report. It is empty for any other.
 type silenceRecord struct {
-	// state identifies what was inspected. If it changes, the agent is inspected at once.
+	// state identifies the inspected state. If it changes, the agent is inspected at once.
 	state string
 	// since is when this process deployed the agent, or else when it first noticed the agent.
 	since    time.Time

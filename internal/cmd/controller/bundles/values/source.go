@@ -20,7 +20,7 @@ import (
 // its Secret are written one after the other, in either order.
 const Grace = 20 * time.Second
 
-// ErrMissing means that a Bundle has the hash of values, and there is no Secret with them.
+// ErrMissing means that a Bundle has the hash of values, but the Secret with them is missing.
 var ErrMissing = errors.New("spec.valuesHash: the Secret of the Bundle's name with its values (type " + fleet.SecretTypeBundleValues +
 	") is missing; apply the Bundle again together with its values")
 

@@ -11,7 +11,7 @@ import (
 
 // Options of Probes.
 type Options struct {
-	// Kubeconfig returns the kubeconfig of a Cluster. It returns nil if the Cluster has none that it may use.
+	// Kubeconfig returns the kubeconfig of a Cluster. It returns nil if the Cluster may use none.
 	Kubeconfig func(ctx context.Context, cluster *fleet.Cluster) ([]byte, error)
 	// IsLocal reports whether a Cluster is the hub's own, which is not probed.
 	IsLocal func(*fleet.Cluster) bool
