@@ -24,10 +24,12 @@ TESTFLAGS := -vet=off -ldflags='-s -w'
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build bin/fleetcontroller and bin/fleetagent.
+build: ## Build bin/fleetcontroller, bin/fleetagent and bin/fleet, which kubectl finds as a plugin.
 	@echo 'building (some minutes the first time)' >&2
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetcontroller ./cmd/controller
 	@go build -ldflags '$(LDFLAGS)' -o bin/fleetagent ./cmd/agent
+	@go build -ldflags '$(LDFLAGS)' -o bin/fleet ./cmd/fleet
+	@ln -sf fleet bin/kubectl-fleet && ln -sf fleet bin/kubectl_complete-fleet
 
 images: ## Make the container images dist/fleet.tar and dist/fleet-agent.tar, for amd64 and arm64. REPO=… TAG=…
 	@go run ./dev/images/cmd build --repo '$(REPO)' --tag '$(TAG)' --version '$(VERSION)' --source-date-epoch '$(SOURCE_DATE_EPOCH)'

@@ -1,0 +1,21 @@
+// Command fleet is the command line of a hub: it joins clusters, finds and repairs problems, and writes Bundles.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, env.OS)
+	stop()
+	os.Exit(int(code))
+}

@@ -1,0 +1,171 @@
+// Package access gives commands access to clusters: the flags that select one, and its clients.
+//
+//	--kubeconfig, --context, -n, -A ─► Flags ─► Cluster (clients, namespace)
+package access
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/version"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// DefaultNamespace is the workspace if -n is not given.
+const DefaultNamespace = "fleet-default"
+
+// Requests that a command may send per second, and at once. The defaults of client-go delay commands that read many
+// objects.
+const (
+	requestsPerSecond = 50
+	requestsAtOnce    = 100
+)
+
+// Flags select a cluster and a namespace. Only these flags of kubectl exist: the others would contain secrets.
+type Flags struct {
+	config *genericclioptions.ConfigFlags
+	// All means the objects of all namespaces.
+	All bool
+}
+
+// NewFlags returns flags with their defaults.
+func NewFlags() *Flags {
+	config := genericclioptions.NewConfigFlags(false)
+	namespace := DefaultNamespace
+	return &Flags{config: &genericclioptions.ConfigFlags{
+		KubeConfig: config.KubeConfig, Context: config.Context, Namespace: &namespace, Timeout: config.Timeout,
+	}}
+}
+
+// Bind declares --kubeconfig, --context and -n.
+func (f *Flags) Bind(flags *pflag.FlagSet) {
+	flags.StringVar(f.config.KubeConfig, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, then ~/.kube/config)")
+	flags.StringVar(f.config.Context, "context", "", "context of the kubeconfig (default: the current context)")
+	flags.StringVarP(f.config.Namespace, "namespace", "n", DefaultNamespace, "workspace on the hub")
+}
+
+// BindAll declares -A.
+func (f *Flags) BindAll(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.All, "all-namespaces", "A", false, "in all workspaces")
+}
+
+// In returns flags for another context of the same kubeconfig. They need not be bound.
+func (f *Flags) In(context string) *Flags {
+	other := NewFlags()
+	*other.config.KubeConfig, *other.config.Context, *other.config.Namespace = *f.config.KubeConfig, context, *f.config.Namespace
+	return other
+}
+
+// Namespace returns the value of -n.
+func (f *Flags) Namespace() string { return *f.config.Namespace }
+
+// Context returns the value of --context.
+func (f *Flags) Context() string { return *f.config.Context }
+
+// Getter returns the configuration as Helm's SDK and kubectl's packages read it.
+func (f *Flags) Getter() genericclioptions.RESTClientGetter { return f.config }
+
+// Cluster is a cluster with its clients.
+type Cluster struct {
+	Config *rest.Config
+	// Core is the client for built-in kinds.
+	Core kubernetes.Interface
+	// Namespace is the value of -n, or empty with -A.
+	Namespace string
+
+	fleet rest.Interface
+}
+
+// Open returns the cluster that the flags select. It sends no request.
+func (f *Flags) Open() (*Cluster, error) {
+	cfg, err := f.config.ToRESTConfig()
+	if err != nil {
+		return nil, exit.Errorf(exit.Preflight, "reading the kubeconfig: %w", err).With("kubectl config get-contexts")
+	}
+	namespace := f.Namespace()
+	if f.All {
+		namespace = ""
+	}
+	return ForConfig(cfg, namespace)
+}
+
+// ForConfig returns the cluster of a configuration.
+func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
+	cfg.UserAgent = "fleet/" + version.Version
+	core, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("building client: %w", err)
+	}
+	ours, err := kube.FleetClient(cfg, nil)
+	if err != nil {
+		return nil, fmt.Errorf("building client: %w", err)
+	}
+	return &Cluster{Config: cfg, Core: core, Namespace: namespace, fleet: ours}, nil
+}
+
+// Client reads and writes objects of one kind in one namespace, or reads those of all if that is empty.
+type Client[T object, L runtime.Object] = gentype.ClientWithList[T, L]
+
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// client returns the client of a resource.
+func client[T object, L runtime.Object](c *Cluster, resource, namespace string, newObject func() T, newList func() L) *Client[T, L] {
+	return gentype.NewClientWithList[T, L](resource, c.fleet, metav1.ParameterCodec, namespace, newObject, newList)
+}
+
+// Clusters returns the client of Clusters.
+func (c *Cluster) Clusters(namespace string) *Client[*fleet.Cluster, *fleet.ClusterList] {
+	return client(c, "clusters", namespace, func() *fleet.Cluster { return &fleet.Cluster{} }, func() *fleet.ClusterList { return &fleet.ClusterList{} })
+}
+
+// ClusterGroups returns the client of ClusterGroups.
+func (c *Cluster) ClusterGroups(namespace string) *Client[*fleet.ClusterGroup, *fleet.ClusterGroupList] {
+	return client(c, "clustergroups", namespace, func() *fleet.ClusterGroup { return &fleet.ClusterGroup{} },
+		func() *fleet.ClusterGroupList { return &fleet.ClusterGroupList{} })
+}
+
+// Tokens returns the client of ClusterRegistrationTokens.
+func (c *Cluster) Tokens(namespace string) *Client[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList] {
+	return client(c, "clusterregistrationtokens", namespace, func() *fleet.ClusterRegistrationToken { return &fleet.ClusterRegistrationToken{} },
+		func() *fleet.ClusterRegistrationTokenList { return &fleet.ClusterRegistrationTokenList{} })
+}
+
+// Registrations returns the client of ClusterRegistrations.
+func (c *Cluster) Registrations(namespace string) *Client[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList] {
+	return client(c, "clusterregistrations", namespace, func() *fleet.ClusterRegistration { return &fleet.ClusterRegistration{} },
+		func() *fleet.ClusterRegistrationList { return &fleet.ClusterRegistrationList{} })
+}
+
+// Bundles returns the client of Bundles.
+func (c *Cluster) Bundles(namespace string) *Client[*fleet.Bundle, *fleet.BundleList] {
+	return client(c, "bundles", namespace, func() *fleet.Bundle { return &fleet.Bundle{} }, func() *fleet.BundleList { return &fleet.BundleList{} })
+}
+
+// BundleDeployments returns the client of BundleDeployments.
+func (c *Cluster) BundleDeployments(namespace string) *Client[*fleet.BundleDeployment, *fleet.BundleDeploymentList] {
+	return client(c, "bundledeployments", namespace, func() *fleet.BundleDeployment { return &fleet.BundleDeployment{} },
+		func() *fleet.BundleDeploymentList { return &fleet.BundleDeploymentList{} })
+}
+
+// Contents returns the client of Contents, which have no namespace.
+func (c *Cluster) Contents() *Client[*fleet.Content, *fleet.ContentList] {
+	return client(c, "contents", "", func() *fleet.Content { return &fleet.Content{} }, func() *fleet.ContentList { return &fleet.ContentList{} })
+}
+
+// Fleet returns the client for paths of the API fleet.cattle.io that are not here.
+func (c *Cluster) Fleet() rest.Interface { return c.fleet }

@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+)
+
+// commands returns all commands, in the order of the help.
+func commands(streams genericiooptions.IOStreams, _ env.Environment) []*cobra.Command {
+	return []*cobra.Command{
+		release.New(streams),
+	}
+}

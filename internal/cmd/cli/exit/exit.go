@@ -1,0 +1,129 @@
+// Package exit defines how commands fail: with problems, the commands that fix them, and an exit code.
+//
+//	error ─► Text (for people) and CodeOf (for scripts)
+package exit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Code is an exit code of the program.
+type Code int
+
+// The exit codes. They are stable.
+const (
+	// Done means that the command did what it was asked to do, or that it was done already.
+	Done Code = 0
+	// Failed means any failure without a code of its own.
+	Failed Code = 1
+	// Usage means that flags or arguments are invalid. Nothing was sent.
+	Usage Code = 2
+	// Preflight means that a check before the first change failed. Nothing was changed.
+	Preflight Code = 3
+	// Timeout means that something did not happen in time.
+	Timeout Code = 4
+	// Refused means that the command would do harm, or that the hub refused it.
+	Refused Code = 5
+)
+
+// Error is a failure with its remedy.
+type Error struct {
+	Code Code
+	// Reason is a reason of docs/conditions.md, or empty.
+	Reason string
+	// Problems are what is wrong and where: one sentence each, all that were found.
+	Problems []error
+	// Fixes are the commands that fix the problems, or sentences where no command does.
+	Fixes []string
+}
+
+// Errorf returns an error with one problem.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Problems: []error{fmt.Errorf(format, args...)}}
+}
+
+// With adds the commands that fix the error.
+func (e *Error) With(fixes ...string) *Error {
+	e.Fixes = append(e.Fixes, fixes...)
+	return e
+}
+
+// Because sets the reason.
+func (e *Error) Because(reason string) *Error {
+	e.Reason = reason
+	return e
+}
+
+// Error returns the problems in one line.
+func (e *Error) Error() string {
+	texts := make([]string, 0, len(e.Problems))
+	for _, problem := range e.Problems {
+		texts = append(texts, problem.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the problems.
+func (e *Error) Unwrap() []error { return e.Problems }
+
+// Printed is an error whose message is printed already.
+type Printed struct{ Code Code }
+
+// Error returns a text for callers that ignore that it was printed.
+func (p Printed) Error() string { return fmt.Sprintf("exit code %d", p.Code) }
+
+// CodeOf returns the exit code of an error: that of its Error, Timeout if a deadline passed, otherwise Failed.
+func CodeOf(err error) Code {
+	var failure *Error
+	var printed Printed
+	switch {
+	case err == nil:
+		return Done
+	case errors.As(err, &failure):
+		return failure.Code
+	case errors.As(err, &printed):
+		return printed.Code
+	case errors.Is(err, context.DeadlineExceeded), wait.Interrupted(err):
+		return Timeout
+	}
+	return Failed
+}
+
+// Text returns what to print: one line for each problem, the reason, and how to fix them.
+func Text(err error) string {
+	var failure *Error
+	if !errors.As(err, &failure) {
+		return fmt.Sprintf("error: %v\n", err)
+	}
+	var text strings.Builder
+	if err.Error() == failure.Error() {
+		for _, problem := range failure.Problems {
+			fmt.Fprintf(&text, "error: %v\n", problem)
+		}
+	} else {
+		fmt.Fprintf(&text, "error: %v\n", err)
+	}
+	if failure.Reason != "" {
+		fmt.Fprintf(&text, "reason: %s (docs/conditions.md)\n", failure.Reason)
+	}
+	for _, fix := range failure.Fixes {
+		fmt.Fprintf(&text, "fix: %s\n", fix)
+	}
+	return text.String()
+}
+
+// Subcommand fails with Usage if a command that only has subcommands was called without a known one. It is such a
+// command's RunE.
+func Subcommand(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return Errorf(Usage, "%s needs a subcommand", command.CommandPath()).With(command.CommandPath() + " --help")
+	}
+	return Errorf(Usage, "unknown command %q for %q", args[0], command.CommandPath()).With(command.CommandPath() + " --help")
+}

@@ -1,0 +1,93 @@
+// Package output prints results as a table, as JSON, as YAML, or as names.
+//
+//	result (a struct with JSON names) ─► Print
+//	rows                              ─► Rows (table)
+package output
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+)
+
+// Format is a format of results: the value of the flag -o.
+type Format string
+
+// The formats. The field names of JSON and YAML are stable.
+const (
+	Table Format = "table"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+	// Name prints only the names of objects, as resource/name, one in each line.
+	Name Format = "name"
+)
+
+// Bind declares the flag -o.
+func (f *Format) Bind(flags *pflag.FlagSet) {
+	flags.VarP(f, "output", "o", "format of the result: table, json, yaml or name")
+}
+
+// String returns the name of the format.
+func (f *Format) String() string { return string(*f) }
+
+// Type returns the placeholder of the flag's value in the help.
+func (*Format) Type() string { return "format" }
+
+// Set sets the format, or returns an error if there is no such format.
+func (f *Format) Set(text string) error {
+	switch format := Format(text); format {
+	case Table, JSON, YAML, Name:
+		*f = format
+		return nil
+	}
+	return fmt.Errorf("unknown format %q: use table, json, yaml or name", text)
+}
+
+// Print prints a result as JSON or YAML. Other formats are printed as YAML.
+func Print(out io.Writer, format Format, result any) error {
+	if format == JSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	}
+	document, err := yaml.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("encoding result as YAML: %w", err)
+	}
+	_, err = out.Write(document)
+	return err
+}
+
+// Rows prints a table as kubectl does. Cells must not contain secrets. Control characters in cells are replaced, because
+// clusters choose many of the texts.
+func Rows(out io.Writer, header []string, rows [][]string) error {
+	writer := printers.GetNewTabWriter(out)
+	for _, row := range append([][]string{header}, rows...) {
+		cells := make([]string, 0, len(row))
+		for _, cell := range row {
+			cells = append(cells, Line(cell))
+		}
+		if _, err := fmt.Fprintln(writer, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return writer.Flush()
+}
+
+// Line returns a text without control characters, so that a text that a cluster has chosen cannot add lines or control
+// the terminal.
+func Line(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+			return ' '
+		}
+		return r
+	}, text)
+}

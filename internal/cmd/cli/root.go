@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+)
+
+// Names under which kubectl starts this program.
+const (
+	plugin     = "kubectl-fleet"
+	completion = "kubectl_complete-fleet"
+)
+
+// Run executes the program with its arguments, of which the first is the path of the executable, and returns the exit
+// code. It prints errors to streams.ErrOut.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, environment env.Environment) exit.Code {
+	root := New(streams, environment)
+	switch filepath.Base(args[0]) {
+	case plugin:
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fleet"}
+	case completion:
+		args = append([]string{args[0], cobra.ShellCompRequestCmd}, args[1:]...)
+	}
+	root.SetArgs(args[1:])
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exit.Done
+	}
+	var printed exit.Printed
+	if errors.As(err, &printed) {
+		return printed.Code
+	}
+	if !started(root) {
+		err = exit.Errorf(exit.Usage, "%w", err).With(command.CommandPath() + " --help")
+	}
+	fmt.Fprint(streams.ErrOut, exit.Text(err))
+	return exit.CodeOf(err)
+}
+
+// New returns the program.
+func New(streams genericiooptions.IOStreams, environment env.Environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fleet",
+		Short: "Joins clusters to a hub, finds and repairs problems, and delivers Bundles",
+		// Run prints the error once, without the usage.
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.PersistentPreRun = func(*cobra.Command, []string) { markStarted(root) }
+	root.AddCommand(commands(streams, environment)...)
+	return root
+}
+
+// annotationStarted is set once flags and arguments are valid. Errors before that are errors of usage. No command may
+// have a PersistentPreRun of its own.
+const annotationStarted = "started"
+
+func markStarted(root *cobra.Command) {
+	if root.Annotations == nil {
+		root.Annotations = map[string]string{}
+	}
+	root.Annotations[annotationStarted] = "true"
+}
+
+func started(root *cobra.Command) bool { return root.Annotations[annotationStarted] != "" }

@@ -1,0 +1,57 @@
+package cli_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+)
+
+func run(t *testing.T, args ...string) (code exit.Code, stdout, stderr string) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}
+	code = cli.Run(t.Context(), args, streams, func(string) string { return "" })
+	return code, out.String(), problems.String()
+}
+
+func TestInvalidCommandLine_ExitsWithUsageAndNamesTheHelp(t *testing.T) {
+	for name, test := range map[string]struct {
+		args         []string
+		problem, fix string
+	}{
+		"unknown command":   {[]string{"fleet", "no-such"}, `unknown command "no-such"`, "fix: fleet --help"},
+		"unknown flag":      {[]string{"fleet", "version", "--no-such"}, "unknown flag: --no-such", "fix: fleet version --help"},
+		"unknown format":    {[]string{"fleet", "version", "-o", "xml"}, `unknown format "xml"`, "fix: fleet version --help"},
+		"too many":          {[]string{"fleet", "version", "now"}, `unknown command "now"`, "fix: fleet version --help"},
+		"plugin of kubectl": {[]string{"/usr/bin/kubectl-fleet", "version", "--no-such"}, "unknown flag", "fix: kubectl fleet version --help"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := run(t, test.args...)
+			if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.problem) || !strings.Contains(stderr, test.fix) {
+				t.Errorf("code %d, stdout %q, stderr:\n%s", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+func TestVersion_PrintsEveryFormat(t *testing.T) {
+	for format, want := range map[string]string{
+		"table": "dev\n", "name": "dev\n", "json": "{\n  \"version\": \"dev\"\n}\n", "yaml": "version: dev\n",
+	} {
+		if code, stdout, stderr := run(t, "fleet", "version", "-o", format); code != exit.Done || stdout != want || stderr != "" {
+			t.Errorf("%s: code %d, stdout %q, stderr %q", format, code, stdout, stderr)
+		}
+	}
+}
+
+func TestCompletionPluginOfKubectl_CompletesCommands(t *testing.T) {
+	code, stdout, _ := run(t, "/usr/bin/kubectl_complete-fleet", "vers")
+	if code != exit.Done || !strings.HasPrefix(stdout, "version\t") {
+		t.Errorf("code %d, stdout:\n%s", code, stdout)
+	}
+}
