@@ -331,7 +331,7 @@ func environment(t *testing.T, container corev1.Container) env.Environment {
 			variables[variable.Name] = "cattle-fleet-system"
 		}
 	}
-	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR", "GOGC"} { // read by net/http, crypto/x509 and the runtime
+	for _, variable := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_DIR"} { // net/http and crypto/x509 read these
 		delete(unread, variable)
 	}
 	t.Cleanup(func() {

@@ -196,9 +196,6 @@ is kept, which is the one the process would see: server-side apply rejects lists
   valueFrom:
     fieldRef:
       fieldPath: metadata.namespace
-# Go's garbage collector: a busy hub with few objects would be collected again and again. extraEnv overrides it.
-- name: GOGC
-  value: "200"
 - name: CATTLE_ELECTION_LEASE_DURATION
   value: {{ .Values.leaderElection.leaseDuration | toString | quote }}
 - name: CATTLE_ELECTION_RETRY_PERIOD
