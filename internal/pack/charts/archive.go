@@ -1,0 +1,234 @@
+package charts
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// zstdMemory bounds the memory of a zstd decoder.
+const zstdMemory = 128 << 20
+
+// suffix returns the suffix of a path that says how to unpack, or the default.
+func suffix(name, otherwise string) string {
+	for _, known := range []string{
+		".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.zst", ".tar.zstd", ".tzst", ".tar.xz", ".txz", ".tar", ".zip",
+		".gz", ".bz2", ".zst", ".zstd", ".xz",
+	} {
+		if strings.HasSuffix(name, known) {
+			return known
+		}
+	}
+	return otherwise
+}
+
+// unpack writes the files of a download to a sink, or only those of a folder in it.
+func unpack(file *os.File, address *address, into *sink) error {
+	if !address.hasSub || address.sub == "" {
+		return unpackAll(file, address, into)
+	}
+	dir, err := os.MkdirTemp("", "fleet-chart-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	all, err := newSink(dir, into.limits)
+	if err != nil {
+		return err
+	}
+	defer all.close()
+	if err := errors.Join(unpackAll(file, address, all), all.verify()); err != nil {
+		return err
+	}
+	return copyFolder(all.root, address.sub, into, true)
+}
+
+// unpackAll writes all files of a download.
+func unpackAll(file *os.File, address *address, into *sink) error {
+	name := path.Base(address.url.Path)
+	if name == "." || name == "/" {
+		name = "file"
+	}
+	packed, compression := unpacking(address.archive)
+	if packed == ".zip" {
+		return unzip(file, into)
+	}
+	content, stop, err := decompress(compression, file, into.limits)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if packed == ".tar" {
+		return untar(content, into)
+	}
+	if compression != "" {
+		name = strings.TrimSuffix(name, address.archive)
+	}
+	return into.file(name, content)
+}
+
+// unpacking splits a suffix into the kind of archive and the compression.
+func unpacking(suffix string) (packed, compression string) {
+	switch suffix {
+	case ".zip":
+		return ".zip", ""
+	case ".tar":
+		return ".tar", ""
+	case ".tar.gz", ".tgz":
+		return ".tar", "gzip"
+	case ".tar.bz2", ".tbz2":
+		return ".tar", "bzip2"
+	case ".tar.zst", ".tar.zstd", ".tzst":
+		return ".tar", "zstd"
+	case ".tar.xz", ".txz":
+		return ".tar", "xz"
+	case ".gz":
+		return "", "gzip"
+	case ".bz2":
+		return "", "bzip2"
+	case ".zst", ".zstd":
+		return "", "zstd"
+	case ".xz":
+		return "", "xz"
+	}
+	return "", ""
+}
+
+// decompress returns a bounded stream of what a stream contains.
+func decompress(compression string, from io.Reader, limits limits) (content io.Reader, stop func(), err error) {
+	content, stop = from, func() {}
+	switch compression {
+	case "gzip":
+		content, err = gzip.NewReader(from)
+	case "bzip2":
+		content = bzip2.NewReader(from)
+	case "zstd":
+		var decoder *zstd.Decoder
+		decoder, err = zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(zstdMemory))
+		if err == nil {
+			content, stop = decoder, decoder.Close
+		}
+	case "xz":
+		err = errors.New("archives in the format xz are not supported: use gzip or zstd")
+	}
+	return &bounded{content, limits.unpacked, limits.unpacked}, stop, err
+}
+
+// bounded is a reader that fails after too many bytes, including those that an archive makes its reader skip.
+type bounded struct {
+	from        io.Reader
+	left, limit int64
+}
+
+// Read reads.
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fmt.Errorf("more than %d bytes unpacked", b.limit)
+	}
+	return n, err
+}
+
+// untar writes the files of a tar stream.
+func untar(content io.Reader, into *sink) error {
+	archive := tar.NewReader(content)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading archive: %w", err)
+		}
+		switch header.Typeflag {
+		case tar.TypeDir:
+			err = into.dir(header.Name)
+		case tar.TypeReg:
+			err = into.file(header.Name, archive)
+		case tar.TypeSymlink:
+			err = into.symlink(header.Name, header.Linkname)
+		case tar.TypeLink:
+			err = into.hardlink(header.Name, header.Linkname)
+		case tar.TypeXGlobalHeader:
+		default:
+			err = fmt.Errorf("entry %q has the unsupported type %q", header.Name, header.Typeflag)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// unzip writes the files of a zip archive.
+func unzip(file *os.File, into *sink) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	directory := &directory{file: file, left: int64(into.limits.entries+1) * directoryEntry}
+	archive, err := zip.NewReader(directory, info.Size())
+	if err != nil {
+		return fmt.Errorf("reading archive: %w", err)
+	}
+	directory.whole = true
+	for _, entry := range archive.File {
+		if err := unzipEntry(entry, into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unzipEntry(entry *zip.File, into *sink) error {
+	mode := entry.Mode()
+	if mode.IsDir() {
+		return into.dir(entry.Name)
+	}
+	if mode&fs.ModeType != 0 && mode&fs.ModeType != fs.ModeSymlink {
+		return fmt.Errorf("entry %q has the unsupported type %q", entry.Name, mode.Type())
+	}
+	content, err := entry.Open()
+	if err != nil {
+		return fmt.Errorf("reading archive: entry %q: %w", entry.Name, err)
+	}
+	defer content.Close()
+	if mode&fs.ModeSymlink == 0 {
+		return into.file(entry.Name, content)
+	}
+	to, err := io.ReadAll(io.LimitReader(content, maxLink))
+	if err != nil {
+		return fmt.Errorf("reading archive: entry %q: %w", entry.Name, err)
+	}
+	return into.symlink(entry.Name, string(to))
+}
+
+// Bytes that a symbolic link, and an entry of a zip archive's directory, may have on average.
+const (
+	maxLink        = 4096
+	directoryEntry = 512
+)
+
+// directory bounds how much of a zip archive is read before its entries can be counted.
+type directory struct {
+	file  io.ReaderAt
+	left  int64
+	whole bool
+}
+
+// ReadAt reads.
+func (d *directory) ReadAt(p []byte, offset int64) (int, error) {
+	if d.left -= int64(len(p)); d.left < 0 && !d.whole {
+		return 0, errors.New("the directory of the archive is too large")
+	}
+	return d.file.ReadAt(p, offset)
+}

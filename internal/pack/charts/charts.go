@@ -1,0 +1,168 @@
+package charts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Time limits of one download, and of one HTTP request in it.
+const (
+	fetchTimeout   = 15 * time.Minute
+	requestTimeout = 5 * time.Minute
+)
+
+// Auth is how to authenticate, and which servers to trust.
+type Auth struct {
+	Username, Password string
+	// CABundle are certificates in PEM that are trusted in addition to those of the system.
+	CABundle []byte
+	// SSHPrivateKey is a private key in PEM. If it is empty, the SSH agent is used.
+	SSHPrivateKey []byte
+	// SSHKnownHosts are lines of a known_hosts file. If it is empty, the file of the user is used.
+	SSHKnownHosts []byte
+	// InsecureSkipVerify accepts every certificate and every SSH host key.
+	InsecureSkipVerify bool
+	// BasicHTTP uses OCI registries without TLS.
+	BasicHTTP bool
+	// Allow reports whether user name and password may be sent to the repository of a dependency. If it is nil, they
+	// are not sent. Fetch does not call it: its caller decides about the chart.
+	Allow func(repository string) bool
+}
+
+// Source is the chart to fetch.
+type Source struct {
+	// Repo, Chart and Version are helm.repo, helm.chart and helm.version of fleet.yaml.
+	Repo, Chart, Version string
+	// Folder is the folder of the Bundle. Local addresses are relative to it.
+	Folder string
+	Auth   Auth
+}
+
+// ResolveError means that a chart repository does not lead to an archive. Nothing was downloaded.
+type ResolveError struct{ Err error }
+
+// Error returns the message.
+func (e *ResolveError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *ResolveError) Unwrap() error { return e.Err }
+
+// Fetch downloads the chart and unpacks it into the directory to, which it creates. The top folder of a chart's archive
+// stays. The error is a ResolveError if the repository's index does not lead to an archive; otherwise it begins with
+// `retrieving file from "<address>": `. It contains no password.
+func Fetch(ctx context.Context, source Source, to string) error {
+	return fetch(ctx, source, to, defaultLimits())
+}
+
+func fetch(ctx context.Context, source Source, to string, limits limits) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	target, err := locate(ctx, source, limits)
+	if err != nil {
+		return &ResolveError{Err: scrub(err, secrets(source.Repo)...)}
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	if err := retrieve(ctx, target, to, limits); err != nil {
+		text := redact(target.text)
+		return scrub(fmt.Errorf("retrieving file from %q: %w", text, err), secrets(target.text)...)
+	}
+	return nil
+}
+
+// target is an address with what its repository says about it.
+type target struct {
+	text string
+	// folder is the folder for relative addresses.
+	folder string
+	// version selects a tag of an OCI repository.
+	version string
+	auth    Auth
+	// withheld means that the credentials belong to another host.
+	withheld bool
+	// archive is the suffix of addresses without a known one.
+	archive string
+}
+
+// locate returns what to download. It reads the index of a chart repository.
+func locate(ctx context.Context, source Source, limits limits) (target, error) {
+	result := target{text: source.Chart, folder: source.Folder, version: source.Version, auth: source.Auth}
+	switch {
+	case source.Repo == "":
+		return result, nil
+	case isOCI(source.Repo):
+		result.text = source.Repo
+		return result, nil
+	}
+	text, err := resolve(ctx, source, limits)
+	if err != nil {
+		return target{}, fmt.Errorf("failed to resolve URL of repo=%s chart=%s version=%s: %w", redact(source.Repo), source.Chart, source.Version, err)
+	}
+	result.text, result.archive = text, ".tgz"
+	if !sameOrigin(source.Repo, text) && source.Auth.Username+source.Auth.Password != "" {
+		result.withheld, result.auth.Username, result.auth.Password = true, "", ""
+	}
+	return result, nil
+}
+
+// retrieve downloads the target into a directory.
+func retrieve(ctx context.Context, target target, to string, limits limits) error {
+	if isOCI(target.text) {
+		return pull(ctx, target, to, limits)
+	}
+	address, err := parse(target.text)
+	if err != nil {
+		return err
+	}
+	into, err := newSink(to, limits)
+	if err != nil {
+		return err
+	}
+	defer into.close()
+	switch address.scheme {
+	case schemeHTTP:
+		err = download(ctx, address, target, into)
+	case schemeGit:
+		err = clone(ctx, address, target.auth, into)
+	default:
+		err = copyLocal(address, target.folder, into)
+	}
+	return errors.Join(err, into.verify())
+}
+
+// absolute returns a local path as an absolute one.
+func absolute(folder, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	return filepath.Abs(path)
+}
+
+// scrubbed is an error whose text contains no secrets.
+type scrubbed struct {
+	err  error
+	text string
+}
+
+func (s *scrubbed) Error() string { return s.text }
+func (s *scrubbed) Unwrap() error { return s.err }
+
+// scrub removes secrets from the text of an error.
+func scrub(err error, secrets ...string) error {
+	text := err.Error()
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, redacted)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return &scrubbed{err: err, text: text}
+}

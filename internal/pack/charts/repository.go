@@ -1,0 +1,96 @@
+package charts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"helm.sh/helm/v3/pkg/repo"
+)
+
+// resolve returns the URL of the archive that the index of a chart repository names.
+func resolve(ctx context.Context, source Source, limits limits) (string, error) {
+	index, err := readIndex(ctx, source, limits)
+	if err != nil {
+		return "", err
+	}
+	version, err := index.Get(source.Chart, source.Version)
+	if err != nil {
+		return "", err
+	}
+	if len(version.URLs) == 0 {
+		return "", fmt.Errorf("no URL for %s-%s in the index", source.Chart, version.Version)
+	}
+	return repo.ResolveReferenceURL(source.Repo, version.URLs[0])
+}
+
+// readIndex downloads the index of a chart repository.
+func readIndex(ctx context.Context, source Source, limits limits) (*repo.IndexFile, error) {
+	text, err := repo.ResolveReferenceURL(source.Repo, "index.yaml")
+	if err != nil {
+		return nil, err
+	}
+	address, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if address.scheme != schemeHTTP {
+		return nil, fmt.Errorf("%s is not the URL of a chart repository: it must begin with http://, https:// or oci://", redact(source.Repo))
+	}
+	auth, from := source.Auth, *address.url
+	if from.User != nil {
+		auth.Username = from.User.Username()
+		auth.Password, _ = from.User.Password()
+		from.User = nil
+	}
+	client, err := newClient(auth, origin(&from))
+	if err != nil {
+		return nil, err
+	}
+	response, err := get(ctx, client, from.String())
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("failed to read helm repo from %s, error code: %d", redact(text), response.StatusCode)
+	}
+	return loadIndex(response.Body, limits)
+}
+
+// loadIndex reads an index. Helm reads it only from a file.
+func loadIndex(body io.Reader, limits limits) (*repo.IndexFile, error) {
+	dir, err := os.MkdirTemp("", "fleet-chart-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	data, err := readAll(body, limits)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "index.yaml")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return nil, err
+	}
+	index, err := repo.LoadIndexFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the index of the chart repository: %w", err)
+	}
+	return index, nil
+}
+
+// readAll reads a body that must fit into memory.
+func readAll(body io.Reader, limits limits) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, limits.memory+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limits.memory {
+		return nil, fmt.Errorf("more than %d bytes received", limits.memory)
+	}
+	return data, nil
+}
