@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
@@ -12,6 +13,7 @@ import (
 // commands returns all commands, in the order of the help.
 func commands(streams genericiooptions.IOStreams, _ env.Environment) []*cobra.Command {
 	return []*cobra.Command{
+		clusters.New(streams),
 		release.New(streams),
 	}
 }

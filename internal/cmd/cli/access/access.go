@@ -4,6 +4,7 @@
 package access
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -121,6 +123,22 @@ type Client[T object, L runtime.Object] = gentype.ClientWithList[T, L]
 type object interface {
 	runtime.Object
 	metav1.Object
+}
+
+// Each lists objects in chunks of 500, and calls do for each of them. It returns the resource version of the list. Objects
+// that do does not keep are freed chunk by chunk.
+func Each[T object, L runtime.Object](
+	ctx context.Context, client *Client[T, L], options metav1.ListOptions, do func(T) error,
+) (version string, err error) {
+	chunks := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		list, err := client.List(ctx, options)
+		if err == nil {
+			version = any(list).(metav1.ListInterface).GetResourceVersion()
+		}
+		return list, err
+	})
+	chunks.PageBufferSize = 0
+	return version, chunks.EachListItem(ctx, options, func(item runtime.Object) error { return do(item.(T)) })
 }
 
 // client returns the client of a resource.

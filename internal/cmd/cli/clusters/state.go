@@ -1,0 +1,95 @@
+package clusters
+
+import (
+	"slices"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/rules/state"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// State is the state of a Cluster, in one word. The words are stable.
+type State string
+
+const (
+	// Ready means that the agent reports, and that everything deployed is ready.
+	Ready State = "Ready"
+	// NotReady means that the agent reports, and that a Bundle is not ready.
+	NotReady State = "NotReady"
+	// Degraded means that the agent reports, and that a condition other than Ready needs attention.
+	Degraded State = "Degraded"
+	// Waiting means that no agent has reported yet.
+	Waiting State = "Waiting"
+	// NotImported means that the hub cannot install the agent.
+	NotImported State = "NotImported"
+	// Silent means that the agent no longer reports, or that a deployed agent has never reported.
+	Silent State = "Silent"
+	// Deleting means that the Cluster is being deleted.
+	Deleting State = "Deleting"
+)
+
+// States returns all states, the best first.
+func States() []State {
+	return []State{Ready, NotReady, Degraded, Waiting, NotImported, Silent, Deleting}
+}
+
+// Verdict is the state of a Cluster, with the reason and message of the condition that causes it.
+type Verdict struct {
+	State   State
+	Reason  string
+	Message string
+}
+
+// Judge returns the state of a Cluster from its status. Problems that keep the agent from reporting come first, because
+// the rest of the status is old while it does not report.
+func Judge(cluster *fleet.Cluster) Verdict {
+	conditions := cluster.Status.Conditions
+	never := cluster.Status.Agent.LastSeen.IsZero()
+	imported := trouble(conditions, fleet.ConditionImported)
+	reporting := fleet.GetCondition(conditions, fleet.ConditionAgentReporting)
+	ready := fleet.GetCondition(conditions, fleet.ConditionReady)
+	switch {
+	case cluster.DeletionTimestamp != nil:
+		return because(Deleting, trouble(conditions, fleet.ConditionProcessed))
+	case never && imported != nil:
+		return because(NotImported, imported)
+	case supervision.MarkedNotReporting(cluster):
+		return because(Silent, imported, reporting)
+	case never:
+		return because(Waiting, trouble(conditions, ""), reporting)
+	case ready != nil && ready.Status == corev1.ConditionFalse:
+		verdict := because(NotReady, ready)
+		if verdict.Reason == "" {
+			verdict.Reason = state.WorstState(cluster.Status.Summary)
+		}
+		return verdict
+	}
+	if found := trouble(conditions, ""); found != nil {
+		return because(Degraded, found)
+	}
+	return Verdict{State: Ready}
+}
+
+// trouble returns the condition of a type if it needs attention, or nil. An empty type means the first one that does.
+func trouble(conditions []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
+	i := slices.IndexFunc(conditions, func(c genericcondition.GenericCondition) bool {
+		return (conditionType == "" || c.Type == conditionType) && fleet.IsTrouble(c)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &conditions[i]
+}
+
+// because returns a verdict with the first condition that is not nil.
+func because(of State, causes ...*genericcondition.GenericCondition) Verdict {
+	for _, cause := range causes {
+		if cause != nil {
+			return Verdict{State: of, Reason: cause.Reason, Message: cause.Message}
+		}
+	}
+	return Verdict{State: of}
+}

@@ -1,0 +1,75 @@
+package clusters
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
+
+func condition(kind string, status corev1.ConditionStatus, reason, message string) genericcondition.GenericCondition {
+	return genericcondition.GenericCondition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func status(seen bool, conditions ...genericcondition.GenericCondition) fleet.ClusterStatus {
+	status := fleet.ClusterStatus{Conditions: conditions}
+	if seen {
+		status.Agent.LastSeen = ago(time.Minute)
+	}
+	return status
+}
+
+func TestJudge(t *testing.T) {
+	reports := condition("AgentReporting", "True", "", "")
+	silent := condition("AgentReporting", "False", fleet.ReasonAgentNotReporting, supervision.SilentMessage)
+	awaited := condition("AgentReporting", "False", fleet.ReasonAwaitingAgent, "no agent has reported yet")
+	unreachable := condition("Imported", "False", fleet.ReasonDownstreamUnreachable, "no answer")
+	tests := map[string]struct {
+		status   fleet.ClusterStatus
+		deleting bool
+		want     Verdict
+	}{
+		"new Cluster without status: waits":     {want: Verdict{State: Waiting}},
+		"no agent yet: waits":                   {status: status(false, awaited), want: Verdict{Waiting, fleet.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"no agent yet, and a token is blocked":  {status: status(false, awaited, condition("Processed", "False", fleet.ReasonClientIDAmbiguous, "m")), want: Verdict{Waiting, fleet.ReasonClientIDAmbiguous, "m"}},
+		"kubeconfig does not work":              {status: status(false, awaited, unreachable), want: Verdict{NotImported, fleet.ReasonDownstreamUnreachable, "no answer"}},
+		"import is in progress: waits":          {status: status(false, awaited, condition("Imported", "False", "AwaitingToken", "")), want: Verdict{Waiting, fleet.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"agent was deployed and never reported": {status: status(false, condition("AgentReporting", "False", fleet.ReasonAgentNotReporting, "m")), want: Verdict{Silent, fleet.ReasonAgentNotReporting, "m"}},
+		"agent no longer reports":               {status: status(true, condition("Ready", "False", fleet.ReasonAgentNotReporting, "m"), silent), want: Verdict{Silent, fleet.ReasonAgentNotReporting, supervision.SilentMessage}},
+		"silent, and the hub knows why":         {status: status(true, silent, unreachable), want: Verdict{Silent, fleet.ReasonDownstreamUnreachable, "no answer"}},
+		"Bundle is not ready: its state is the reason": {
+			status: func() fleet.ClusterStatus {
+				s := status(true, reports, condition("Ready", "False", "", "ErrApplied(1) [Bundle b]"))
+				s.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "a", BundleState: fleet.NotReady}, {Name: "b", BundleState: fleet.ErrApplied}}
+				return s
+			}(),
+			want: Verdict{NotReady, "ErrApplied", "ErrApplied(1) [Bundle b]"},
+		},
+		"ready, with another trouble":             {status: status(true, condition("Ready", "True", "", ""), reports, condition("AddressKnown", "False", fleet.ReasonHubAddressChanged, "m")), want: Verdict{Degraded, fleet.ReasonHubAddressChanged, "m"}},
+		"ready, with an agent of Rancher Fleet":   {status: status(true, condition("Ready", "True", "", ""), condition("Imported", "False", fleet.ReasonAgentInherited, "m")), want: Verdict{State: Ready}},
+		"ready":                                   {status: status(true, condition("Ready", "True", "", ""), reports, condition("Imported", "True", "", "")), want: Verdict{State: Ready}},
+		"being deleted":                           {deleting: true, status: status(true, condition("Ready", "True", "", "")), want: Verdict{State: Deleting}},
+		"being deleted, which the server refuses": {deleting: true, status: status(true, condition("Processed", "False", fleet.ReasonError, "m")), want: Verdict{Deleting, fleet.ReasonError, "m"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{Status: test.status}
+			if test.deleting {
+				cluster.DeletionTimestamp = &metav1.Time{Time: noon()}
+			}
+			if diff := cmp.Diff(test.want, Judge(cluster)); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package complete_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestCompletion_PrintsNames(t *testing.T) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "fleet-default", Name: name} }
+	waiting := fleet.ClusterRegistrationStatus{ClusterName: "west", Conditions: []genericcondition.GenericCondition{
+		{Type: fleet.ConditionGranted, Status: "False", Reason: fleet.ReasonTakeoverPending},
+	}}
+	server := clitest.Start(t,
+		&fleet.Cluster{ObjectMeta: named("east")}, &fleet.Cluster{ObjectMeta: named("west")}, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other"}},
+		&fleet.ClusterRegistration{ObjectMeta: named("request-1"), Status: waiting},
+		&fleet.ClusterRegistration{ObjectMeta: named("request-2"), Status: fleet.ClusterRegistrationStatus{ClusterName: "west", Granted: true}},
+	)
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"all names of the workspace": {[]string{"clusters", "describe", ""}, "east\nwest\n:4\n"},
+		"names with a prefix":        {[]string{"clusters", "describe", "w"}, "west\n:4\n"},
+		"another workspace":          {[]string{"clusters", "describe", "-n", "x", ""}, "other\n:4\n"},
+		"no second name":             {[]string{"clusters", "describe", "east", ""}, ":4\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, problems bytes.Buffer
+			args := append([]string{"/usr/bin/kubectl_complete-fleet"}, test.args...)
+			last := len(args) - 1
+			args = append(args[:last:last], "--kubeconfig", server.Kubeconfig, args[last])
+			cli.Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, func(string) string { return "" })
+			if out.String() != test.want {
+				t.Errorf("%s, stderr %s", out.String(), problems.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+// Package remedy knows the commands that docs/conditions.md names for the reasons of conditions.
+//
+//	reason, object ─► OfCluster, OfRegistration, OfToken ─► a command to paste, or ""
+//
+// Tenants choose names in these objects. The commands quote them.
+package remedy
+
+import (
+	"strings"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Quote returns a text as one word of a POSIX shell.
+func Quote(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Command returns a command line of these words.
+func Command(words ...string) string {
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		quoted = append(quoted, Quote(word))
+	}
+	return strings.Join(quoted, " ")
+}
+
+// controllerLog is the command that reads the log of the hub's controllers.
+const controllerLog = "kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
+
+// OfCluster returns the command for a reason of a Cluster's condition, or "" if there is none. Commands for the cluster
+// itself, not for the hub, contain --context NAME.
+func OfCluster(cluster *fleet.Cluster, reason string) string {
+	namespace, name := cluster.Namespace, cluster.Name
+	agent := cluster.Spec.AgentNamespace
+	if agent == "" {
+		agent = names.SystemNamespace
+	}
+	there := []string{"kubectl", "--context", name, "-n", agent}
+	switch reason {
+	case fleet.ReasonError:
+		return controllerLog
+	case fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigExpired, fleet.ReasonDownstreamUnauthorized,
+		fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigRefused:
+		return writeKubeconfig(cluster, reason)
+	case fleet.ReasonKubeconfigNamespaceRefused:
+		return Command("kubectl", "annotate", "secret", "--overwrite", "-n", SecretNamespace(cluster), cluster.Spec.KubeConfigSecret,
+			fleet.AnnotationAllowedWorkspaces+"="+namespace)
+	case fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid:
+		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
+	case fleet.ReasonAgentInherited:
+		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, fleet.AnnotationTakeOverAgent+"=true")
+	case fleet.ReasonAgentPodFailing, fleet.ReasonAgentPodRejected:
+		return Command(append(there, "describe", "pods")...)
+	case fleet.ReasonAgentNotReporting:
+		return Command(append(there, "logs", "deployment/"+names.Agent)...)
+	case fleet.ReasonAwaitingAgent:
+		if cluster.Spec.KubeConfigSecret != "" {
+			return ""
+		}
+		return Command("fleet", "token", "create", name, "--cluster", name, "-n", namespace)
+	case fleet.ReasonHubAddressChanged:
+		return Command("fleet", "repair", name, "-n", namespace)
+	case fleet.ReasonTokenBlocked:
+		return Command("kubectl", "describe", "clusterregistrationtokens.fleet.cattle.io", "-n", namespace, names.ImportToken(name))
+	}
+	return ""
+}
+
+// writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret.
+func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
+	file := cluster.Name + ".kubeconfig"
+	create := Command("kubectl", "create", "secret", "generic", "-n", SecretNamespace(cluster), cluster.Spec.KubeConfigSecret,
+		"--from-file=value="+file)
+	switch reason {
+	case fleet.ReasonKubeconfigMissing:
+		return create
+	case fleet.ReasonKubeconfigInvalid:
+		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + " > " + Quote(file) + " && " + create
+	}
+	return create + " --dry-run=client -o yaml | kubectl apply -f -"
+}
+
+func SecretNamespace(cluster *fleet.Cluster) string {
+	if cluster.Spec.KubeConfigSecretNamespace != "" {
+		return cluster.Spec.KubeConfigSecretNamespace
+	}
+	return cluster.Namespace
+}
+
+// OfRegistration returns the command for a reason of a ClusterRegistration's condition, or "" if there is none.
+func OfRegistration(request *fleet.ClusterRegistration, reason string) string {
+	cluster := request.Status.ClusterName
+	if cluster == "" {
+		return ""
+	}
+	switch reason {
+	case fleet.ReasonTakeoverPending:
+		return Command("fleet", "confirm-takeover", cluster, request.Name, "-n", request.Namespace)
+	case fleet.ReasonAccountReplaced, fleet.ReasonTokenUnknown:
+		return Command("fleet", "repair", cluster, "-n", request.Namespace)
+	case fleet.ReasonClusterManagedElsewhere:
+		return Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", request.Namespace, cluster, fleet.LabelClusterManagement+"-")
+	case fleet.ReasonError:
+		return controllerLog
+	}
+	return ""
+}
+
+// OfToken returns the command for a reason of a ClusterRegistrationToken's condition, or "" if there is none.
+func OfToken(token *fleet.ClusterRegistrationToken, reason string) string {
+	switch reason {
+	case fleet.ReasonSecretNameTaken:
+		return Command("kubectl", "describe", "secret", "-n", token.Namespace, token.Name)
+	case fleet.ReasonTokenExpired, fleet.ReasonTTLMissing:
+		return Command("fleet", "token", "create", token.Name, "-n", token.Namespace)
+	case fleet.ReasonError:
+		return controllerLog
+	}
+	return ""
+}

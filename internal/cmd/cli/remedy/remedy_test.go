@@ -1,0 +1,91 @@
+package remedy_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func west() *fleet.Cluster {
+	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
+}
+
+func imported() *fleet.Cluster {
+	cluster := west()
+	cluster.Spec = fleet.ClusterSpec{KubeConfigSecret: "west-kubeconfig", KubeConfigSecretNamespace: "secrets", AgentNamespace: "agents"}
+	return cluster
+}
+
+func TestEveryReasonOfAClusterWithACommandInTheDocuments_HasARemedy(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(string(page), "## Reasons on a Cluster\n")
+	rows, _, _ = strings.Cut(rows, "\n## ")
+	found := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .*(?:kubectl|helm) .*$").FindAllStringSubmatch(rows, -1) {
+		found++
+		if remedy.OfCluster(west(), row[1]) == "" {
+			t.Errorf("reason %s has no remedy: %s", row[1], row[0])
+		}
+	}
+	if found == 0 {
+		t.Error("found no reason with a command")
+	}
+}
+
+func TestCommands(t *testing.T) {
+	odd := imported()
+	odd.Spec.KubeConfigSecret = "x; rm -rf ~ 'y'"
+	request := func(cluster string) *fleet.ClusterRegistration {
+		return &fleet.ClusterRegistration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "request-1"}, Status: fleet.ClusterRegistrationStatus{ClusterName: cluster},
+		}
+	}
+	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
+	for name, test := range map[string]struct{ got, want string }{
+		"missing kubeconfig": {
+			remedy.OfCluster(imported(), fleet.ReasonKubeconfigMissing),
+			"kubectl create secret generic -n secrets west-kubeconfig --from-file=value=west.kubeconfig",
+		},
+		"unreadable kubeconfig": {
+			remedy.OfCluster(imported(), fleet.ReasonKubeconfigInvalid),
+			"kubectl config view --raw --flatten --minify --context west > west.kubeconfig && kubectl create secret generic " +
+				"-n secrets west-kubeconfig --from-file=value=west.kubeconfig --dry-run=client -o yaml | kubectl apply -f -",
+		},
+		"name with shell syntax: quoted": {
+			remedy.OfCluster(odd, fleet.ReasonKubeconfigMissing),
+			`kubectl create secret generic -n secrets 'x; rm -rf ~ '\''y'\''' --from-file=value=west.kubeconfig`,
+		},
+		"Secret of another namespace": {
+			remedy.OfCluster(imported(), fleet.ReasonKubeconfigNamespaceRefused),
+			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
+		},
+		"silent agent":               {remedy.OfCluster(imported(), fleet.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
+		"agent was not installed":    {remedy.OfCluster(west(), fleet.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
+		"agent is being installed":   {remedy.OfCluster(imported(), fleet.ReasonAwaitingAgent), ""},
+		"takeover":                   {remedy.OfRegistration(request("west"), fleet.ReasonTakeoverPending), "fleet confirm-takeover west request-1 -n fleet-default"},
+		"account was replaced":       {remedy.OfRegistration(request("west"), fleet.ReasonAccountReplaced), "fleet repair west -n fleet-default"},
+		"request without a Cluster":  {remedy.OfRegistration(request(""), fleet.ReasonAccountReplaced), ""},
+		"token has ended":            {remedy.OfToken(token, fleet.ReasonTokenExpired), "fleet token create west -n fleet-default"},
+		"reason without a command":   {remedy.OfCluster(west(), fleet.ReasonSettingsInvalid), ""},
+		"token's other reasons":      {remedy.OfToken(token, fleet.ReasonValuesInvalid), ""},
+		"empty word":                 {remedy.Quote(""), "''"},
+		"error of the hub":           {remedy.OfCluster(west(), fleet.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
+		"error on a registration":    {remedy.OfRegistration(request("west"), fleet.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
+		"other manager of a Cluster": {remedy.OfRegistration(request("west"), fleet.ReasonClusterManagedElsewhere), "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.got != test.want {
+				t.Errorf("command\n%s\nwant\n%s", test.got, test.want)
+			}
+		})
+	}
+}
