@@ -1,19 +1,28 @@
 package cli
 
 import (
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
 
 // commands returns all commands, in the order of the help.
 func commands(streams genericiooptions.IOStreams, _ env.Environment) []*cobra.Command {
 	return []*cobra.Command{
+		token.New(streams, clock),
 		clusters.New(streams),
 		release.New(streams),
 	}
+}
+
+// clock returns the current time. Commands take it as an argument.
+func clock() time.Time {
+	return time.Now() //nolint:forbidigo // the only clock of the command line
 }

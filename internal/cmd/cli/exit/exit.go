@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,28 @@ func (e *Error) With(fixes ...string) *Error {
 func (e *Error) Because(reason string) *Error {
 	e.Reason = reason
 	return e
+}
+
+// Add adds the problems, the reason and the fixes of another error. The exit code is that of the first error that has
+// one of its own.
+func (e *Error) Add(err error) {
+	var other *Error
+	if !errors.As(err, &other) {
+		e.Problems = append(e.Problems, err)
+		return
+	}
+	e.Problems = append(e.Problems, other.Problems...)
+	if e.Reason == "" {
+		e.Reason = other.Reason
+	}
+	for _, fix := range other.Fixes {
+		if !slices.Contains(e.Fixes, fix) {
+			e.Fixes = append(e.Fixes, fix)
+		}
+	}
+	if e.Code == Failed {
+		e.Code = other.Code
+	}
 }
 
 // Error returns the problems in one line.

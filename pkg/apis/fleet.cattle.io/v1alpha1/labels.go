@@ -86,6 +86,9 @@ const (
 	// AnnotationCreatedWithToken, on a Cluster that the hub created for a ClusterRegistration, is the UID of the
 	// token that the request names, or "unknown". The Clusters of a token are counted by it. Not in Rancher Fleet.
 	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"
+	// AnnotationTokenForCluster, on a ClusterRegistrationToken, is the name of the Cluster for which the command line
+	// created the token. Not in Rancher Fleet.
+	AnnotationTokenForCluster = "fleet.cattle.io/token-for-cluster"
 	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration that may replace the Cluster's
 	// current agent. Not in Rancher Fleet.
 	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"

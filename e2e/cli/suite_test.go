@@ -1,0 +1,115 @@
+// Package cli contains the stories of users who have only the command line `fleet`, on a hub and other clusters.
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
+	"github.com/fleet-hub/fleet/internal/cmd/cli"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+)
+
+// The clusters. Each story uses its own.
+const (
+	hub   = framework.HubName
+	west  = "west"  // joins with a token
+	north = "north" // joins in one step
+	east  = "east"  // is imported
+	south = "south" // joins with a manifest
+)
+
+var world *framework.World
+
+func TestCLI(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "the command line")
+}
+
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south}}, map[string]any{
+	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
+})
+
+// answer is what a command printed, and its exit code.
+type answer struct {
+	code           exit.Code
+	stdout, stderr string
+}
+
+// fleet runs a command with this standard input, and adds it to the transcript without its secrets.
+func fleet(ctx SpecContext, stdin string, args ...string) answer {
+	GinkgoHelper()
+	var out, problems bytes.Buffer
+	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", kubeconfig()}, args...),
+		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
+	a := answer{code, out.String(), problems.String()}
+	transcript := fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), a.stdout, a.stderr, code)
+	AddReportEntry("transcript", withoutSecrets(transcript))
+	GinkgoWriter.Println(withoutSecrets(transcript))
+	return a
+}
+
+// withoutSecrets returns a text in which join texts are cut.
+func withoutSecrets(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "fleet-join-v1:") && len(line) > 24 {
+			lines[i] = line[:24] + "…"
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// kubeconfig returns the path of a file with a context for each cluster. The hub's is the current one.
+func kubeconfig() string {
+	GinkgoHelper()
+	path := filepath.Join(world.LogDir, "cli-kubeconfig")
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	all := clientcmdapi.NewConfig()
+	for name, own := range map[string][]byte{
+		hub: world.Plane.Hub.Kubeconfig, west: downstream(west), north: downstream(north), east: downstream(east), south: downstream(south),
+	} {
+		one, err := clientcmd.Load(own)
+		Expect(err).NotTo(HaveOccurred())
+		current := one.Contexts[one.CurrentContext]
+		all.Clusters[name], all.AuthInfos[name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
+		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	}
+	all.CurrentContext = hub
+	Expect(clientcmd.WriteToFile(*all, path)).To(Succeed())
+	return path
+}
+
+func downstream(name string) []byte {
+	GinkgoHelper()
+	for _, cluster := range world.Downstreams {
+		if cluster.Name == name {
+			return cluster.Kubeconfig
+		}
+	}
+	Fail("no cluster " + name)
+	return nil
+}
+
+// joinText returns the join text in what `fleet token create` prints.
+func joinText(stdout string) string {
+	GinkgoHelper()
+	_, rest, found := strings.Cut(stdout, "<<'JOIN'\n")
+	text, _, closed := strings.Cut(rest, "\nJOIN\n")
+	Expect(found && closed).To(BeTrue(), withoutSecrets(stdout))
+	return text
+}

@@ -1,0 +1,71 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+)
+
+// saidLimit is the length of a text of an API server in an error, in bytes.
+const saidLimit = 1024
+
+// Explain returns the error of a request as one that says how to go on. doing says what failed, "reading Cluster a/b" for
+// example. Errors that are explained already stay as they are.
+func Explain(doing string, err error) error {
+	var explained *exit.Error
+	if err == nil || errors.As(err, &explained) {
+		return err
+	}
+	err = foreign.Classify(err)
+	problem := said{text: foreign.Excerpt(doing+": "+err.Error(), saidLimit), error: err}
+	failure := func(code exit.Code) *exit.Error { return &exit.Error{Code: code, Problems: []error{problem}} }
+	switch {
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "is being terminated"):
+		return failure(exit.Refused).With("wait until the namespace is deleted, and create it again")
+	case apierrors.IsForbidden(err):
+		return failure(exit.Refused).With("get the right that the message names, or use --context of a user who has it")
+	case apierrors.IsUnauthorized(err):
+		return failure(exit.Preflight).With("log in again, then: kubectl auth whoami")
+	case isMissingKind(err):
+		return exit.Errorf(exit.Preflight, "%s: this cluster is not a hub, because it does not have the API fleet.cattle.io", doing).
+			With("select the hub with --context: kubectl config get-contexts")
+	case errors.Is(err, foreign.ErrUntrusted), errors.Is(err, foreign.ErrUnreachable):
+		return failure(exit.Preflight).With("kubectl cluster-info (with the same --context)")
+	}
+	return fmt.Errorf("%w", problem)
+}
+
+// said is an error whose text is bounded and has one line.
+type said struct {
+	text string
+	error
+}
+
+func (s said) Error() string { return s.text }
+
+func (s said) Unwrap() error { return s.error }
+
+// isMissingKind reports whether the API server does not know the resource of a request.
+func isMissingKind(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || hasCause(details, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+func hasCause(details *metav1.StatusDetails, kind metav1.CauseType) bool {
+	for _, cause := range details.Causes {
+		if cause.Type == kind {
+			return true
+		}
+	}
+	return false
+}

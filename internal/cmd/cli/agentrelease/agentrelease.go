@@ -1,0 +1,212 @@
+// Package agentrelease installs the embedded chart fleet-agent as `helm install` does.
+//
+//	jointext.Text, values of the user ─► Values ─► Install (Helm release fleet-agent) or Manifest (YAML)
+package agentrelease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+// chartName is the folder of the chart. Its releases have the same name.
+const chartName = names.Agent
+
+// requestTimeout limits each request of Helm.
+const requestTimeout = 30 * time.Second
+
+// Values returns the chart's values for a join text. The TLS mode is strict if the text has a CA. Values of the user come
+// before.
+func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
+	document, err := text.Values().Encode()
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]any{}
+	if err := yaml.Unmarshal(document, &values); err != nil {
+		return nil, fmt.Errorf("encoding the values of token %s failed", text.TokenName)
+	}
+	if text.CA != "" {
+		values["agentTLSMode"] = kube.TLSModeStrict
+	}
+	if text.ClientID != "" {
+		values["clientID"] = text.ClientID
+	}
+	return chartutil.CoalesceTables(user, values), nil
+}
+
+// Namespace returns the namespace of the agent: the hub's system namespace.
+func Namespace(text jointext.Text) string {
+	if text.SystemNamespace != "" {
+		return text.SystemNamespace
+	}
+	return names.SystemNamespace
+}
+
+// ValuesFile returns values as a file for `helm install --values`.
+func ValuesFile(values map[string]any) ([]byte, error) {
+	document, err := yaml.Marshal(values)
+	if err != nil {
+		return nil, errors.New("encoding the values failed")
+	}
+	return document, nil
+}
+
+// Manifest returns one YAML document list for `kubectl apply`: the namespace and the objects of the chart, with the
+// bootstrap Secret.
+func Manifest(namespace string, values map[string]any) ([]byte, error) {
+	loaded, err := load()
+	if err != nil {
+		return nil, err
+	}
+	install := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	install.ReleaseName, install.Namespace = chartName, namespace
+	install.DryRun, install.ClientOnly, install.Replace = true, true, true
+	rendered, err := install.Run(loaded, values)
+	if err != nil {
+		return nil, fmt.Errorf("rendering chart %s: %w", chartName, err)
+	}
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", namespace)
+	out.WriteString(rendered.Manifest)
+	return out.Bytes(), nil
+}
+
+func load() (*chart.Chart, error) { return agentchart.Load(charts.FS, chartName) }
+
+// Helm is the Helm of a cluster.
+type Helm struct {
+	config    *action.Configuration
+	namespace string
+}
+
+// New returns the Helm of a cluster for a namespace. It sends no request.
+func New(cfg *rest.Config, namespace string) (*Helm, error) {
+	config := new(action.Configuration)
+	if err := config.Init(&getter{config: cfg, namespace: namespace}, namespace, "secret", func(string, ...any) {}); err != nil {
+		return nil, fmt.Errorf("preparing Helm: %w", err)
+	}
+	return &Helm{config: config, namespace: namespace}, nil
+}
+
+// Last returns the last revision of the agent's release, or nil if there is none.
+func (h *Helm) Last() (*release.Release, error) {
+	last, err := h.config.Releases.Last(chartName)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, nil //nolint:nilnil // there is no release, which is not an error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Helm release %s/%s: %w", h.namespace, chartName, err)
+	}
+	return last, nil
+}
+
+// Install installs the chart. If an earlier attempt left a release, it replaces it. It returns when all objects are written.
+func (h *Helm) Install(ctx context.Context, values map[string]any) error {
+	loaded, err := load()
+	if err != nil {
+		return err
+	}
+	last, err := h.Last()
+	if err != nil {
+		return err
+	}
+	switch {
+	case last == nil:
+		install := action.NewInstall(h.config)
+		install.ReleaseName, install.Namespace, install.CreateNamespace = chartName, h.namespace, true
+		_, err = install.RunWithContext(ctx, loaded, values)
+	case last.Info.Status.IsPending():
+		if err := h.forget(last); err != nil {
+			return err
+		}
+		return h.Install(ctx, values)
+	default:
+		upgrade := action.NewUpgrade(h.config)
+		upgrade.Namespace = h.namespace
+		_, err = upgrade.RunWithContext(ctx, chartName, loaded, values)
+	}
+	if err != nil {
+		return fmt.Errorf("installing chart %s as %s/%s: %w", chartName, h.namespace, chartName, err)
+	}
+	return nil
+}
+
+// forget marks a revision as failed that another process did not complete, so that Helm goes on.
+func (h *Helm) forget(last *release.Release) error {
+	last.SetStatus(release.StatusFailed, "interrupted")
+	if err := h.config.Releases.Update(last); err != nil {
+		return fmt.Errorf("completing Helm release %s/%s: %w", h.namespace, chartName, err)
+	}
+	return nil
+}
+
+// Uninstall removes the release and all its objects. A missing release is not an error.
+func (h *Helm) Uninstall() error {
+	uninstall := action.NewUninstall(h.config)
+	uninstall.IgnoreNotFound = true
+	if _, err := uninstall.Run(chartName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		return fmt.Errorf("uninstalling Helm release %s/%s: %w", h.namespace, chartName, err)
+	}
+	return nil
+}
+
+// getter creates Helm's clients from a rest.Config.
+type getter struct {
+	config    *rest.Config
+	namespace string
+}
+
+var _ genericclioptions.RESTClientGetter = (*getter)(nil)
+
+func (g *getter) ToRESTConfig() (*rest.Config, error) {
+	config := rest.CopyConfig(g.config)
+	config.QPS, config.Timeout = -1, requestTimeout
+	return config, nil
+}
+
+func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(g.config)
+	if err != nil {
+		return nil, err
+	}
+	return memory.NewMemCacheClient(client), nil
+}
+
+func (g *getter) ToRESTMapper() (meta.RESTMapper, error) {
+	client, err := g.ToDiscoveryClient()
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(client), nil
+}
+
+func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
+	overrides := &clientcmd.ConfigOverrides{}
+	overrides.Context.Namespace = g.namespace
+	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), overrides)
+}

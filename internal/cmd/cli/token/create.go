@@ -1,0 +1,428 @@
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// DefaultTTL is the lifetime of a token if --ttl is not given.
+	DefaultTTL = 24 * time.Hour
+	// DefaultTimeout limits the wait for the values of a token.
+	DefaultTimeout = 30 * time.Second
+	// pollInterval is the time between two looks at the token.
+	pollInterval = 100 * time.Millisecond
+)
+
+// Order describes a token to create.
+type Order struct {
+	// Workspace and Name identify the token.
+	Workspace, Name string
+	// Cluster is the name of the Cluster that joins with it. It is created if missing. Empty means that any number of
+	// clusters may join, under the UID of their namespace kube-system.
+	Cluster string
+	// Labels are the labels of that Cluster.
+	Labels map[string]string
+	// TTL is the lifetime. 0 means that the token never expires.
+	TTL time.Duration
+	// Timeout limits the wait for the values.
+	Timeout time.Duration
+	// Random is the source of client IDs.
+	Random io.Reader
+	// Warn prints a warning.
+	Warn func(format string, args ...any)
+}
+
+// NewOrder returns an order with the defaults. Warnings are printed to out.
+func NewOrder(out io.Writer) *Order {
+	return &Order{TTL: DefaultTTL, Timeout: DefaultTimeout, Random: rand.Reader, Warn: func(format string, args ...any) {
+		fmt.Fprintf(out, "warning: "+format+"\n", args...)
+	}}
+}
+
+// Bind declares the flags of the order that `fleet token create` and `fleet join --hub-context` have.
+func (o *Order) Bind(command *cobra.Command) {
+	command.Flags().StringVar(&o.Cluster, "cluster", "", "name of the Cluster that joins; it is created if missing (default: the token is reusable)")
+	command.Flags().StringToStringVar(&o.Labels, "label", nil, "label of that Cluster, as key=value; may be repeated")
+	command.Flags().DurationVar(&o.TTL, "ttl", o.TTL, "lifetime of the token, such as 30m or 12h; 0: it never expires")
+}
+
+func newCreate(streams genericiooptions.IOStreams) *cobra.Command {
+	flags, order, form, dryRun := access.NewFlags(), NewOrder(streams.ErrOut), handover{}, false
+	command := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a token and print the command that joins a cluster",
+		Long: `Create creates a ClusterRegistrationToken, waits until the hub has written its values, and prints the command to run
+with access to the cluster that joins. With --cluster it also creates the Cluster with a client ID of its own, so that only
+this cluster can join as it. Without --cluster any number of clusters can join with the token.
+
+The text contains a secret: whoever has it can register clusters in the workspace until the token expires.`,
+		Example: `  fleet token create west --cluster west --label env=prod --ttl 1h
+  fleet token create west --cluster west --format values > west.yaml
+  fleet token create shared --ttl 168h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			order.Name, order.Workspace = args[0], flags.Namespace()
+			if err := errors.Join(form.check(), order.check()); err != nil {
+				return usage(err)
+			}
+			hub, err := flags.Open()
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				return preview(command.Context(), hub, *order, streams.Out)
+			}
+			text, err := Create(command.Context(), hub, *order)
+			if err != nil {
+				return err
+			}
+			return form.write(streams.Out, text, order.Cluster)
+		},
+	}
+	flags.Bind(command.Flags())
+	order.Bind(command)
+	form.bind(command)
+	command.Flags().DurationVar(&order.Timeout, "timeout", order.Timeout, "time to wait for the values of the token")
+	command.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects as YAML and write nothing")
+	return command
+}
+
+// usage returns one error of usage with all problems.
+func usage(err error) error {
+	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet token create --help"}}
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		failure.Problems = []error{err}
+		return failure
+	}
+	failure.Problems = joined.Unwrap()
+	return failure
+}
+
+// check returns all problems of an order that need no hub.
+func (o Order) check() error {
+	var problems []error
+	if errs := validation.IsDNS1123Subdomain(o.Name); len(errs) > 0 || len(o.Name) > validation.LabelValueMaxLength {
+		problems = append(problems, fmt.Errorf("token name %q: use at most 63 lowercase letters, digits, - and .", o.Name))
+	}
+	if o.Cluster != "" && (len(validation.IsDNS1123Subdomain(o.Cluster)) > 0 || len(o.Cluster) > validation.LabelValueMaxLength) {
+		problems = append(problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, - and .", o.Cluster))
+	}
+	if o.Cluster == "" && len(o.Labels) > 0 {
+		problems = append(problems, errors.New("--label needs --cluster: it is a label of that Cluster"))
+	}
+	if _, err := labels.ValidatedSelectorFromSet(o.Labels); err != nil {
+		problems = append(problems, fmt.Errorf("--label: %w", err))
+	}
+	if o.TTL < 0 {
+		problems = append(problems, errors.New("--ttl is negative"))
+	}
+	return errors.Join(problems...)
+}
+
+// plan is what an order writes.
+type plan struct {
+	// create is the Cluster to create, or nil. patch changes an existing one, or is nil.
+	create *fleet.Cluster
+	patch  []byte
+	token  *fleet.ClusterRegistrationToken
+	// clientID is the client ID of the Cluster.
+	clientID string
+	warning  string
+}
+
+// newPlan returns what an order writes. existing is the Cluster, or nil. random is a client ID for a Cluster without one.
+func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
+	p := plan{token: &fleet.ClusterRegistrationToken{
+		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Workspace, Name: o.Name},
+	}}
+	if o.TTL > 0 {
+		p.token.Spec.TTL = &metav1.Duration{Duration: o.TTL}
+	}
+	if o.Cluster == "" {
+		return p, nil
+	}
+	p.token.Annotations = map[string]string{fleet.AnnotationTokenForCluster: o.Cluster}
+	if existing == nil {
+		p.clientID = random
+		p.create = &fleet.Cluster{
+			TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: o.Workspace, Name: o.Cluster, Labels: o.Labels},
+			Spec:       fleet.ClusterSpec{ClientID: random},
+		}
+		return p, nil
+	}
+	if existing.Spec.KubeConfigSecret != "" {
+		return p, exit.Errorf(exit.Refused, "Cluster %s/%s names a kubeconfig: the hub installs its agent, and another one must not join as it", o.Workspace, o.Cluster).
+			With(fmt.Sprintf("fleet repair %s -n %s", o.Cluster, o.Workspace))
+	}
+	if !existing.DeletionTimestamp.IsZero() {
+		return p, exit.Errorf(exit.Refused, "Cluster %s/%s is being deleted", o.Workspace, o.Cluster).
+			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.Cluster, o.Workspace))
+	}
+	if !existing.Status.Agent.LastSeen.IsZero() {
+		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request with this token waits until that agent is silent, or until you run: fleet confirm-takeover %s REQUEST -n %s",
+			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
+	}
+	p.clientID = existing.Spec.ClientID
+	spec := map[string]any{}
+	if p.clientID == "" {
+		p.clientID, spec = random, map[string]any{"clientID": random}
+	}
+	have := maps.Clone(existing.Labels)
+	if len(spec) == 0 && containsAll(have, o.Labels) {
+		return p, nil
+	}
+	var err error
+	p.patch, err = json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": existing.ResourceVersion, "labels": o.Labels}, "spec": spec,
+	})
+	return p, err
+}
+
+func containsAll(have, want map[string]string) bool {
+	for key, value := range want {
+		if found, ok := have[key]; !ok || found != value {
+			return false
+		}
+	}
+	return true
+}
+
+// gather reads what a plan needs, and returns the plan.
+func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
+	_, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return plan{}, exists(o)
+	case !apierrors.IsNotFound(err) || isMissingKind(err):
+		return plan{}, access.Explain(fmt.Sprintf("reading token %s/%s", o.Workspace, o.Name), err)
+	}
+	var existing *fleet.Cluster
+	if o.Cluster != "" {
+		found, err := hub.Clusters(o.Workspace).Get(ctx, o.Cluster, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			existing = found
+		case !apierrors.IsNotFound(err) || isMissingKind(err):
+			return plan{}, access.Explain(fmt.Sprintf("reading Cluster %s/%s", o.Workspace, o.Cluster), err)
+		}
+	}
+	random := make([]byte, 16)
+	if _, err := io.ReadFull(o.Random, random); err != nil {
+		return plan{}, fmt.Errorf("choosing a client ID: %w", err)
+	}
+	return newPlan(o, existing, hex.EncodeToString(random))
+}
+
+// preview prints the objects that Create would write.
+func preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer) error {
+	p, err := gather(ctx, hub, o)
+	if err != nil {
+		return err
+	}
+	if p.create != nil {
+		if err := output.Print(out, output.YAML, p.create); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "---")
+	} else if p.patch != nil {
+		o.Warn("Cluster %s/%s exists and would get: %s", o.Workspace, o.Cluster, p.patch)
+	}
+	return output.Print(out, output.YAML, p.token)
+}
+
+// Create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that
+// exists is refused.
+func Create(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, error) {
+	p, err := gather(ctx, hub, o)
+	if err != nil {
+		return jointext.Text{}, err
+	}
+	if p.warning != "" {
+		o.Warn("%s", p.warning)
+	}
+	if err := p.writeCluster(ctx, hub, o); err != nil {
+		return jointext.Text{}, err
+	}
+	created, err := hub.Tokens(o.Workspace).Create(ctx, p.token, metav1.CreateOptions{})
+	if err != nil {
+		return jointext.Text{}, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
+	}
+	values, token, err := awaitValues(ctx, hub, o, created)
+	if err != nil {
+		return jointext.Text{}, err
+	}
+	if values.APIServerCA == "" {
+		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
+	}
+	return jointext.Of(values, p.clientID, expiry(token)), nil
+}
+
+func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) error {
+	clusters := hub.Clusters(o.Workspace)
+	switch {
+	case p.create != nil:
+		if _, err := clusters.Create(ctx, p.create, metav1.CreateOptions{}); err != nil {
+			return failedWrite(o, fmt.Sprintf("creating Cluster %s/%s", o.Workspace, o.Cluster), err)
+		}
+	case p.patch != nil:
+		if _, err := clusters.Patch(ctx, o.Cluster, types.MergePatchType, p.patch, metav1.PatchOptions{}); err != nil {
+			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", o.Workspace, o.Cluster), err)
+		}
+	}
+	return nil
+}
+
+// failedWrite returns the error for an object that was not created.
+func failedWrite(o Order, doing string, err error) error {
+	if apierrors.IsNotFound(err) && !isMissingKind(err) {
+		return exit.Errorf(exit.Preflight, "workspace %s does not exist", o.Workspace).
+			With("kubectl create namespace "+o.Workspace, "or select another workspace with -n")
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return exists(o)
+	}
+	return access.Explain(doing, err)
+}
+
+func exists(o Order) error {
+	return exit.Errorf(exit.Refused, "token %s/%s exists already", o.Workspace, o.Name).
+		With(fmt.Sprintf("fleet token show %s -n %s --with-secret", o.Name, o.Workspace), "or choose another name")
+}
+
+// awaitValues waits until the hub has written the Secret of a token.
+func awaitValues(ctx context.Context, hub *access.Cluster, o Order, token *fleet.ClusterRegistrationToken) (protocol.Values, *fleet.ClusterRegistrationToken, error) {
+	var values protocol.Values
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, o.Timeout, true, func(ctx context.Context) (bool, error) {
+		found, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, vanished(o, token, err)
+		}
+		token = found
+		if reason := final(token); reason != nil {
+			return false, reason
+		}
+		if token.Status.SecretName == "" {
+			return false, nil
+		}
+		values, err = readValues(ctx, hub, o.Workspace, o.Name)
+		if apierrors.IsNotFound(err) || errors.Is(err, errNotYet) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if wait.Interrupted(err) {
+		if ctx.Err() != nil {
+			return values, token, fmt.Errorf("interrupted while waiting for the values of token %s/%s: %w", o.Workspace, o.Name, ctx.Err())
+		}
+		return values, token, late(o, token)
+	}
+	return values, token, err
+}
+
+// errNotYet means that the Secret of the token is not one with values.
+var errNotYet = errors.New("the Secret contains no values of a token")
+
+// readValues reads the values of a token. The error contains no part of the Secret.
+func readValues(ctx context.Context, hub *access.Cluster, workspace, name string) (protocol.Values, error) {
+	secret, err := hub.Core.CoreV1().Secrets(workspace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return protocol.Values{}, err
+	}
+	if err != nil {
+		return protocol.Values{}, access.Explain(fmt.Sprintf("reading Secret %s/%s", workspace, name), err)
+	}
+	values, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
+	if err != nil || secret.Type != protocol.SecretTypeValues {
+		return protocol.Values{}, fmt.Errorf("Secret %s/%s: %w", workspace, name, errNotYet)
+	}
+	return values, nil
+}
+
+// vanished returns the error for a token that can no longer be read.
+func vanished(o Order, last *fleet.ClusterRegistrationToken, err error) error {
+	if !apierrors.IsNotFound(err) || isMissingKind(err) {
+		return access.Explain(fmt.Sprintf("reading token %s/%s", o.Workspace, o.Name), err)
+	}
+	if o.TTL == 0 {
+		return exit.Errorf(exit.Refused, "the hub has deleted token %s/%s: it requires tokens to have a time to live", o.Workspace, o.Name).
+			Because(fleet.ReasonTTLMissing).With(fmt.Sprintf("fleet token create %s -n %s --ttl 24h", o.Name, o.Workspace))
+	}
+	return exit.Errorf(exit.Refused, "token %s/%s was deleted while its values were awaited", last.Namespace, last.Name).
+		With(fmt.Sprintf("fleet token create %s -n %s", o.Name, o.Workspace))
+}
+
+// final returns the error for a token whose condition does not change by itself, or nil.
+func final(token *fleet.ClusterRegistrationToken) error {
+	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	if ready == nil || ready.Status != corev1.ConditionFalse {
+		return nil
+	}
+	switch ready.Reason {
+	case fleet.ReasonTokenExpired, fleet.ReasonTTLMissing, fleet.ReasonTokenNameTooLong, fleet.ReasonSecretNameTaken, fleet.ReasonNameTaken:
+		return exit.Errorf(exit.Refused, "token %s/%s gets no values: %s", token.Namespace, token.Name, output.Line(ready.Message)).Because(ready.Reason).
+			With(fmt.Sprintf("fleet token revoke %s -n %s", token.Name, token.Namespace))
+	}
+	return nil
+}
+
+// late returns the error for values that did not come in time, with the hub's last report.
+func late(o Order, token *fleet.ClusterRegistrationToken) error {
+	failure := exit.Errorf(exit.Timeout, "the hub did not write the values of token %s/%s within %s", o.Workspace, o.Name, o.Timeout)
+	if ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady); ready != nil && ready.Status == corev1.ConditionFalse {
+		failure.Problems = append(failure.Problems, errors.New(output.Line(ready.Message)))
+		failure.Reason = ready.Reason
+	}
+	return failure.With("kubectl get pods -n cattle-fleet-system -l app=fleet-controller",
+		fmt.Sprintf("then print the text with: fleet token show %s -n %s --with-secret", o.Name, o.Workspace))
+}
+
+// expiry returns when a token expires, or nil.
+func expiry(token *fleet.ClusterRegistrationToken) *time.Time {
+	if token.Spec.TTL == nil || token.Spec.TTL.Duration <= 0 {
+		return nil
+	}
+	at := token.CreationTimestamp.Add(token.Spec.TTL.Duration)
+	return &at
+}
+
+func isMissingKind(err error) bool {
+	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")
+}
+
+// missing returns the error for a token that cannot be read.
+func missing(workspace, name string, err error) error {
+	if apierrors.IsNotFound(err) && !isMissingKind(err) {
+		return exit.Errorf(exit.Failed, "token %s/%s does not exist", workspace, name).With("fleet token list -n " + workspace)
+	}
+	return access.Explain(fmt.Sprintf("reading token %s/%s", workspace, name), err)
+}

@@ -1,0 +1,303 @@
+package token
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Token is the result for one token. It contains no secret unless --with-secret is given.
+type Token struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// State is Ready, Expired, Waiting, or the reason why the token has no values.
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+	// Created and Expires are times in RFC 3339. Without Expires, the token does not expire.
+	Created string `json:"created"`
+	Expires string `json:"expires,omitempty"`
+	// RemainingSeconds is the time until it expires.
+	RemainingSeconds *int64 `json:"remainingSeconds,omitempty"`
+	// Cluster is the Cluster for which the token was created. It is empty for a reusable token.
+	Cluster string `json:"cluster,omitempty"`
+	// Joined are the names of the Clusters that have joined with the token.
+	Joined []string `json:"joined"`
+	// Join is the join text. It is a secret.
+	Join string `json:"join,omitempty"`
+}
+
+// Tokens is the result of the list.
+type Tokens struct {
+	Items []Token `json:"items"`
+}
+
+// states of a token that are not a reason.
+const (
+	stateReady   = "Ready"
+	stateExpired = "Expired"
+	stateWaiting = "Waiting"
+	notLimited   = "never"
+)
+
+// result returns the result for a token.
+func result(token *fleet.ClusterRegistrationToken, joined []string, now time.Time) Token {
+	r := Token{
+		Namespace: token.Namespace, Name: token.Name, State: stateWaiting, Cluster: token.Annotations[fleet.AnnotationTokenForCluster],
+		Created: token.CreationTimestamp.UTC().Format(time.RFC3339), Joined: joined,
+	}
+	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	switch {
+	case ready != nil && ready.Status == corev1.ConditionFalse && ready.Reason != "":
+		r.State, r.Message = ready.Reason, output.Line(ready.Message)
+	case token.Status.SecretName != "":
+		r.State = stateReady
+	}
+	if at := expiry(token); at != nil {
+		left := max(0, int64(at.Sub(now)/time.Second))
+		r.Expires, r.RemainingSeconds = at.UTC().Format(time.RFC3339), &left
+		if !now.Before(*at) {
+			r.State = stateExpired
+		}
+	}
+	return r
+}
+
+// joinedWith returns the Clusters that have joined with each token. A registration that says with which token it came counts
+// for the token with that UID, and an older one for the token with its name.
+func joinedWith(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.ClusterRegistration) map[types.UID][]string {
+	joined := map[types.UID][]string{}
+	for _, token := range tokens {
+		joined[token.UID] = []string{}
+		for _, request := range registrations {
+			uid, name := request.Annotations[fleet.AnnotationTokenUIDAtGrant], request.Labels[fleet.LabelRegistrationToken]
+			with := uid == string(token.UID) || uid == "" && name == token.Name
+			if request.Namespace != token.Namespace || !request.Status.Granted || !with || request.Status.ClusterName == "" {
+				continue
+			}
+			if !slices.Contains(joined[token.UID], request.Status.ClusterName) {
+				joined[token.UID] = append(joined[token.UID], request.Status.ClusterName)
+			}
+		}
+		slices.Sort(joined[token.UID])
+	}
+	return joined
+}
+
+// results returns the results for tokens, sorted by namespace and name.
+func results(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.ClusterRegistration, now time.Time) Tokens {
+	joined, all := joinedWith(tokens, registrations), Tokens{Items: []Token{}}
+	for _, token := range tokens {
+		all.Items = append(all.Items, result(token, joined[token.UID], now))
+	}
+	slices.SortFunc(all.Items, func(a, b Token) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return all
+}
+
+// keep returns a registration with only what joinedWith needs.
+func keep(request *fleet.ClusterRegistration) *fleet.ClusterRegistration {
+	return &fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Labels: request.Labels, Annotations: request.Annotations},
+		Status:     fleet.ClusterRegistrationStatus{ClusterName: request.Status.ClusterName, Granted: request.Status.Granted},
+	}
+}
+
+// registrations reads the registrations of a workspace, or of all.
+func registrations(ctx context.Context, hub *access.Cluster, workspace string) ([]*fleet.ClusterRegistration, error) {
+	var found []*fleet.ClusterRegistration
+	_, err := access.Each(ctx, hub.Registrations(workspace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
+		found = append(found, keep(r))
+		return nil
+	})
+	return found, access.Explain("reading ClusterRegistrations", err)
+}
+
+func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	flags, format := access.NewFlags(), output.Table
+	command := &cobra.Command{
+		Use:     "list",
+		Short:   "List tokens with their remaining time and the clusters that have joined",
+		Example: "  fleet token list -A",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			hub, err := flags.Open()
+			if err != nil {
+				return err
+			}
+			var tokens []*fleet.ClusterRegistrationToken
+			_, err = access.Each(command.Context(), hub.Tokens(hub.Namespace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
+				tokens = append(tokens, t)
+				return nil
+			})
+			if err != nil {
+				return access.Explain("reading ClusterRegistrationTokens", err)
+			}
+			requests, err := registrations(command.Context(), hub, hub.Namespace)
+			if err != nil {
+				return err
+			}
+			all := results(tokens, requests, clock())
+			if len(all.Items) == 0 && format == output.Table {
+				fmt.Fprintln(streams.ErrOut, "there are no tokens; to create one: fleet token create NAME")
+				return nil
+			}
+			return write(streams.Out, format, all.Items, all, flags.All)
+		},
+	}
+	flags.Bind(command.Flags())
+	flags.BindAll(command.Flags())
+	format.Bind(command.Flags())
+	return command
+}
+
+// write prints tokens. document is what JSON and YAML contain.
+func write(out io.Writer, format output.Format, items []Token, document any, withNamespace bool) error {
+	switch format {
+	case output.JSON, output.YAML:
+		return output.Print(out, format, document)
+	case output.Name:
+		for _, item := range items {
+			fmt.Fprintln(out, "clusterregistrationtoken.fleet.cattle.io/"+item.Name)
+		}
+		return nil
+	}
+	header := []string{"NAME", "STATE", "REMAINING", "FOR", "JOINED"}
+	if withNamespace {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	var rows [][]string
+	for _, item := range items {
+		row := []string{item.Name, item.State, remaining(item), orElse(item.Cluster, "<any>"), joinedText(item.Joined)}
+		if withNamespace {
+			row = append([]string{item.Namespace}, row...)
+		}
+		rows = append(rows, row)
+	}
+	return output.Rows(out, header, rows)
+}
+
+func remaining(t Token) string {
+	if t.RemainingSeconds == nil {
+		return notLimited
+	}
+	return duration.HumanDuration(time.Duration(*t.RemainingSeconds) * time.Second)
+}
+
+// shownClusters is how many names a row of the table contains.
+const shownClusters = 3
+
+func joinedText(clusters []string) string {
+	if len(clusters) > shownClusters {
+		return fmt.Sprintf("%s and %d more", strings.Join(clusters[:shownClusters], ","), len(clusters)-shownClusters)
+	}
+	return orElse(strings.Join(clusters, ","), "<none>")
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+func newShow(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	flags, format, form, withSecret, cluster := access.NewFlags(), output.Table, handover{}, false, ""
+	command := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a token, and with --with-secret the command that joins a cluster",
+		Long: `Show prints a token with its remaining time and the clusters that have joined with it. With --with-secret it prints the
+text of "fleet token create" again instead, which contains a secret.`,
+		Example: `  fleet token show west
+  fleet token show west --with-secret`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := form.check(); err != nil {
+				return err
+			}
+			hub, err := flags.Open()
+			if err != nil {
+				return err
+			}
+			token, err := read(command.Context(), hub, flags.Namespace(), args[0])
+			if err != nil {
+				return err
+			}
+			var text jointext.Text
+			if withSecret {
+				if text, err = textOf(command.Context(), hub, token, cluster); err != nil {
+					return err
+				}
+				if format == output.Table || format == output.Name {
+					return form.write(streams.Out, text, orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
+				}
+			}
+			requests, err := registrations(command.Context(), hub, flags.Namespace())
+			if err != nil {
+				return err
+			}
+			shown := result(token, joinedWith([]*fleet.ClusterRegistrationToken{token}, requests)[token.UID], clock())
+			if withSecret {
+				if shown.Join, err = jointext.Encode(text); err != nil {
+					return err
+				}
+			}
+			return write(streams.Out, format, []Token{shown}, shown, false)
+		},
+		ValidArgsFunction: complete(flags),
+	}
+	flags.Bind(command.Flags())
+	format.Bind(command.Flags())
+	form.bind(command)
+	command.Flags().BoolVar(&withSecret, "with-secret", false, "print the text with which a cluster joins; it contains a secret")
+	command.Flags().StringVar(&cluster, "cluster", "", "name of the Cluster that joins (default: the one for which the token was created)")
+	return command
+}
+
+// textOf returns the join text of a token. cluster is the name of the Cluster that joins, or empty for that of the token.
+func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegistrationToken, cluster string) (jointext.Text, error) {
+	if err := final(token); err != nil {
+		return jointext.Text{}, err
+	}
+	values, err := readValues(ctx, hub, token.Namespace, token.Name)
+	if err != nil {
+		return jointext.Text{}, noValues(token, err)
+	}
+	name, clientID := orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]), ""
+	if name != "" {
+		found, err := hub.Clusters(token.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return jointext.Text{}, access.Explain(fmt.Sprintf("reading Cluster %s/%s, for which the token was created", token.Namespace, name), err)
+		}
+		if clientID = found.Spec.ClientID; clientID == "" {
+			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s has no client ID", token.Namespace, name).
+				With(fmt.Sprintf("fleet token create NAME --cluster %s -n %s", name, token.Namespace))
+		}
+	}
+	return jointext.Of(values, clientID, expiry(token)), nil
+}
+
+func noValues(token *fleet.ClusterRegistrationToken, err error) error {
+	if exit.CodeOf(err) != exit.Failed {
+		return err
+	}
+	return exit.Errorf(exit.Failed, "the hub has not written the values of token %s/%s", token.Namespace, token.Name).
+		With("kubectl get pods -n cattle-fleet-system -l app=fleet-controller")
+}

@@ -1,0 +1,127 @@
+// Package token implements `fleet token`: what lets clusters join a workspace?
+//
+//	create: Order ─► plan (Cluster, ClusterRegistrationToken) ─► the hub writes the values Secret ─► join text
+//	list, show: tokens, registrations ─► Token (exported result) ─► table, JSON, YAML, names
+//	revoke: deletes the token
+package token
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list, show and revoke the tokens with which clusters join",
+		Long: `Tokens let clusters join a workspace. Whoever has a token can register clusters in its workspace, until it expires
+or is revoked. Clusters that have joined do not need it any more.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: exit.Subcommand,
+	}
+	command.AddCommand(newCreate(streams), newList(streams, clock), newShow(streams, clock), newRevoke(streams))
+	return command
+}
+
+// The formats in which a token is handed over.
+const (
+	formatJoin     = "join"
+	formatValues   = "values"
+	formatManifest = "manifest"
+)
+
+// handover is the flag --format.
+type handover struct {
+	format string
+}
+
+func (h *handover) bind(command *cobra.Command) {
+	command.Flags().StringVar(&h.format, "format", formatJoin,
+		"form of the text: join (a command to paste), values (for helm install), manifest (YAML for kubectl apply)")
+}
+
+func (h *handover) check() error {
+	switch h.format {
+	case formatJoin, formatValues, formatManifest:
+		return nil
+	}
+	return exit.Errorf(exit.Usage, "unknown format %q: use join, values or manifest", h.format)
+}
+
+// write prints the text. It is the only place that prints a bearer token.
+func (h *handover) write(out io.Writer, text jointext.Text, cluster string) error {
+	document, err := h.render(text, cluster)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(document)
+	return err
+}
+
+func (h *handover) render(text jointext.Text, cluster string) ([]byte, error) {
+	if h.format == formatJoin {
+		encoded, err := jointext.Encode(text)
+		if err != nil {
+			return nil, err
+		}
+		if cluster == "" {
+			cluster = "CONTEXT"
+		}
+		return fmt.Appendf(nil, "fleet join --context %s <<'JOIN'\n%s\nJOIN\nhub CA %s   must match the value that `fleet join` prints\n",
+			cluster, encoded, text.Fingerprint()), nil
+	}
+	values, err := agentrelease.Values(text, nil)
+	if err != nil {
+		return nil, err
+	}
+	if h.format == formatValues {
+		return agentrelease.ValuesFile(values)
+	}
+	return agentrelease.Manifest(agentrelease.Namespace(text), values)
+}
+
+// complete returns a completion of the names of tokens.
+func complete(flags *access.Flags) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		const keepOrder = cobra.ShellCompDirectiveNoFileComp
+		hub, err := flags.Open()
+		if err != nil {
+			return nil, keepOrder
+		}
+		var found []string
+		_, err = access.Each(command.Context(), hub.Tokens(flags.Namespace()), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
+			if strings.HasPrefix(t.Name, prefix) {
+				found = append(found, t.Name)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, keepOrder
+		}
+		return found, keepOrder
+	}
+}
+
+// read reads a token. A missing token is an error that names the command that lists them.
+func read(ctx context.Context, hub *access.Cluster, workspace, name string) (*fleet.ClusterRegistrationToken, error) {
+	found, err := hub.Tokens(workspace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, missing(workspace, name, err)
+	}
+	return found, nil
+}
