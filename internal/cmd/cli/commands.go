@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
@@ -14,10 +15,11 @@ import (
 )
 
 // commands returns all commands, in the order of the help.
-func commands(streams genericiooptions.IOStreams, _ env.Environment) []*cobra.Command {
+func commands(streams genericiooptions.IOStreams, environment env.Environment) []*cobra.Command {
 	return []*cobra.Command{
 		token.New(streams, clock),
 		clusters.New(streams),
+		apply.New(streams, environment),
 		release.New(streams),
 	}
 }

@@ -53,8 +53,11 @@ func NewFlags() *Flags {
 func (f *Flags) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(f.config.KubeConfig, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(f.config.Context, "context", "", "context of the kubeconfig (default: the current context)")
-	flags.StringVarP(f.config.Namespace, "namespace", "n", DefaultNamespace, "workspace on the hub")
+	flags.StringVarP(f.config.Namespace, "namespace", "n", f.Namespace(), "workspace on the hub")
 }
+
+// SetNamespace changes the value of -n, and its default if the flags are not bound yet.
+func (f *Flags) SetNamespace(namespace string) { *f.config.Namespace = namespace }
 
 // BindAll declares -A.
 func (f *Flags) BindAll(flags *pflag.FlagSet) {

@@ -1,0 +1,159 @@
+package pack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// chartFolder is the folder of downloaded charts in a Bundle. Agents find a chart in a folder below that is named after
+// the chart's hash.
+const chartFolder = ".chart/"
+
+// parallelLoads is the number of folders and charts of one Bundle that are read concurrently.
+const parallelLoads = 4
+
+// directory is a folder whose files become resources of a Bundle.
+type directory struct {
+	// prefix is the path of the files in the Bundle.
+	prefix string
+	// chart is the chart to download first, or nil for the Bundle's own folder.
+	chart *fleet.HelmOptions
+}
+
+// directories returns the folder of a Bundle and the charts to download: those that are not a folder in it.
+func directories(folder string, spec *fleet.BundleSpec) []directory {
+	found := []directory{{prefix: "."}}
+	add := func(helm *fleet.HelmOptions) {
+		if helm == nil || helm.Chart == "" && helm.Repo == "" {
+			return
+		}
+		if _, err := os.Stat(filepath.Join(folder, helm.Chart)); err == nil && helm.Repo == "" {
+			return
+		}
+		prefix := ChartPrefix(helm)
+		if !slices.ContainsFunc(found, func(d directory) bool { return d.prefix == prefix }) {
+			found = append(found, directory{prefix, helm})
+		}
+	}
+	add(spec.Helm)
+	for i := range spec.Targets {
+		add(spec.Targets[i].Helm)
+	}
+	return found
+}
+
+// ChartPrefix returns the folder of a downloaded chart in a Bundle.
+func ChartPrefix(helm *fleet.HelmOptions) string {
+	sum := sha256.Sum256([]byte(helm.Chart + ":" + helm.Repo + ":" + helm.Version))
+	return chartFolder + hex.EncodeToString(sum[:])
+}
+
+// load returns the files of a Bundle, sorted by name.
+func (p *packer) load(ctx context.Context, folder Folder, auth charts.Auth, spec *fleet.BundleSpec, excluded map[string]bool) ([]file, error) {
+	wanted := directories(folder.Path, spec)
+	loaded, failures := make([][]file, len(wanted)), make([]error, len(wanted))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelLoads)
+	for i, directory := range wanted {
+		group.Go(func() error {
+			l := loader{packer: p, folder: folder.Path, auth: auth, excluded: excluded}
+			l.updates = spec.Helm == nil || !spec.Helm.DisableDependencyUpdate
+			loaded[i], failures[i] = l.load(ctx, directory)
+			return failures[i]
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	files := slices.Concat(loaded...)
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// loader reads the directories of one Bundle.
+type loader struct {
+	*packer
+
+	folder   string
+	auth     charts.Auth
+	excluded map[string]bool
+	// updates means that missing dependencies of charts are fetched.
+	updates bool
+}
+
+func (l loader) load(ctx context.Context, wanted directory) ([]file, error) {
+	if wanted.chart == nil && isHidden(l.folder) {
+		return nil, nil
+	}
+	root, err := filepath.Abs(l.folder)
+	if err != nil {
+		return nil, err
+	}
+	shown := "."
+	if wanted.chart != nil {
+		temporary, err := os.MkdirTemp("", "fleet-chart-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(temporary)
+		if err := l.fetch(ctx, wanted, root, temporary); err != nil {
+			return nil, err
+		}
+		root, shown = temporary, temporary
+	}
+	files, err := readFolder(root, l.excluded, func(folder string) error { return l.update(ctx, folder) })
+	if err != nil {
+		return nil, fmt.Errorf("loading directory %s, %s: failed to read %s relative to %s: %w", wanted.prefix, l.folder, shown, root, err)
+	}
+	for i := range files {
+		files[i].name = path.Join(wanted.prefix, files[i].name)
+	}
+	return files, nil
+}
+
+// fetch downloads a chart into a folder. root is the Bundle's folder.
+func (l loader) fetch(ctx context.Context, wanted directory, root, to string) error {
+	source := charts.Source{Repo: wanted.chart.Repo, Chart: wanted.chart.Chart, Version: wanted.chart.Version, Folder: root}
+	url := source.Repo
+	if url == "" {
+		url = source.Chart
+	}
+	err := l.Credentials.with(l.auth, url, func(auth charts.Auth) error {
+		source.Auth = auth
+		return l.Charts.Fetch(ctx, source, to)
+	})
+	var resolving *charts.ResolveError
+	if errors.As(err, &resolving) {
+		return fmt.Errorf("failed to add directory for chart: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("loading directory %s, %s: %w", wanted.prefix, l.folder, err)
+	}
+	return nil
+}
+
+// update fetches missing dependencies of the chart in a folder.
+func (l loader) update(ctx context.Context, folder string) error {
+	if !l.updates {
+		return nil
+	}
+	auth := l.auth
+	auth.Allow = func(repository string) bool {
+		allowed, err := l.Credentials.allows(repository)
+		return err == nil && allowed
+	}
+	return l.Charts.UpdateDependencies(ctx, folder, auth, l.Progress)
+}

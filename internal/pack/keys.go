@@ -1,0 +1,177 @@
+package pack
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Warning is about a file that has no error, but probably not the effect that its author expects.
+type Warning struct {
+	// File is the file. Line is 0 if the warning is about all of it.
+	File string
+	Line int
+	Text string
+}
+
+// String returns the warning as one line.
+func (w Warning) String() string {
+	if w.Line == 0 {
+		return w.File + ": " + w.Text
+	}
+	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
+}
+
+// maxWarnings limits the warnings about one file.
+const maxWarnings = 20
+
+// unknownKeys returns warnings about the keys of a fleet.yaml that have no effect.
+func unknownKeys(text []byte) []Warning {
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
+		return nil
+	}
+	checker := keyChecker{seen: map[*yaml.Node]bool{}}
+	checker.check(root.Content[0], reflect.TypeFor[document](), "")
+	slices.SortStableFunc(checker.warnings, func(a, b Warning) int { return a.Line - b.Line })
+	return checker.warnings
+}
+
+// keyChecker compares the keys of a document with the fields of a type.
+type keyChecker struct {
+	warnings []Warning
+	// seen are the nodes behind aliases that were checked.
+	seen map[*yaml.Node]bool
+}
+
+func (c *keyChecker) check(node *yaml.Node, kind reflect.Type, path string) {
+	for kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
+	}
+	if node.Kind == yaml.AliasNode {
+		if c.seen[node.Alias] {
+			return
+		}
+		c.seen[node.Alias] = true
+		node = node.Alias
+	}
+	switch {
+	case node.Kind == yaml.SequenceNode && kind.Kind() == reflect.Slice:
+		for _, item := range node.Content {
+			c.check(item, kind.Elem(), path)
+		}
+	case node.Kind == yaml.MappingNode && kind.Kind() == reflect.Struct && !decodesItself(kind):
+		fields := fieldsOf(kind)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			c.checkKey(node.Content[i], node.Content[i+1], kind, fields, path)
+		}
+	}
+}
+
+func (c *keyChecker) checkKey(key, value *yaml.Node, kind reflect.Type, fields map[string]reflect.Type, path string) {
+	if key.Tag == "!!merge" {
+		c.check(value, kind, path)
+		return
+	}
+	where := path + key.Value
+	if isInternal(kind, key.Value) {
+		c.warn(key.Line, fmt.Sprintf("key %q is ignored: only hubs set it", where))
+		return
+	}
+	for name, field := range fields {
+		if strings.EqualFold(name, key.Value) {
+			c.check(value, field, where+".")
+			return
+		}
+	}
+	text := fmt.Sprintf("unknown key %q is ignored", where)
+	if near := nearest(key.Value, fields); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", path+near)
+	}
+	c.warn(key.Line, text)
+}
+
+func (c *keyChecker) warn(line int, text string) {
+	if len(c.warnings) < maxWarnings {
+		c.warnings = append(c.warnings, Warning{Line: line, Text: text})
+	}
+}
+
+// decodesItself reports whether any key is valid in a type.
+func decodesItself(kind reflect.Type) bool {
+	return reflect.PointerTo(kind).Implements(reflect.TypeFor[interface{ UnmarshalJSON([]byte) error }]())
+}
+
+// fieldsOf returns the fields of a type by their names in JSON, with those of embedded types.
+func fieldsOf(kind reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	for i := range kind.NumField() {
+		field := kind.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && name == "":
+			for name, inner := range fieldsOf(field.Type) {
+				if _, outer := fields[name]; !outer {
+					fields[name] = inner
+				}
+			}
+		case name != "-" && !isInternal(kind, name):
+			fields[name] = field.Type
+		}
+	}
+	return fields
+}
+
+// isInternal reports whether dropInternal drops a key of a type.
+func isInternal(kind reflect.Type, key string) bool {
+	internal := []string{"overwrites", "allowedTargetNamespaceSelector"}
+	switch kind {
+	case reflect.TypeFor[document](), reflect.TypeFor[fleet.BundleSpec]():
+		internal = append(internal, "resources", "targetRestrictions", "contentsId", "helmOpOptions", "valuesHash")
+	case reflect.TypeFor[fleet.BundleTarget](), reflect.TypeFor[fleet.BundleDeploymentOptions]():
+	default:
+		return false
+	}
+	return slices.ContainsFunc(internal, func(name string) bool { return strings.EqualFold(name, key) })
+}
+
+// nearest returns the name that a key probably stands for, or empty.
+func nearest(key string, fields map[string]reflect.Type) string {
+	best, least := "", max(2, len(key)/3)+1
+	if len(key) > 64 {
+		return ""
+	}
+	for name := range fields {
+		distance := distance(strings.ToLower(key), strings.ToLower(name))
+		if distance < least || distance == least && best != "" && name < best {
+			best, least = name, distance
+		}
+	}
+	return best
+}
+
+// distance returns the number of characters to insert, delete or replace to get from one text to the other.
+func distance(from, to string) int {
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(from) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(to) {
+			cost := diagonal
+			if from[i] != to[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
+}
