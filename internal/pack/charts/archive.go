@@ -121,7 +121,10 @@ func decompress(compression string, from io.Reader, limits limits) (content io.R
 	case "xz":
 		err = errors.New("archives in the format xz are not supported: use gzip or zstd")
 	}
-	return &bounded{content, limits.unpacked, limits.unpacked}, stop, err
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading archive: %w", err)
+	}
+	return &bounded{content, limits.unpacked, limits.unpacked}, stop, nil
 }
 
 // bounded is a reader that fails after too many bytes, including those that an archive makes its reader skip.

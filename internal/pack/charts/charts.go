@@ -2,7 +2,6 @@ package charts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,27 +112,33 @@ func locate(ctx context.Context, source Source, limits limits) (target, error) {
 
 // retrieve downloads the target into a directory.
 func retrieve(ctx context.Context, target target, to string, limits limits) error {
-	if isOCI(target.text) {
-		return pull(ctx, target, to, limits)
-	}
-	address, err := parse(target.text)
-	if err != nil {
-		return err
-	}
 	into, err := newSink(to, limits)
 	if err != nil {
 		return err
 	}
 	defer into.close()
+	if err := transfer(ctx, target, into); err != nil {
+		return err
+	}
+	return into.verify()
+}
+
+// transfer writes the files of the target.
+func transfer(ctx context.Context, target target, into *sink) error {
+	if isOCI(target.text) {
+		return pull(ctx, target, into)
+	}
+	address, err := parse(target.text)
+	if err != nil {
+		return err
+	}
 	switch address.scheme {
 	case schemeHTTP:
-		err = download(ctx, address, target, into)
+		return download(ctx, address, target, into)
 	case schemeGit:
-		err = clone(ctx, address, target.auth, into)
-	default:
-		err = copyLocal(address, target.folder, into)
+		return clone(ctx, address, target.auth, into)
 	}
-	return errors.Join(err, into.verify())
+	return copyLocal(address, target.folder, into)
 }
 
 // absolute returns a local path as an absolute one.

@@ -3,8 +3,282 @@ package charts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-git/go-billy/v5"
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	"golang.org/x/crypto/ssh"
 )
 
-func clone(context.Context, *address, Auth, *sink) error {
-	return errors.New("charts in git repositories cannot be fetched")
+const (
+	sshTimeout = 30 * time.Second
+	// objectsInMemory are the bytes of the largest git object that is read at once.
+	objectsInMemory = 16 << 20
+)
+
+// clone writes the files of a git repository at the wanted revision. It never creates a work tree, so that neither hooks
+// nor attributes of the repository have an effect.
+func clone(ctx context.Context, address *address, auth Auth, into *sink) error {
+	dir, err := os.MkdirTemp("", "fleet-chart-")
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { // an SSH server that stops answering blocks the library without regard to the context
+		defer os.RemoveAll(dir)
+		tree, err := checkout(ctx, address, auth, dir, into.limits)
+		if err == nil {
+			err = writeTree(ctx, tree, address.sub, into)
+		}
+		done <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-done:
+		return err
+	}
+}
+
+// checkout returns the tree of the wanted revision.
+func checkout(ctx context.Context, address *address, auth Auth, dir string, limits limits) (*object.Tree, error) {
+	if address.url.Scheme == "file" || address.url.Scheme == "" {
+		repository, err := git.PlainOpen(address.url.Path)
+		if err != nil {
+			return nil, err
+		}
+		return treeOf(repository, address.ref)
+	}
+	from := *address.url
+	from.User = nil
+	method, err := authenticate(address, auth, dir)
+	if err != nil {
+		return nil, err
+	}
+	options := git.CloneOptions{
+		URL: from.String(), Auth: method, NoCheckout: true, SingleBranch: true, Depth: max(address.depth, 1), Tags: git.NoTags,
+		InsecureSkipTLS: auth.InsecureSkipVerify, CABundle: auth.CABundle,
+	}
+	attempts := []git.CloneOptions{options}
+	if address.ref != "" {
+		branch, tag, all := options, options, options
+		branch.ReferenceName, tag.ReferenceName = plumbing.NewBranchReferenceName(address.ref), plumbing.NewTagReferenceName(address.ref)
+		all.SingleBranch, all.Depth, all.Tags = false, 0, git.AllTags
+		attempts = []git.CloneOptions{branch, tag, all}
+	}
+	for i, attempt := range attempts {
+		repository, err := cloneInto(ctx, filepath.Join(dir, fmt.Sprint(i)), attempt, limits)
+		last := i == len(attempts)-1
+		switch {
+		case err == nil && (address.ref == "" || !last):
+			return treeOf(repository, "")
+		case err == nil:
+			return treeOf(repository, address.ref)
+		case last || !errors.Is(err, git.NoMatchingRefSpecError{}) && !errors.Is(err, plumbing.ErrReferenceNotFound):
+			return nil, err
+		}
+	}
+	return nil, plumbing.ErrReferenceNotFound
+}
+
+// cloneInto clones a repository without work tree.
+func cloneInto(ctx context.Context, dir string, options git.CloneOptions, limits limits) (*git.Repository, error) {
+	files := &boundedFiles{Filesystem: osfs.New(dir), left: &atomic.Int64{}}
+	files.left.Store(limits.received)
+	storage := filesystem.NewStorageWithOptions(files, cache.NewObjectLRUDefault(), filesystem.Options{LargeObjectThreshold: objectsInMemory})
+	return git.CloneContext(ctx, storage, nil, &options)
+}
+
+// treeOf returns the files of a revision, or of HEAD.
+func treeOf(repository *git.Repository, revision string) (*object.Tree, error) {
+	if revision == "" {
+		revision = "HEAD"
+	}
+	hash, err := repository.ResolveRevision(plumbing.Revision(revision))
+	if err != nil {
+		return nil, fmt.Errorf("resolving revision %q: %w", revision, err)
+	}
+	commit, err := repository.CommitObject(*hash)
+	if err != nil {
+		return nil, fmt.Errorf("reading commit %s: %w", hash, err)
+	}
+	return commit.Tree()
+}
+
+// writeTree writes the files of a tree, or of a folder in it. Submodules are left out.
+func writeTree(ctx context.Context, tree *object.Tree, sub string, into *sink) error {
+	if sub != "" && sub != "." {
+		var err error
+		if tree, err = tree.Tree(filepath.ToSlash(sub)); err != nil {
+			return fmt.Errorf("folder %q does not exist in the download", sub)
+		}
+	}
+	return tree.Files().ForEach(func(file *object.File) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		content, err := file.Reader()
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		if file.Mode != filemode.Symlink {
+			return into.file(file.Name, content)
+		}
+		to, err := io.ReadAll(io.LimitReader(content, maxLink))
+		if err != nil {
+			return err
+		}
+		return into.symlink(file.Name, string(to))
+	})
+}
+
+// authenticate returns how to authenticate at a git server, or nil. Credentials in the address win.
+func authenticate(address *address, auth Auth, dir string) (transport.AuthMethod, error) {
+	user, password := auth.Username, auth.Password
+	if address.url.User != nil {
+		user = address.url.User.Username()
+		password, _ = address.url.User.Password()
+	}
+	switch address.url.Scheme {
+	case "http", "https":
+		if user == "" && password == "" {
+			return nil, nil
+		}
+		return &basicAuth{origin: origin(address.url), BasicAuth: githttp.BasicAuth{Username: user, Password: password}}, nil
+	case "ssh":
+		if address.url.User == nil {
+			user = "git"
+		}
+		return authenticateSSH(address, auth, user, dir)
+	case "git":
+		return nil, nil
+	}
+	return nil, fmt.Errorf("git repositories with the scheme %q are not supported: use https, http, ssh or git", address.url.Scheme)
+}
+
+// basicAuth is basic authentication for one origin.
+type basicAuth struct {
+	githttp.BasicAuth
+	origin string
+}
+
+// SetAuth adds the credentials to a request.
+func (b *basicAuth) SetAuth(request *http.Request) {
+	if origin(request.URL) == b.origin {
+		b.BasicAuth.SetAuth(request)
+	}
+}
+
+// authenticateSSH returns the key and the known host keys.
+func authenticateSSH(address *address, auth Auth, user, dir string) (transport.AuthMethod, error) {
+	var hosts gitssh.HostKeyCallbackHelper
+	switch {
+	case auth.InsecureSkipVerify:
+		hosts.HostKeyCallback = ssh.InsecureIgnoreHostKey() //nolint:gosec // the user asks for it
+	case len(auth.SSHKnownHosts) > 0:
+		file := filepath.Join(dir, "known_hosts")
+		if err := os.WriteFile(file, auth.SSHKnownHosts, 0o600); err != nil {
+			return nil, err
+		}
+		known, err := gitssh.NewKnownHostsDb(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the known SSH hosts: %w", err)
+		}
+		port := address.url.Port()
+		if port == "" {
+			port = "22"
+		}
+		hosts.HostKeyCallback = known.HostKeyCallback()
+		hosts.HostKeyAlgorithms = known.HostKeyAlgorithms(address.url.Hostname() + ":" + port)
+	}
+	key := address.sshKey
+	if len(key) == 0 {
+		key = auth.SSHPrivateKey
+	}
+	if len(key) == 0 {
+		agent, err := gitssh.NewSSHAgentAuth(user)
+		if err != nil {
+			return nil, fmt.Errorf("there is no SSH key: %w", err)
+		}
+		agent.HostKeyCallbackHelper = hosts
+		return limitedSSH{agent}, nil
+	}
+	keys, err := gitssh.NewPublicKeys(user, key, "")
+	if err != nil {
+		return nil, fmt.Errorf("reading the SSH key: %w", err)
+	}
+	keys.HostKeyCallbackHelper = hosts
+	return limitedSSH{keys}, nil
+}
+
+// limitedSSH sets a time limit for the connection.
+type limitedSSH struct{ gitssh.AuthMethod }
+
+// ClientConfig returns the configuration of the SSH client.
+func (l limitedSSH) ClientConfig() (*ssh.ClientConfig, error) {
+	config, err := l.AuthMethod.ClientConfig()
+	if err == nil {
+		config.Timeout = sshTimeout
+	}
+	return config, err
+}
+
+// boundedFiles is a file system that accepts a limited number of bytes.
+type boundedFiles struct {
+	billy.Filesystem
+	left *atomic.Int64
+}
+
+// Create creates a file.
+func (b *boundedFiles) Create(name string) (billy.File, error) {
+	file, err := b.Filesystem.Create(name)
+	return b.bound(file, err)
+}
+
+// OpenFile opens a file.
+func (b *boundedFiles) OpenFile(name string, flag int, mode os.FileMode) (billy.File, error) {
+	file, err := b.Filesystem.OpenFile(name, flag, mode)
+	return b.bound(file, err)
+}
+
+// TempFile creates a temporary file.
+func (b *boundedFiles) TempFile(dir, prefix string) (billy.File, error) {
+	file, err := b.Filesystem.TempFile(dir, prefix)
+	return b.bound(file, err)
+}
+
+func (b *boundedFiles) bound(file billy.File, err error) (billy.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &boundedFile{file, b.left}, nil
+}
+
+type boundedFile struct {
+	billy.File
+	left *atomic.Int64
+}
+
+// Write writes.
+func (b *boundedFile) Write(p []byte) (int, error) {
+	if b.left.Add(-int64(len(p))) < 0 {
+		return 0, errors.New("the git repository is too large")
+	}
+	return b.File.Write(p)
 }

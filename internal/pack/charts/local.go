@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,7 +21,7 @@ func copyLocal(address *address, folder string, into *sink) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a folder", from)
+		return unpackLocal(from, address, into)
 	}
 	root, err := os.OpenRoot(from)
 	if err != nil {
@@ -28,6 +29,17 @@ func copyLocal(address *address, folder string, into *sink) error {
 	}
 	defer root.Close()
 	return copyFolder(root, address.sub, into, !address.hasSub)
+}
+
+// unpackLocal unpacks a local archive, or copies a local file.
+func unpackLocal(from string, address *address, into *sink) error {
+	file, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	address.archive, address.url = suffix(from, ""), &url.URL{Path: filepath.ToSlash(from)}
+	return unpack(file, address, into)
 }
 
 // copyFolder copies a folder below a root. It refuses symbolic links unless links is set.

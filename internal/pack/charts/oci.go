@@ -1,14 +1,118 @@
 package charts
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
+
+	"helm.sh/helm/v3/pkg/registry"
+	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// isOCI reports whether an address belongs to an OCI registry.
-func isOCI(text string) bool { return strings.HasPrefix(text, "oci://") }
+const schemeOCI = "oci://"
 
-func pull(context.Context, target, string, limits) error {
-	return errors.New("charts in OCI registries cannot be fetched")
+// isOCI reports whether an address belongs to an OCI registry.
+func isOCI(text string) bool { return strings.HasPrefix(text, schemeOCI) }
+
+// pull unpacks a chart of an OCI registry.
+func pull(ctx context.Context, target target, into *sink) error {
+	address, err := url.Parse(target.text)
+	if err != nil || address.Host == "" {
+		return errors.New("the address is not a valid OCI reference")
+	}
+	credentials := target.auth
+	if address.User != nil {
+		credentials.Username = address.User.Username()
+		credentials.Password, _ = address.User.Password()
+		address.User = nil
+	}
+	client, err := newRegistry(ctx, credentials, into.limits, address.Host)
+	if err != nil {
+		return err
+	}
+	reference, err := client.ValidateReference(address.String(), target.version, address)
+	if err != nil {
+		return err
+	}
+	pulled, err := client.Pull(strings.TrimPrefix(reference.String(), schemeOCI))
+	if err != nil {
+		return err
+	}
+	content, stop, err := decompress("gzip", bytes.NewReader(pulled.Chart.Data), into.limits)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return untar(content, into)
 }
+
+// newRegistry returns a client that sends user name and password only to the given hosts. A host may name another server
+// that issues tokens.
+func newRegistry(ctx context.Context, credentials Auth, limits limits, hosts ...string) (*registry.Client, error) {
+	transport, err := newTransport(credentials)
+	if err != nil {
+		return nil, err
+	}
+	allowed := map[string]bool{}
+	for _, host := range hosts {
+		allowed[host] = true
+	}
+	options := []registry.ClientOption{
+		registry.ClientOptWriter(io.Discard),
+		registry.ClientOptAuthorizer(auth.Client{
+			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits}},
+			Cache:  auth.NewCache(),
+			Credential: func(_ context.Context, host string) (auth.Credential, error) {
+				if !allowed[host] || credentials.Username == "" && credentials.Password == "" {
+					return auth.EmptyCredential, nil
+				}
+				return auth.Credential{Username: credentials.Username, Password: credentials.Password}, nil
+			},
+		}),
+	}
+	if credentials.BasicHTTP {
+		options = append(options, registry.ClientOptPlainHTTP())
+	}
+	return registry.NewClient(options...)
+}
+
+// carried applies a context and a limit to the requests of a client that knows neither.
+type carried struct {
+	ctx       context.Context //nolint:containedctx // Helm's client has no context
+	transport http.RoundTripper
+	limits    limits
+}
+
+// RoundTrip sends a request.
+func (c *carried) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := c.ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(request.Context())
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	response, err := c.transport.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		stop()
+		cancel(nil)
+		return nil, err
+	}
+	body := response.Body
+	response.Body = &closing{
+		Reader: &bounded{body, c.limits.memory, c.limits.memory},
+		close:  func() error { defer stop(); defer cancel(nil); return body.Close() },
+	}
+	return response, nil
+}
+
+// closing is a body with its own way to close.
+type closing struct {
+	io.Reader
+	close func() error
+}
+
+// Close closes the body.
+func (c *closing) Close() error { return c.close() }

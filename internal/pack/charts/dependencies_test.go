@@ -1,0 +1,93 @@
+package charts_test
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts"
+)
+
+const parent = "apiVersion: v2\nname: app\nversion: 0.1.0\ndependencies:\n- name: web\n  version: 1.x.x\n  repository: "
+
+func allow(prefix string) func(string) bool {
+	return func(repository string) bool { return strings.HasPrefix(repository, prefix) }
+}
+
+func TestMissingDependency_IsFetched(t *testing.T) {
+	served := &recorder{require: true, Handler: http.FileServer(http.Dir(repository(t, "1.0.0", "1.2.0")))}
+	web := serve(t, served)
+	oci := "oci://" + serveOCI(t, private, "1.0.0", "1.2.0") + "/team"
+	for name, test := range map[string]struct {
+		repository string
+		allow      func(string) bool
+		fails      string
+	}{
+		"chart repository":                           {web, allow(web), ""},
+		"OCI registry":                               {oci, allow(oci), ""},
+		"folder":                                     {"file://../web", nil, ""},
+		"repository that is not allowed":             {web, allow("http://elsewhere"), "401"},
+		"registry that is not allowed":               {oci, allow("oci://elsewhere"), "credential not found"},
+		"no repository is allowed":                   {web, nil, "401"},
+		"alias, which only a configuration resolves": {`"@stable"`, nil, "no repository definition"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, map[string]string{
+				"app/Chart.yaml": parent + test.repository,
+				"web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.0\n",
+			})
+			auth := login()
+			auth.BasicHTTP, auth.Allow = true, test.allow
+			var progress bytes.Buffer
+			err := charts.UpdateDependencies(t.Context(), filepath.Join(dir, "app"), auth, &progress)
+			if test.fails != "" {
+				if err == nil || !strings.Contains(err.Error()+progress.String(), test.fails) {
+					t.Errorf("error %v, progress:\n%s", err, progress.String())
+				}
+				return
+			}
+			found := files(t, filepath.Join(dir, "app"))
+			if err != nil || found["charts/web-1.2.0.tgz"] == "" || found["Chart.lock"] == "" || progress.Len() == 0 || len(found) != 3 {
+				t.Fatalf("error %v, files %v, progress:\n%s", err, found, progress.String())
+			}
+			progress.Reset()
+			if err := charts.UpdateDependencies(t.Context(), filepath.Join(dir, "app"), charts.Auth{}, &progress); err != nil || progress.Len() != 0 {
+				t.Errorf("second run: error %v, progress %s", err, progress.String())
+			}
+		})
+	}
+}
+
+func TestChartThatCannotBeLoaded_Fails(t *testing.T) {
+	outside := t.TempDir()
+	for name, test := range map[string]struct {
+		content map[string]string
+		links   map[string]string
+		want    string
+	}{
+		"no chart":         {map[string]string{"Chart.yaml": "x"}, nil, "loading chart"},
+		"link out of it":   {map[string]string{"Chart.yaml": "name: app"}, map[string]string{"l": outside}, `symlink "l"`},
+		"link to a folder": {map[string]string{"Chart.yaml": "name: app"}, map[string]string{"l": "."}, `symlink "l"`},
+		"link in a dependency": {
+			map[string]string{"Chart.yaml": parent + "file://web", "web/Chart.yaml": "name: web"}, map[string]string{"web/l": ".."}, `symlink "web/l"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, test.content)
+			for link, to := range test.links {
+				if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := charts.UpdateDependencies(t.Context(), dir, charts.Auth{}, &bytes.Buffer{})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
