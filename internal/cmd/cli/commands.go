@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
@@ -17,8 +18,9 @@ import (
 // commands returns all commands, in the order of the help.
 func commands(streams genericiooptions.IOStreams, environment env.Environment) []*cobra.Command {
 	return []*cobra.Command{
+		status.New(streams, clock),
 		token.New(streams, clock),
-		clusters.New(streams),
+		clusters.New(streams, clock),
 		apply.New(streams, environment),
 		release.New(streams),
 	}

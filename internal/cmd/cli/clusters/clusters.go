@@ -28,12 +28,8 @@ type options struct {
 	clock   func() time.Time
 }
 
-// New returns the command.
-func New(streams genericiooptions.IOStreams) *cobra.Command {
-	return newCommand(streams, time.Now) //nolint:forbidigo // the clock for ages
-}
-
-func newCommand(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
 	command := list(newOptions(streams, clock), "clusters")
 	command.Aliases = []string{"cluster"}
 	command.Args = func(command *cobra.Command, args []string) error {

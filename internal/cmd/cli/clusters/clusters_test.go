@@ -24,7 +24,7 @@ import (
 // run executes the command against a server.
 func run(ctx context.Context, server *clitest.Server, out io.Writer, args ...string) (stderr string, err error) {
 	var problems bytes.Buffer
-	command := newCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &problems}, noon)
+	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &problems}, noon)
 	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
 	command.SetOut(out)
 	command.SetErr(&problems)

@@ -1,0 +1,57 @@
+// Package await waits until something on a cluster has happened.
+//
+//	condition, timeout ─► poll once a second ─► nil, or an error that names what was awaited and the next command
+package await
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+)
+
+// Interval is the time between two looks.
+const Interval = time.Second
+
+// Wait describes what to wait for.
+type Wait struct {
+	// For names it: "the first heartbeat of Cluster fleet-default/east".
+	For string
+	// Timeout limits the wait.
+	Timeout time.Duration
+	// Next are the commands to run if it does not happen in time.
+	Next []string
+	// Progress receives a line before the wait, unless it has happened already. It may be nil.
+	Progress io.Writer
+}
+
+// Until waits until done returns true. An error of done ends the wait. done may return a text about the current state,
+// which becomes part of the error after the timeout.
+func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bool, state string, err error)) error {
+	var last string
+	started := false
+	err := wait.PollUntilContextTimeout(ctx, Interval, w.Timeout, true, func(ctx context.Context) (bool, error) {
+		happened, state, err := done(ctx)
+		last = state
+		if !happened && err == nil && !started && w.Progress != nil {
+			fmt.Fprintf(w.Progress, "waiting up to %s for %s\n", w.Timeout, w.For)
+			started = true
+		}
+		return happened, err
+	})
+	switch {
+	case err == nil || !wait.Interrupted(err):
+		return err
+	case ctx.Err() != nil:
+		return exit.Errorf(exit.Failed, "interrupted while waiting for %s", w.For).With(w.Next...)
+	}
+	failure := exit.Errorf(exit.Timeout, "waited %s for %s", w.Timeout, w.For).With(w.Next...)
+	if last != "" {
+		failure.Problems = append(failure.Problems, fmt.Errorf("%s", last))
+	}
+	return failure
+}

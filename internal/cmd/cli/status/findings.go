@@ -1,0 +1,254 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// maxProblems is the number of problems that are shown.
+	maxProblems = 10
+	// soon is when a token counts as one that expires soon.
+	soon = 24 * time.Hour
+	// skew is the tolerated difference between the clocks of this machine and of the hub.
+	skew = time.Minute
+	// defaultLease is the duration of a Lease that does not name one.
+	defaultLease = 45 * time.Second
+)
+
+// Status is the result of the command. Absent fields are not known.
+type Status struct {
+	// Version is the version of the hub's configuration.
+	Version string `json:"version,omitempty"`
+	// SystemNamespace is the namespace of the controllers.
+	SystemNamespace string   `json:"systemNamespace"`
+	Leases          []Lease  `json:"leases,omitempty"`
+	Clusters        Clusters `json:"clusters"`
+	Tokens          *Tokens  `json:"tokens,omitempty"`
+	// Problems are the most frequent problems.
+	Problems []Problem `json:"problems"`
+}
+
+// Lease is a Lease of the hub's controllers.
+type Lease struct {
+	Name    string            `json:"name"`
+	Holder  string            `json:"holder,omitempty"`
+	Renewed *metav1.MicroTime `json:"renewed,omitempty"`
+	// Active means that the holder has renewed the Lease in time.
+	Active bool `json:"active"`
+}
+
+// Clusters counts Clusters by state.
+type Clusters struct {
+	Total  int                    `json:"total"`
+	States map[clusters.State]int `json:"states"`
+}
+
+// Tokens counts tokens, without those that the hub creates for imports.
+type Tokens struct {
+	Total int `json:"total"`
+	// NotReady are tokens without usable values.
+	NotReady int `json:"notReady"`
+	// WithoutExpiry are tokens that never expire.
+	WithoutExpiry int `json:"withoutExpiry"`
+	// ExpireSoon are tokens that expire within a day.
+	ExpireSoon int `json:"expireSoon"`
+}
+
+// Problem is a reason for which conditions are False, with one of the objects.
+type Problem struct {
+	Kind      string `json:"kind"`
+	Reason    string `json:"reason"`
+	Count     int    `json:"count"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Message   string `json:"message,omitempty"`
+	// Fix is the command that fixes the problem of this object.
+	Fix string `json:"fix,omitempty"`
+}
+
+// findings collects what was read.
+type findings struct {
+	now           time.Time
+	version       string
+	system        string
+	leases        []Lease
+	leasesKnown   bool
+	clusters      Clusters
+	tokens        Tokens
+	tokensUnknown bool
+	problems      map[[2]string]*Problem
+}
+
+func newFindings(system string, now time.Time) *findings {
+	return &findings{system: system, now: now, clusters: Clusters{States: map[clusters.State]int{}}, problems: map[[2]string]*Problem{}}
+}
+
+func (f *findings) addCluster(cluster *fleet.Cluster) {
+	verdict := clusters.Judge(cluster)
+	f.clusters.Total++
+	f.clusters.States[verdict.State]++
+	problem := Problem{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}
+	seen := map[string]bool{}
+	for _, condition := range cluster.Status.Conditions {
+		if !fleet.IsTrouble(condition) || seen[condition.Reason] {
+			continue
+		}
+		seen[condition.Reason] = true
+		problem.Reason, problem.Message, problem.Fix = condition.Reason, condition.Message, remedy.OfCluster(cluster, condition.Reason)
+		f.add(problem)
+	}
+	if verdict.State == clusters.NotReady && !seen[verdict.Reason] {
+		problem.Reason, problem.Message = cmp.Or(verdict.Reason, string(verdict.State)), verdict.Message
+		problem.Fix = remedy.Command("fleet", "clusters", "describe", cluster.Name, "-n", cluster.Namespace)
+		f.add(problem)
+	}
+}
+
+func (f *findings) addToken(token *fleet.ClusterRegistrationToken) {
+	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	trouble := ready != nil && fleet.IsTrouble(*ready)
+	if trouble {
+		f.add(Problem{
+			Kind: "ClusterRegistrationToken", Namespace: token.Namespace, Name: token.Name,
+			Reason: ready.Reason, Message: ready.Message, Fix: remedy.OfToken(token, ready.Reason),
+		})
+	}
+	if slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" }) {
+		return // of an import
+	}
+	f.tokens.Total++
+	if trouble {
+		f.tokens.NotReady++
+	}
+	switch expires := token.Status.Expires; {
+	case expires == nil:
+		f.tokens.WithoutExpiry++
+	case expires.Sub(f.now) < soon:
+		f.tokens.ExpireSoon++
+	}
+}
+
+func (f *findings) addRegistration(request *fleet.ClusterRegistration) {
+	for _, condition := range request.Status.Conditions {
+		if fleet.IsTrouble(condition) {
+			f.add(Problem{
+				Kind: "ClusterRegistration", Namespace: request.Namespace, Name: request.Name,
+				Reason: condition.Reason, Message: condition.Message, Fix: remedy.OfRegistration(request, condition.Reason),
+			})
+		}
+	}
+}
+
+// add counts a problem. The first object with it is the example.
+func (f *findings) add(problem Problem) {
+	key := [2]string{problem.Kind, problem.Reason}
+	if f.problems[key] == nil {
+		f.problems[key] = &problem
+	}
+	f.problems[key].Count++
+}
+
+// status returns the result.
+func (f *findings) status() Status {
+	result := Status{
+		Version: f.version, SystemNamespace: f.system, Leases: f.leases, Clusters: f.clusters, Problems: []Problem{},
+	}
+	if !f.tokensUnknown {
+		result.Tokens = &f.tokens
+	}
+	if f.leasesKnown {
+		f.checkLeader()
+	}
+	for _, problem := range f.problems {
+		result.Problems = append(result.Problems, *problem)
+	}
+	slices.SortFunc(result.Problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Count, a.Count), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Reason, b.Reason))
+	})
+	result.Problems = result.Problems[:min(maxProblems, len(result.Problems))]
+	return result
+}
+
+// rank puts problems of the hub before all others.
+func rank(p Problem) int {
+	if p.Kind == kindLease {
+		return 0
+	}
+	return 1
+}
+
+const kindLease = "Lease"
+
+// checkLeader adds a problem if no controller is active.
+func (f *findings) checkLeader() {
+	problem := Problem{
+		Kind: kindLease, Reason: "NoLeader", Namespace: f.system, Name: names.ControllerLease,
+		Message: "no controller of the hub is active: nothing is reconciled",
+		Fix:     remedy.Command("kubectl", "get", "pods", "-n", f.system),
+	}
+	for _, lease := range f.leases {
+		if lease.Name == names.ControllerLease && lease.Active {
+			return
+		}
+	}
+	f.add(problem)
+}
+
+// leaseOf returns what the status shows of a Lease.
+func leaseOf(lease *coordinationv1.Lease, now time.Time) Lease {
+	result := Lease{Name: lease.Name, Renewed: lease.Spec.RenewTime}
+	if lease.Spec.HolderIdentity != nil {
+		result.Holder = *lease.Spec.HolderIdentity
+	}
+	life := defaultLease
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+		life = time.Duration(*seconds) * time.Second
+	}
+	result.Active = result.Holder != "" && result.Renewed != nil && now.Sub(result.Renewed.Time) < life+skew
+	return result
+}
+
+// stateCount is the number of Clusters in a state.
+type stateCount struct {
+	state clusters.State
+	n     int
+}
+
+// ordered returns the counts that are not 0, the best state first.
+func (c Clusters) ordered() (counts []stateCount) {
+	for _, state := range clusters.States() {
+		if n := c.States[state]; n > 0 {
+			counts = append(counts, stateCount{state, n})
+		}
+	}
+	return counts
+}
+
+func (t *Tokens) text() string {
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		text string
+	}{{t.NotReady, "not ready"}, {t.WithoutExpiry, "without expiry"}, {t.ExpireSoon, "expire within a day"}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.text))
+		}
+	}
+	text := fmt.Sprint(t.Total)
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text
+}

@@ -1,0 +1,210 @@
+// Package status implements `fleet status`: does the hub work, and which problems do its clusters have?
+//
+//	ConfigMap, Leases, Clusters, tokens, requests ─► gather ─► Status (pure) ─► table, JSON, YAML, names
+package status
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+type options struct {
+	streams genericiooptions.IOStreams
+	flags   *access.Flags
+	format  output.Format
+	system  string
+	clock   func() time.Time
+}
+
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	o := &options{streams: streams, flags: access.NewFlags(), format: output.Table, clock: clock}
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show the hub: version, leader, clusters by state, tokens and problems",
+		Long: `Show whether the hub works: its version, the leader of its controllers, the clusters of a workspace (with -A, of all
+workspaces) by state, the tokens, and the most frequent problems with an example and the command that fixes it. What you may
+not read is left out, with a warning. ` + "`fleet doctor hub`" + ` checks more.
+
+The exit code is 0 also if there are problems.`,
+		Example: "  fleet status -A\n  fleet status -o json | jq .clusters.states",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+	}
+	o.flags.Bind(command.Flags())
+	o.flags.BindAll(command.Flags())
+	o.format.Bind(command.Flags())
+	command.Flags().StringVar(&o.system, "system-namespace", names.SystemNamespace, "namespace of the hub's controllers")
+	return command
+}
+
+func (o *options) run(ctx context.Context) error {
+	hub, err := o.flags.Open()
+	if err != nil {
+		return err
+	}
+	found, err := o.gather(ctx, hub)
+	if err != nil {
+		return err
+	}
+	result := found.status()
+	switch o.format {
+	case output.Name:
+		return printNames(o.streams.Out, result)
+	case output.Table:
+		return printTable(o.streams.Out, result, found.now)
+	}
+	return output.Print(o.streams.Out, o.format, result)
+}
+
+// gather reads everything. Without the right to read Clusters it fails. Everything else is optional.
+func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, error) {
+	found := newFindings(o.system, o.clock())
+	_, err := access.Each(ctx, hub.Clusters(hub.Namespace), metav1.ListOptions{}, func(cluster *fleet.Cluster) error {
+		found.addCluster(cluster)
+		return nil
+	})
+	if err != nil {
+		return nil, exit.Errorf(exit.Failed, "listing Clusters: %w", err).With("kubectl auth can-i list clusters.fleet.cattle.io -n " + o.flags.Namespace())
+	}
+	_, err = access.Each(ctx, hub.Tokens(hub.Namespace), metav1.ListOptions{}, func(token *fleet.ClusterRegistrationToken) error {
+		found.addToken(token)
+		return nil
+	})
+	if found.tokensUnknown = err != nil; err != nil {
+		o.warn("listing tokens: %v", err)
+	}
+	_, err = access.Each(ctx, hub.Registrations(hub.Namespace), metav1.ListOptions{}, func(request *fleet.ClusterRegistration) error {
+		found.addRegistration(request)
+		return nil
+	})
+	if err != nil {
+		o.warn("listing registrations: %v", err)
+	}
+	o.readSystem(ctx, hub, found)
+	return found, nil
+}
+
+// readSystem reads the version and the leader from the system namespace.
+func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *findings) {
+	conf, err := hub.Core.CoreV1().ConfigMaps(o.system).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	if err == nil {
+		found.version = conf.Annotations[fleet.AnnotationVersion]
+	} else {
+		o.warn("reading the version of the hub: %v", err)
+	}
+	for _, name := range []string{names.ControllerLease, names.CleanupLease, names.DeliveryLease} {
+		lease, err := hub.Core.CoordinationV1().Leases(o.system).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			found.leases = append(found.leases, leaseOf(lease, found.now))
+		case name == names.ControllerLease && !apierrors.IsNotFound(err):
+			o.warn("reading the leader of the hub: %v", err)
+			return
+		}
+	}
+	found.leasesKnown = true
+}
+
+func (o *options) warn(format string, args ...any) {
+	fmt.Fprintln(o.streams.ErrOut, "warning: "+output.Line(fmt.Sprintf(format, args...)))
+}
+
+func printNames(out io.Writer, result Status) error {
+	for _, problem := range result.Problems {
+		group := fleet.GroupName
+		if problem.Kind == kindLease {
+			group = coordinationv1.GroupName
+		}
+		if _, err := fmt.Fprintf(out, "%s.%s/%s\n", strings.ToLower(problem.Kind), group, problem.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printTable writes the status for people.
+func printTable(out io.Writer, result Status, now time.Time) error {
+	writer := printers.GetNewTabWriter(out)
+	fmt.Fprintf(writer, "Hub version:\t%s\n", output.Line(orUnknown(result.Version)))
+	fmt.Fprintf(writer, "Leader:\t%s\n", output.Line(leaderText(result.Leases, now)))
+	fmt.Fprintf(writer, "Clusters:\t%s\n", clustersText(result.Clusters))
+	if result.Tokens != nil {
+		fmt.Fprintf(writer, "Tokens:\t%s\n", result.Tokens.text())
+	}
+	if err := writer.Flush(); err != nil {
+		return err
+	}
+	if len(result.Problems) == 0 {
+		return nil
+	}
+	var rows, fixes [][]string
+	for _, p := range result.Problems {
+		example := p.Kind + " " + p.Namespace + "/" + p.Name
+		rows = append(rows, []string{p.Reason, strconv.Itoa(p.Count), example, p.Message})
+		if p.Fix != "" {
+			fixes = append(fixes, []string{p.Reason, p.Fix})
+		}
+	}
+	fmt.Fprintln(out)
+	if err := output.Rows(out, []string{"PROBLEM", "OBJECTS", "EXAMPLE", "MESSAGE"}, rows); err != nil || len(fixes) == 0 {
+		return err
+	}
+	fmt.Fprintln(out)
+	return output.Rows(out, []string{"PROBLEM", "FIX OF THE EXAMPLE"}, fixes)
+}
+
+func leaderText(leases []Lease, now time.Time) string {
+	for _, lease := range leases {
+		if lease.Name != names.ControllerLease {
+			continue
+		}
+		text := orUnknown(lease.Holder)
+		if lease.Renewed != nil {
+			text += ", renewed " + duration.HumanDuration(max(now.Sub(lease.Renewed.Time), 0)) + " ago"
+		}
+		if !lease.Active {
+			text += ": no controller is active"
+		}
+		return text
+	}
+	return "unknown"
+}
+
+func clustersText(clusters Clusters) string {
+	text := strconv.Itoa(clusters.Total)
+	var parts []string
+	for _, count := range clusters.ordered() {
+		parts = append(parts, fmt.Sprintf("%d %s", count.n, count.state))
+	}
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "unknown"
+	}
+	return text
+}

@@ -1,0 +1,126 @@
+package status
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+func meta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func conditions(kind, reason, message string) []genericcondition.GenericCondition {
+	if reason == "" {
+		return []genericcondition.GenericCondition{{Type: kind, Status: "True"}}
+	}
+	return []genericcondition.GenericCondition{{Type: kind, Status: "False", Reason: reason, Message: message}}
+}
+
+func lease(name, holder string, renewed time.Time) *coordinationv1.Lease {
+	at, seconds := metav1.NewMicroTime(renewed), int32(45)
+	return &coordinationv1.Lease{ObjectMeta: meta("cattle-fleet-system", name), Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: &seconds,
+	}}
+}
+
+func config() *corev1.ConfigMap {
+	conf := &corev1.ConfigMap{ObjectMeta: meta("cattle-fleet-system", names.ControllerConfig)}
+	conf.Annotations = map[string]string{fleet.AnnotationVersion: "v1.2.0"}
+	return conf
+}
+
+func hub() []runtime.Object {
+	seen := fleet.AgentStatus{LastSeen: metav1.NewTime(noon().Add(-time.Minute))}
+	objects := []runtime.Object{
+		config(), lease(names.ControllerLease, "fleet-controller-1", noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1", noon()),
+		&fleet.Cluster{ObjectMeta: meta("fleet-local", "local"), Status: fleet.ClusterStatus{Agent: seen, Conditions: conditions("Ready", "", "")}},
+	}
+	for _, name := range []string{"a", "b"} {
+		missing := &fleet.Cluster{ObjectMeta: meta("fleet-default", name), Spec: fleet.ClusterSpec{KubeConfigSecret: name}}
+		missing.Status.Conditions = conditions("Imported", fleet.ReasonKubeconfigMissing, "Secret fleet-default/"+name+" does not exist")
+		objects = append(objects, missing)
+	}
+	failing := &fleet.Cluster{ObjectMeta: meta("fleet-default", "c"), Status: fleet.ClusterStatus{Agent: seen}}
+	failing.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Message: "ErrApplied(1) [Bundle web]"}}
+	failing.Status.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "web", BundleState: fleet.ErrApplied}}
+	expires := metav1.NewTime(noon().Add(time.Hour))
+	return append(objects, failing,
+		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever"), Status: fleet.ClusterRegistrationTokenStatus{Conditions: conditions("Ready", "", "")}},
+		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "short"), Status: fleet.ClusterRegistrationTokenStatus{
+			Expires: &expires, Conditions: conditions("Ready", fleet.ReasonSecretNameTaken, "Secret fleet-default/short belongs to another owner"),
+		}},
+		&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleet-default", Name: "import-token-a", OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "a"}},
+		}},
+		&fleet.ClusterRegistration{ObjectMeta: meta("fleet-default", "request-1"), Status: fleet.ClusterRegistrationStatus{
+			ClusterName: "c", Conditions: conditions("Granted", fleet.ReasonTakeoverPending, "another agent is registered"),
+		}},
+	)
+}
+
+func run(t *testing.T, server *clitest.Server, args ...string) string {
+	t.Helper()
+	var out, problems bytes.Buffer
+	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, noon)
+	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
+	command.SilenceErrors, command.SilenceUsage = true, true
+	err := command.ExecuteContext(t.Context())
+	if err != nil {
+		problems.WriteString(exit.Text(err))
+	}
+	return fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+}
+
+func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
+	server := clitest.Start(t, hub()...)
+	for name, args := range map[string][]string{
+		"workspace": nil, "all": {"-A"}, "json": {"-A", "-o", "json"}, "yaml": {"-A", "-o", "yaml"}, "name": {"-A", "-o", "name"},
+		"other-namespace": {"--system-namespace", "fleet"},
+	} {
+		t.Run(name, func(t *testing.T) { golden.Expect(t, name+".golden", run(t, server, args...)) })
+	}
+}
+
+func TestHealthyHub_ShowsNoProblems(t *testing.T) {
+	server := clitest.Start(t, hub()[:4]...)
+	golden.Expect(t, "healthy.golden", run(t, server, "-A"))
+}
+
+func TestLeaderThatDoesNotRenew_IsAProblem(t *testing.T) {
+	server := clitest.Start(t, config(), lease(names.ControllerLease, "fleet-controller-1", noon().Add(-5*time.Minute)))
+	golden.Expect(t, "no-leader.golden", run(t, server, "-A"))
+}
+
+func TestMissingRights_AreWarningsExceptForClusters(t *testing.T) {
+	const prefix = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/"
+	server := clitest.Start(t, hub()...)
+	for _, request := range []string{
+		prefix + "clusterregistrationtokens", prefix + "clusterregistrations", "GET /api/v1/namespaces/cattle-fleet-system/configmaps/fleet-controller",
+		"GET /apis/coordination.k8s.io/v1/namespaces/cattle-fleet-system/leases/" + names.ControllerLease,
+	} {
+		server.Refuse(request, 403)
+	}
+	golden.Expect(t, "few-rights.golden", run(t, server))
+	server.Refuse(prefix+"clusters", 403)
+	if got := run(t, server); !strings.HasPrefix(got, "exit code 1\nerror: listing Clusters") {
+		t.Error(got)
+	}
+}
