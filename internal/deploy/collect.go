@@ -63,12 +63,12 @@ func (d *deployer) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, d.adoptRelease(ctx, key, found))
 	}
-	d.lookAtWhatIsLeft(ctx, newest)
+	d.enqueueLeftovers(ctx, newest)
 	return errors.Join(errs...)
 }
 
-// lookAtWhatIsLeft enqueues deleted BundleDeployments, and those with more than one release.
-func (d *deployer) lookAtWhatIsLeft(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
+// enqueueLeftovers enqueues deleted BundleDeployments, and those with more than one release.
+func (d *deployer) enqueueLeftovers(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
 		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0
 	})

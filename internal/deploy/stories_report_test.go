@@ -65,7 +65,7 @@ func TestReport_IncludesPrinterColumns(t *testing.T) {
 	}
 	look()
 	l.eventually(func() string {
-		if _, known := d.watches.Look(deploytest.ConfigMaps(), l.Name, "x"); !known {
+		if _, known := d.watches.Cached(deploytest.ConfigMaps(), l.Name, "x"); !known {
 			return "the objects are not known"
 		}
 		return ""

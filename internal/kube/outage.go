@@ -33,7 +33,7 @@ type outages struct {
 }
 
 func (o *outages) send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
-	if o.doubts(request.URL) {
+	if o.needsList(request.URL) {
 		return expired(request)
 	}
 	answer, err := next.RoundTrip(request)
@@ -45,9 +45,9 @@ func (o *outages) send(next http.RoundTripper, request *http.Request) (*http.Res
 	return answer, err
 }
 
-// doubts reports, once per outage, whether a cache would continue from a version before the outage. A cache that
+// needsList reports, once per outage, whether a cache would continue from a version before the outage. A cache that
 // was filled after the outage also gets true once, and lists twice.
-func (o *outages) doubts(asked *url.URL) bool {
+func (o *outages) needsList(asked *url.URL) bool {
 	query := asked.Query()
 	version := query.Get("resourceVersion")
 	if query.Get("watch") == "" || version == "" || version == "0" || query.Get("sendInitialEvents") == "true" {

@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		if !a.pause(ctx, a.looks.until(a.now())) {
 			continue
 		}
-		state, err := a.look(ctx)
+		state, err := a.observe(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
 				a.log.Warn("reading the agent's Secrets and ConfigMap failed, trying again", "error", err)
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		}
 		a.looks.reset()
 		step := registering.Decide(state)
-		a.tell(step)
+		a.reportStage(step)
 		if err := a.act(ctx, step); err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ type agent struct {
 	use func(context.Context, Session) error
 
 	changed chan struct{} // one of the agent's Secrets, or its configuration, may have changed
-	doubted chan struct{} // the hub rejected a request of the identity in use
+	rejected chan struct{} // the hub rejected a request of the identity in use
 
 	looks, asks, moves, proofs, requests, renewals, writes pace
 
@@ -137,7 +137,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.Connect == nil {
 		o.Connect = connect
 	}
-	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), doubted: make(chan struct{}, 1)}
+	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -153,8 +153,8 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 
 func (a *agent) now() time.Time { return a.Clock() }
 
-// tell reports the stage if it or its reason has changed.
-func (a *agent) tell(step registering.Outcome) {
+// reportStage reports the stage if it or its reason has changed.
+func (a *agent) reportStage(step registering.Outcome) {
 	reason := string(step.Awaited)
 	if step.Err != nil {
 		reason = step.Err.Error()

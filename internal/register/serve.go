@@ -110,7 +110,7 @@ func (a *agent) serve(ctx context.Context) {
 		return
 	}
 	hub := a.found.access.Config()
-	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, doubted: a.doubted} })
+	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, rejected: a.rejected} })
 	session := Session{
 		Hub:                 hub,
 		ClusterNamespace:    identity.ClusterNamespace,
@@ -226,7 +226,7 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 	select {
 	case <-due:
 		return true
-	case <-a.doubted:
+	case <-a.rejected:
 		a.verdict = registering.Verdict{}
 		a.asks.spare(doubtPause)
 	case <-a.changed:
@@ -239,17 +239,17 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 // listener watches the hub's responses to the identity in use.
 type listener struct {
 	next    http.RoundTripper
-	doubted chan<- struct{}
+	rejected chan<- struct{}
 }
 
-// RoundTrip sends the request and signals a doubt if the response may mean that the identity is rejected. It
+// RoundTrip sends the request and signals if the response may mean that the identity is rejected. It
 // does not decide that: the missing right may be one that agents do not need.
 func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(request)
 	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 	if turnedAway || isUntrusted(err) {
 		select {
-		case l.doubted <- struct{}{}:
+		case l.rejected <- struct{}{}:
 		default: // a signal is already pending
 		}
 	}

@@ -87,7 +87,7 @@ func (k *kinds) Capabilities() (*chartutil.Capabilities, error) {
 // be new.
 func (k *kinds) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) && k.lookAgain() {
+	if meta.IsNoMatchError(err) && k.refresh() {
 		mapping, err = k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if err != nil {
@@ -105,8 +105,8 @@ func (k *kinds) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// lookAgain invalidates the cache, unless that was done within kindsPause.
-func (k *kinds) lookAgain() bool {
+// refresh invalidates the cache, unless that was done within kindsPause.
+func (k *kinds) refresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.clock().Sub(k.looked) < kindsPause {

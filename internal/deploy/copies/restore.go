@@ -92,7 +92,7 @@ func (c copied) served() schema.GroupVersionResource {
 func (c *Copier) changedCopies(bd *fleet.BundleDeployment, s *State) []copied {
 	var changed []copied
 	for _, one := range copiesOf(bd) {
-		found, known := c.watches.Look(one.served(), one.namespace, one.name)
+		found, known := c.watches.Cached(one.served(), one.namespace, one.name)
 		if known && (found == nil || !notAfter(found.ResourceVersion, s.copied[one])) {
 			changed = append(changed, one)
 		}
@@ -150,7 +150,7 @@ func (c *Copier) Report(bd *fleet.BundleDeployment, s *State, status *fleet.Bund
 		return
 	}
 	for _, one := range c.changedCopies(bd, s) {
-		found, _ := c.watches.Look(one.served(), one.namespace, one.name)
+		found, _ := c.watches.Cached(one.served(), one.namespace, one.name)
 		status.ModifiedStatus = append(status.ModifiedStatus, one.modified(found == nil))
 		status.NonModified = false
 	}

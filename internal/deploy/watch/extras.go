@@ -19,9 +19,9 @@ import (
 // labelPrune with the value "false" keeps an object that is no longer part of its release.
 const labelPrune = "objectset.rio.cattle.io/prune"
 
-// lookForExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
+// checkExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
 // checked again.
-func (o *Observer) lookForExtras(ctx context.Context, t *Tracking) error {
+func (o *Observer) checkExtras(ctx context.Context, t *Tracking) error {
 	var still []manifest.Ref
 	for _, ref := range t.extras {
 		found, err := o.Metadata.Resource(t.resources[ref.GroupVersionKind]).Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})

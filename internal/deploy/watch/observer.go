@@ -173,10 +173,10 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 		t.first = nil
 		err = o.takeIn(ctx, bd, t, first.Live, first.Wanted)
 	} else {
-		known, err = o.look(ctx, bd, t)
+		known, err = o.observe(ctx, bd, t)
 	}
 	if err == nil && known {
-		err = o.lookForExtras(ctx, t)
+		err = o.checkExtras(ctx, t)
 	}
 	if err != nil {
 		return nil, err
@@ -190,15 +190,15 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	return &found, nil
 }
 
-// look updates the observed state of the objects. It compares the cached metadata and fetches only changed
+// observe updates the observed state of the objects. It compares the cached metadata and fetches only changed
 // objects. An object that other writers change again and again is fetched later. It returns false while the
 // metadata are not synced.
-func (o *Observer) look(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (known bool, err error) {
+func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (known bool, err error) {
 	var changed []manifest.Ref
 	known = true
 	now := o.Clock()
 	for _, ref := range t.refs {
-		found, ready := o.Watches.Look(t.resources[ref.GroupVersionKind], ref.Namespace, ref.Name)
+		found, ready := o.Watches.Cached(t.resources[ref.GroupVersionKind], ref.Namespace, ref.Name)
 		last, seen := t.seen[ref]
 		switch {
 		case !ready:

@@ -100,18 +100,18 @@ func (w *Watches) start(resource schema.GroupVersionResource) {
 	})
 	// Cannot fail: the informer is new.
 	handler, _ := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { w.tell(resource, object) },
+		AddFunc: func(object any) { w.notify(resource, object) },
 		UpdateFunc: func(old, object any) {
 			if w.labelOf(old) != w.labelOf(object) {
-				w.tell(resource, old) // another set took the object over
+				w.notify(resource, old) // another set took the object over
 			}
-			w.tell(resource, object)
+			w.notify(resource, object)
 		},
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = tombstone.Obj
 			}
-			w.tell(resource, object)
+			w.notify(resource, object)
 		},
 	})
 	w.watched[resource] = &watched{informer: informer, began: w.clock(), stop: stop, users: map[string]bool{}}
@@ -135,7 +135,7 @@ func (w *Watches) Stop() {
 	w.running.Wait()
 }
 
-func (w *Watches) tell(resource schema.GroupVersionResource, object any) {
+func (w *Watches) notify(resource schema.GroupVersionResource, object any) {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok && found.Labels[w.label] != "" {
 		w.changed(resource, found)
 	}
@@ -160,10 +160,10 @@ func (w *Watches) usersOf(resource schema.GroupVersionResource) []string {
 	return users
 }
 
-// Look returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
+// Cached returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
 // watch has not synced within watchPatience, every object counts as known and missing, so that the caller fetches
 // it.
-func (w *Watches) Look(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
+func (w *Watches) Cached(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
 	w.mu.Lock()
 	watched := w.watched[resource]
 	w.mu.Unlock()

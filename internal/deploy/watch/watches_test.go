@@ -37,7 +37,7 @@ func newWatching(t *testing.T, objects ...runtime.Object) watching {
 
 func (w watching) expectKnown(t *testing.T, resource schema.GroupVersionResource, want bool) {
 	t.Helper()
-	if _, known := w.Look(resource, "web", "a"); known != want {
+	if _, known := w.Cached(resource, "web", "a"); known != want {
 		t.Errorf("%s known: %t, want %t", resource.Resource, known, want)
 	}
 }
@@ -57,7 +57,7 @@ func TestWatches_StripCachedObjects(t *testing.T) {
 	if got := deploytest.Receive(t, w.changed); got != "h1" {
 		t.Errorf("changed %q", got)
 	}
-	found, known := w.Look(deploytest.ConfigMaps(), "web", "a")
+	found, known := w.Cached(deploytest.ConfigMaps(), "web", "a")
 	want := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "web", UID: "a", ResourceVersion: "1", Labels: map[string]string{fleet.LabelSetHash: "h1"}},
@@ -65,7 +65,7 @@ func TestWatches_StripCachedObjects(t *testing.T) {
 	if diff := cmp.Diff(want, found); diff != "" || !known {
 		t.Errorf("known %t, what is kept:\n%s", known, diff)
 	}
-	if found, known := w.Look(deploytest.ConfigMaps(), "web", "b"); found != nil || !known {
+	if found, known := w.Cached(deploytest.ConfigMaps(), "web", "b"); found != nil || !known {
 		t.Errorf("what is not there: %v %t", found, known)
 	}
 }
@@ -116,13 +116,13 @@ func TestUnwatchableResource_IsFetched(t *testing.T) {
 	w := NewSetWatches(client, clock, func(string) {}, func([]string) {})
 	defer w.Stop()
 	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
-	if _, known := w.Look(deploytest.ConfigMaps(), "web", "a"); known {
+	if _, known := w.Cached(deploytest.ConfigMaps(), "web", "a"); known {
 		t.Error("known at once")
 	}
 	mu.Lock()
 	now = now.Add(watchPatience + time.Second)
 	mu.Unlock()
-	if found, known := w.Look(deploytest.ConfigMaps(), "web", "a"); found != nil || !known {
+	if found, known := w.Cached(deploytest.ConfigMaps(), "web", "a"); found != nil || !known {
 		t.Errorf("after a while: %v %t", found, known)
 	}
 }

@@ -66,8 +66,8 @@ type AgentDeployment struct {
 	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations. An agent whose stored
 	// identity belongs to one of them gets no bootstrap token, unless it has to register again.
 	Accounts []types.UID
-	// LookOnly means that nothing has changed. The agent is applied only if it is missing.
-	LookOnly bool
+	// InspectOnly means that nothing has changed. The agent is applied only if it is missing.
+	InspectOnly bool
 	// BesideBundle leaves to the agent's Bundle what it carries. Only ConfigMap, PriorityClass, PodDisruptionBudget
 	// and pull Secrets are applied.
 	BesideBundle bool

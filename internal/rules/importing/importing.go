@@ -159,7 +159,7 @@ func bring(in Input, want Status) Outcome {
 // onlyFrozenLeft returns the outcome if only settings that manageAgent blocks are outstanding. An agent that has never
 // reported is supervised meanwhile.
 func onlyFrozenLeft(in Input, want Status) Outcome {
-	if supervision.NeverHeard(in.Cluster) {
+	if supervision.NeverReported(in.Cluster) {
 		return Outcome{Stage: InSync, Done: want, Supervise: true}
 	}
 	return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")

@@ -24,11 +24,11 @@ func TestImportRepairs(t *testing.T) {
 	accounts := func(in *importing.Input) { in.Accounts = []types.UID{"u-account"} }
 	noToken := func(in *importing.Input) { in.Token, in.Values = nil, nil }
 	type result struct {
-		Stage                 importing.Stage
-		Supervise             bool
-		Token                 string // delivered
-		New, LookOnly, Known  bool
-		Creates, Renews, Only bool // Only means that no heartbeat is reset
+		Stage                   importing.Stage
+		Supervise               bool
+		Token                   string // delivered
+		New, InspectOnly, Known bool
+		Creates, Renews, Only   bool // Only means that no heartbeat is reset
 	}
 	tests := map[string]struct {
 		in   importing.Input
@@ -52,7 +52,7 @@ func TestImportRepairs(t *testing.T) {
 			out := importing.Decide(test.in)
 			got := result{Stage: out.Stage, Supervise: out.Supervise, Creates: out.CreateToken != nil, Renews: out.RenewToken, Only: !out.Done.ResetAgent}
 			if out.Deploy != nil {
-				got.New, got.LookOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.LookOnly, len(out.Deploy.Accounts) > 0
+				got.New, got.InspectOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.InspectOnly, len(out.Deploy.Accounts) > 0
 				if out.Deploy.Values.Bootstrap != nil {
 					got.Token = out.Deploy.Values.Bootstrap.Token
 				}

@@ -93,7 +93,7 @@ func deployment(in Input, want Status) *AgentDeployment {
 	}
 	deploy.Accounts = in.Accounts
 	deploy.BesideBundle = bundleOwns(in)
-	deploy.LookOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
+	deploy.InspectOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
 	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {
 		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
 	}

@@ -65,7 +65,7 @@ func awaitValues(token *fleet.ClusterRegistrationToken) Outcome {
 // TokenLost reports whether an agent that has never reported can no longer register: its import token is missing,
 // being deleted, about to expire, or owned by an earlier Cluster of the same name.
 func TokenLost(in Input) bool {
-	return supervision.NeverHeard(in.Cluster) && (in.Token == nil || in.Token.DeletionTimestamp != nil || tokenUnfit(in))
+	return supervision.NeverReported(in.Cluster) && (in.Token == nil || in.Token.DeletionTimestamp != nil || tokenUnfit(in))
 }
 
 // tokenUnfit reports whether an import token must not be delivered: it is owned by an earlier Cluster of the same

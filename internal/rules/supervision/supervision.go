@@ -13,10 +13,10 @@ import (
 // starts at the first value and doubles up to the last one. The Stale values apply to agents that have reported
 // before: their silence is rarely caused by the agent itself.
 const (
-	FirstLook      = 10 * time.Second
-	LastLook       = 10 * time.Minute
-	FirstLookStale = time.Minute
-	LastLookStale  = time.Hour
+	FirstInspection      = 10 * time.Second
+	LastInspection       = 10 * time.Minute
+	FirstInspectionStale = time.Minute
+	LastInspectionStale  = time.Hour
 )
 
 // StartPatience is how long a pod may stay unscheduled or without its image before the condition reports a problem.
@@ -101,11 +101,11 @@ type Outcome struct {
 // Supervised reports whether the hub inspects an agent's downstream cluster. It does so for agents that it deployed
 // and that have never reported or are stale. It does not inspect clusters whose agents report.
 func Supervised(cluster *fleet.Cluster, stale bool) bool {
-	return cluster.Spec.KubeConfigSecret != "" && cluster.Status.AgentDeployedGeneration != nil && (NeverHeard(cluster) || stale)
+	return cluster.Spec.KubeConfigSecret != "" && cluster.Status.AgentDeployedGeneration != nil && (NeverReported(cluster) || stale)
 }
 
-// NeverHeard reports whether no heartbeat has arrived since the agent was deployed.
-func NeverHeard(cluster *fleet.Cluster) bool { return cluster.Status.Agent.LastSeen.IsZero() }
+// NeverReported reports whether no heartbeat has arrived since the agent was deployed.
+func NeverReported(cluster *fleet.Cluster) bool { return cluster.Status.Agent.LastSeen.IsZero() }
 
 // Decide returns what the hub does for an agent that does not report.
 func Decide(in Input) Outcome {
@@ -168,9 +168,9 @@ func freshTokenAfter(given int) time.Duration {
 // NextLook returns the delay until the next inspection after a number of inspections without success. The caller adds
 // jitter.
 func NextLook(looks int, heard bool) time.Duration {
-	first, last := FirstLook, LastLook
+	first, last := FirstInspection, LastInspection
 	if heard {
-		first, last = FirstLookStale, LastLookStale
+		first, last = FirstInspectionStale, LastInspectionStale
 	}
 	return min(first<<min(looks, 16), last)
 }

@@ -310,7 +310,7 @@ func TestNextLook(t *testing.T) {
 	if diff := cmp.Diff(want, at(true)); diff != "" {
 		t.Errorf("delays for a stale agent (-want +got):\n%s", diff)
 	}
-	if got := supervision.NextLook(1<<20, false); got != supervision.LastLook {
+	if got := supervision.NextLook(1<<20, false); got != supervision.LastInspection {
 		t.Errorf("after very many inspections: %s", got)
 	}
 }

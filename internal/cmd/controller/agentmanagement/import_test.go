@@ -225,7 +225,7 @@ func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster, began time
 	}
 	awaitIdle(t, hub, c.Namespace+"-idle-2")
 	onHub, downstream := audited(t, h, controller, hubBefore), audited(t, east(t), importer, eastBefore)
-	if took := time.Since(began); took > supervision.FirstLook {
+	if took := time.Since(began); took > supervision.FirstInspection {
 		t.Logf("after %s the controllers have looked for the agent already", took)
 		return
 	}

@@ -118,7 +118,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	if err := h.takeApart(in, out); err != nil {
 		return h.cannotLeave(in, err)
 	}
-	h.lookAgain(cluster, out.stage)
+	h.requeue(cluster, out.stage)
 	if out.removeFinalizer {
 		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
 		return h.setFinalizer(cluster, false)
@@ -126,8 +126,8 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	return h.report(in, cluster, out)
 }
 
-// lookAgain enqueues a Cluster that waits for something whose deletion may cause no event.
-func (h *handler) lookAgain(cluster *fleet.Cluster, reached stage) {
+// requeue enqueues a Cluster that waits for something whose deletion may cause no event.
+func (h *handler) requeue(cluster *fleet.Cluster, reached stage) {
 	switch reached {
 	case revoking, draining, awaitingNamespace:
 		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, leavingRecheck)

@@ -49,7 +49,7 @@ func (h *handler) supervise(in gathered) {
 		return
 	}
 	if !h.mayInspect(cluster) {
-		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, supervisionrule.FirstLook+spread(supervisionrule.FirstLookStale))
+		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, supervisionrule.FirstInspection+spread(supervisionrule.FirstInspectionStale))
 		return
 	}
 	begun, retry, _ := h.runs.begin(key.String(), state)
@@ -77,7 +77,7 @@ func (h *handler) supervise(in gathered) {
 			if failed := errors.Join(err, reportErr); failed != nil {
 				h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
 			}
-			h.runs.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverHeard(cluster), out, err)
+			h.runs.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
 		},
 	})
 }
@@ -85,7 +85,7 @@ func (h *handler) supervise(in gathered) {
 // mayInspect reports whether to inspect an agent now. While most agents are silent, the hub is a more likely cause than
 // its clusters. It still inspects each agent, so that a restored hub repairs them, but only a few at a time.
 func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
-	if supervisionrule.NeverHeard(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
+	if supervisionrule.NeverReported(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
 		return true
 	}
 	return h.pace.TryAccept()
@@ -157,7 +157,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	known, now := h.runs.silence(keyOf(cluster).String()), h.app.Clock()
 	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
-		Heard: !supervisionrule.NeverHeard(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),
+		Heard: !supervisionrule.NeverReported(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),
 	}
 	if err := h.observeHub(cluster, known, &in); err != nil {
 		return in, err

@@ -111,7 +111,7 @@ func awaited(t *testing.T, there ...hubtest.Object) (*hubtest.Hub, *downstream) 
 	hub.Sync()
 	hub.Requests()
 	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, supervisionrule.FirstLook))
+	hub.Pass(expectRetry(t, hub, supervisionrule.FirstInspection))
 	hub.Requests()
 	return hub, behind
 }
@@ -502,7 +502,7 @@ func TestReplacedAccount_AgentGetsBootstrapTokenWithoutWaitingForSilence(t *test
 	hub, _ := lost(t, identityWith("u-before"), granted(replaced)...)
 	hub.Woken()
 	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, supervisionrule.FirstLook))
+	hub.Pass(expectRetry(t, hub, supervisionrule.FirstInspection))
 	work(t, hub) // looks
 	hub.Sync()
 	hub.Requests()

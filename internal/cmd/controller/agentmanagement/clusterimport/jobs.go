@@ -158,7 +158,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 			return err
 		},
 	}
-	if err = agent.Install(ctx); err == nil && !out.Deploy.LookOnly {
+	if err = agent.Install(ctx); err == nil && !out.Deploy.InspectOnly {
 		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
 	return cluster, err
@@ -193,7 +193,7 @@ func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fl
 // pullSecrets reads the Secrets to copy to the agent.
 func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeployment) ([]*corev1.Secret, error) {
 	var secrets []*corev1.Secret
-	if deploy.LookOnly {
+	if deploy.InspectOnly {
 		return nil, nil
 	}
 	for _, name := range deploy.PullSecrets {

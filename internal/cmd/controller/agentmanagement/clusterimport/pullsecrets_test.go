@@ -65,7 +65,7 @@ func TestPullSecrets(t *testing.T) {
 		},
 		"one that has gone is said":              {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, want: []string{read}, err: errPullSecretGone},
 		"none is handed out where none is to be": {source: registryLogin("cattle-fleet-system", "u-1", "secret")},
-		"nor where nothing is applied":           {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}, LookOnly: true}},
+		"nor where nothing is applied":           {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}, InspectOnly: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

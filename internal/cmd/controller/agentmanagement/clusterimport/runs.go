@@ -287,7 +287,7 @@ func (r *runs) silenceOf(cluster string) *silenceRecord {
 	agent := &r.of(cluster).silence
 	if agent.since.IsZero() {
 		now := r.clock()
-		*agent = silenceRecord{since: now, quiet: now, next: now.Add(spread(supervisionrule.FirstLook))}
+		*agent = silenceRecord{since: now, quiet: now, next: now.Add(spread(supervisionrule.FirstInspection))}
 	}
 	return agent
 }
@@ -322,7 +322,7 @@ func (r *runs) deployed(cluster string, registers, bootstrap bool) {
 	agent, now := r.silenceOf(cluster), r.clock()
 	if registers {
 		agent.deployed = true
-		agent.next = now.Add(supervisionrule.FirstLook + spread(supervisionrule.FirstLook/4))
+		agent.next = now.Add(supervisionrule.FirstInspection + spread(supervisionrule.FirstInspection/4))
 	} else if bootstrap {
 		agent.quiet = now
 	}

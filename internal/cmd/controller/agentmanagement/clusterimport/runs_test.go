@@ -150,7 +150,7 @@ func TestLooksGetRarer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, clock := newTestRuns()
 			r.deployed("ws/a", true, true)
-			clock.now = clock.now.Add(expectDue(t, r, "x", supervisionrule.FirstLook))
+			clock.now = clock.now.Add(expectDue(t, r, "x", supervisionrule.FirstInspection))
 			for looks := range 9 {
 				if due := r.dueIn("ws/a", "x"); due > 0 {
 					t.Fatalf("look %d is due after %s, and its time has come", looks, due)
@@ -164,7 +164,7 @@ func TestLooksGetRarer(t *testing.T) {
 
 func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
 	r, _ := newTestRuns()
-	if due := r.dueIn("ws/a", "x"); due < 0 || due > supervisionrule.FirstLook {
+	if due := r.dueIn("ws/a", "x"); due < 0 || due > supervisionrule.FirstInspection {
 		t.Errorf("due after %s", due)
 	}
 	if r.silence("ws/a").deployed {
@@ -175,7 +175,7 @@ func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
 func TestChange_IsLookedAtAtOnce(t *testing.T) {
 	r, clock := newTestRuns()
 	r.deployed("ws/a", true, true)
-	expectDue(t, r, "one kubeconfig", supervisionrule.FirstLook)
+	expectDue(t, r, "one kubeconfig", supervisionrule.FirstInspection)
 	if due := r.dueIn("ws/a", "another"); due > 0 {
 		t.Errorf("due after %s", due)
 	}

@@ -342,7 +342,7 @@ func expectImported(t *testing.T, hub *hubtest.Hub, reason string) {
 func expectNoWork(t *testing.T, hub *hubtest.Hub) {
 	t.Helper()
 	if c := current(t, hub); supervisionrule.Supervised(c, false) {
-		expectRetry(t, hub, supervisionrule.FirstLook)
+		expectRetry(t, hub, supervisionrule.FirstInspection)
 		return
 	}
 	hubtest.ExpectWoken(t, hub)

@@ -181,7 +181,7 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 		if err != nil {
 			return err
 		}
-		h.tellReplaced(token, out)
+		h.reportReplaced(token, out)
 		children = append(children, secret)
 		out.Reason = "" // the new token will be valid
 	}

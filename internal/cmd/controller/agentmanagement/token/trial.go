@@ -153,8 +153,8 @@ func laterAfter(err error) time.Duration {
 	return 0
 }
 
-// tellReplaced reports that values were replaced because the API server no longer accepts the old token.
-func (h *handler) tellReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
+// reportReplaced reports that values were replaced because the API server no longer accepts the old token.
+func (h *handler) reportReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
 	if out.Reason != fleet.ReasonTokenRejected {
 		return
 	}

@@ -92,7 +92,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 			bd.Spec.DownstreamResourcesGeneration = max(copied, bd.Spec.DownstreamResourcesGeneration)
 		})
 		if err != nil {
-			h.mutations.doubt(bundle, w.existing, err)
+			h.mutations.noteUncertain(bundle, w.existing, err)
 			return err
 		}
 		if written.ResourceVersion == w.existing.ResourceVersion {

@@ -62,8 +62,8 @@ func isForOne(err error) bool {
 type failure struct {
 	// message is shown in the Bundle's status.
 	message string
-	// inDoubt means that the write may have been applied, or may succeed the next time.
-	inDoubt bool
+	// uncertain means that the write may have been applied, or may succeed the next time.
+	uncertain bool
 }
 
 // failures are the failures of a Bundle's clusters, by namespace.
@@ -81,7 +81,7 @@ func (f failures) add(namespace string, err error) error {
 	case isForOne(err):
 		f[namespace] = failure{message: writeError + messageOf(err)}
 	case apierrors.IsInternalError(err):
-		f[namespace] = failure{message: writeError + messageOf(err), inDoubt: true}
+		f[namespace] = failure{message: writeError + messageOf(err), uncertain: true}
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (f failures) addTo(outcome selection.Outcome) selection.Outcome {
 	for i := range outcome.Targets {
 		target := &outcome.Targets[i]
 		if failed, found := f[target.Namespace]; found && target.Failure == "" {
-			target.Failure, target.InDoubt = failed.message, failed.inDoubt
+			target.Failure, target.InDoubt = failed.message, failed.uncertain
 		}
 	}
 	return outcome

@@ -22,10 +22,10 @@ func TestFailures(t *testing.T) {
 	transient := errors.New("connection refused")
 	tooLarge := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestEntityTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge, Message: "limit is 3145728"}}
 	tests := map[string]struct {
-		err     error
-		told    string
-		inDoubt bool
-		again   bool
+		err       error
+		told      string
+		uncertain bool
+		again     bool
 	}{
 		"another Bundle is in the way":    {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false, false},
 		"the namespace goes":              {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, false, true},
@@ -52,7 +52,7 @@ func TestFailures(t *testing.T) {
 			}
 			before := selection.Outcome{Targets: []selection.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
 			got := failed.addTo(before)
-			want := []selection.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.inDoubt}, {Namespace: "c", Failure: "of its own"}}
+			want := []selection.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.uncertain}, {Namespace: "c", Failure: "of its own"}}
 			if diff := cmp.Diff(want, got.Targets); diff != "" {
 				t.Errorf("targets (-want +got):\n%s", diff)
 			}
@@ -74,7 +74,7 @@ func TestReportedFailures_StayUntilTheNextTry(t *testing.T) {
 		{Namespace: "c", Failure: selection.TargetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
 	}})
 	want := failures{
-		"a": {message: "write error: no"}, "b": {message: selection.TargetingError + errForeign.Error()}, "e": {message: "write error: who knows", inDoubt: true},
+		"a": {message: "write error: no"}, "b": {message: selection.TargetingError + errForeign.Error()}, "e": {message: "write error: who knows", uncertain: true},
 	}
 	if diff := cmp.Diff(want, h.failing(key), cmp.AllowUnexported(failure{})); diff != "" {
 		t.Errorf("failing (-want +got):\n%s", diff)

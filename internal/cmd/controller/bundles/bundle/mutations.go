@@ -39,8 +39,8 @@ type mutationsOfBundle struct {
 	// earlier processes.
 	listed  bool
 	written reconcile.MutationCache[string, *fleet.BundleDeployment]
-	// inDoubt has the states before the writes of which it is unknown whether they were applied.
-	inDoubt map[string]*fleet.BundleDeployment
+	// uncertain has the states before the writes of which it is unknown whether they were applied.
+	uncertain map[string]*fleet.BundleDeployment
 }
 
 func newMutations(clock func() time.Time) *mutations {
@@ -51,7 +51,7 @@ func newMutations(clock func() time.Time) *mutations {
 func (m *mutations) of(bundle types.NamespacedName) *mutationsOfBundle {
 	known := m.bundles[bundle]
 	if known == nil {
-		known = &mutationsOfBundle{inDoubt: map[string]*fleet.BundleDeployment{}}
+		known = &mutationsOfBundle{uncertain: map[string]*fleet.BundleDeployment{}}
 		known.written.Life = math.MaxInt64 // a rollout must not count with an older state, however long the cache lags
 		m.bundles[bundle] = known
 	}
@@ -69,9 +69,9 @@ func (m *mutations) note(bundle types.NamespacedName, written ...*fleet.BundleDe
 	}
 }
 
-// doubt records that a write, based on the state base, failed in a way that leaves its result unknown. Errors that
-// prove a refusal are ignored.
-func (m *mutations) doubt(bundle types.NamespacedName, base *fleet.BundleDeployment, err error) {
+// noteUncertain records that a write, based on the state base, failed in a way that leaves its result unknown.
+// Errors that prove a refusal are ignored.
+func (m *mutations) noteUncertain(bundle types.NamespacedName, base *fleet.BundleDeployment, err error) {
 	if isRefusal(err) {
 		return
 	}
@@ -79,7 +79,7 @@ func (m *mutations) doubt(bundle types.NamespacedName, base *fleet.BundleDeploym
 	defer m.mu.Unlock()
 	known := m.of(bundle)
 	known.written.Note(base.Namespace, base, base, m.clock())
-	known.inDoubt[base.Namespace] = base
+	known.uncertain[base.Namespace] = base
 }
 
 // isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a
@@ -90,20 +90,20 @@ func isRefusal(err error) bool {
 }
 
 // newest returns the BundleDeployments of a Bundle as last seen, from the cache or from an answer, ordered by
-// namespace. inDoubt are the namespaces in which the result of a write is unknown. newest drops the entries that the
+// namespace. uncertain are the namespaces in which the result of a write is unknown. newest drops the entries that the
 // cache has caught up with.
-func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDeployment) (newest []*fleet.BundleDeployment, inDoubt map[string]bool) {
+func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDeployment) (newest []*fleet.BundleDeployment, uncertain map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(bundle)
-	inDoubt = map[string]bool{}
+	uncertain = map[string]bool{}
 	here := map[string]bool{}
 	for _, bd := range cached {
 		here[bd.Namespace] = true
 		newest = append(newest, known.written.Newest(bd.Namespace, bd, m.clock()))
 		known.caughtUp(bd)
-		if known.inDoubt[bd.Namespace] != nil {
-			inDoubt[bd.Namespace] = true
+		if known.uncertain[bd.Namespace] != nil {
+			uncertain[bd.Namespace] = true
 		}
 	}
 	for namespace, written := range known.written.All() {
@@ -116,7 +116,7 @@ func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDe
 		}
 	}
 	slices.SortFunc(newest, func(a, b *fleet.BundleDeployment) int { return cmp.Compare(a.Namespace, b.Namespace) })
-	return newest, inDoubt
+	return newest, uncertain
 }
 
 // caughtUp drops the entries that the cache has caught up with.
@@ -125,17 +125,17 @@ func (of *mutationsOfBundle) caughtUp(cached *fleet.BundleDeployment) {
 	of.settle(cached)
 }
 
-// settle ends the doubt about a write when a later state is seen.
+// settle ends the uncertainty about a write when a later state is seen.
 func (of *mutationsOfBundle) settle(seen *fleet.BundleDeployment) {
-	if base := of.inDoubt[seen.Namespace]; base != nil && reconcile.Newer(seen, base) {
-		delete(of.inDoubt, seen.Namespace)
+	if base := of.uncertain[seen.Namespace]; base != nil && reconcile.Newer(seen, base) {
+		delete(of.uncertain, seen.Namespace)
 	}
 }
 
 func (of *mutationsOfBundle) forget(bd *fleet.BundleDeployment) {
 	of.written.Forget(bd.Namespace, bd)
-	if base := of.inDoubt[bd.Namespace]; base != nil && base.UID == bd.UID {
-		delete(of.inDoubt, bd.Namespace)
+	if base := of.uncertain[bd.Namespace]; base != nil && base.UID == bd.UID {
+		delete(of.uncertain, bd.Namespace)
 	}
 }
 

@@ -29,7 +29,7 @@ func remembered(of *mutationsOfBundle) map[string]bool {
 	for namespace := range of.written.All() {
 		namespaces[namespace] = true
 	}
-	for namespace := range of.inDoubt {
+	for namespace := range of.uncertain {
 		namespaces[namespace] = true
 	}
 	return namespaces
@@ -44,11 +44,11 @@ var (
 
 func TestNewest(t *testing.T) {
 	tests := map[string]struct {
-		before  func(*mutations)
-		cached  []*fleet.BundleDeployment
-		later   time.Duration
-		want    []string
-		inDoubt []string
+		before    func(*mutations)
+		cached    []*fleet.BundleDeployment
+		later     time.Duration
+		want      []string
+		uncertain []string
 		// left is how many are still remembered.
 		left int
 	}{
@@ -89,23 +89,25 @@ func TestNewest(t *testing.T) {
 			func(m *mutations) { m.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
 		},
 		"what may have been written is in doubt": {
-			func(m *mutations) { m.doubt(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
+			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
 		},
 		"so is what was refused because it was written before, perhaps by us": {
-			func(m *mutations) { m.doubt(web, existing("one", version("9")), fmt.Errorf("patching: %w", conflict)) },
+			func(m *mutations) {
+				m.noteUncertain(web, existing("one", version("9")), fmt.Errorf("patching: %w", conflict))
+			},
 			someDeployments(existing("one", version("8"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
 		},
 		"until anything later is seen": {
-			func(m *mutations) { m.doubt(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
+			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
 		},
 		"or it is gone": {
-			func(m *mutations) { m.doubt(web, existing("one", version("9")), errLost) }, nil, 0, nil, nil, 0,
+			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, nil, 0, nil, nil, 0,
 		},
 		"what was refused for good is in no doubt": {
 			func(m *mutations) {
-				m.doubt(web, existing("one", version("9")), apierrors.NewForbidden(schema.GroupResource{}, "web", nil))
-				m.doubt(web, existing("one", version("9")), apierrors.NewNotFound(schema.GroupResource{}, "web"))
-				m.doubt(web, existing("one", version("9")), apierrors.NewInvalid(schema.GroupKind{}, "web", nil))
+				m.noteUncertain(web, existing("one", version("9")), apierrors.NewForbidden(schema.GroupResource{}, "web", nil))
+				m.noteUncertain(web, existing("one", version("9")), apierrors.NewNotFound(schema.GroupResource{}, "web"))
+				m.noteUncertain(web, existing("one", version("9")), apierrors.NewInvalid(schema.GroupKind{}, "web", nil))
 			}, someDeployments(existing("one", version("9"))), 0, []string{"one 9"}, nil, 0,
 		},
 		"entries of another Bundle are ignored": {
@@ -121,17 +123,17 @@ func TestNewest(t *testing.T) {
 			test.before(m)
 			now = now.Add(test.later)
 			all, doubts := m.newest(web, test.cached)
-			var got, inDoubt []string
+			var got, uncertain []string
 			for _, bd := range all {
 				got = append(got, string(bd.UID[2:])+" "+bd.ResourceVersion)
 			}
 			for namespace := range doubts {
-				inDoubt = append(inDoubt, namespace)
+				uncertain = append(uncertain, namespace)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("newest (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.inDoubt, inDoubt); diff != "" {
+			if diff := cmp.Diff(test.uncertain, uncertain); diff != "" {
 				t.Errorf("in doubt (-want +got):\n%s", diff)
 			}
 			if left := len(remembered(m.of(web))); left != test.left {
@@ -167,7 +169,7 @@ func TestWhatTheCacheHasIsForgotten(t *testing.T) {
 		t.Error("what only the cache has is remembered")
 	}
 	m.note(web, existing("one", version("9")), existing("two", version("9")))
-	m.doubt(web, existing("three", version("9")), errLost)
+	m.noteUncertain(web, existing("three", version("9")), errLost)
 	for _, bd := range someDeployments(existing("one", version("8")), existing("two", version("9")), existing("three", version("9")), existing("four", version("9"))) {
 		m.cached(web, bd)
 	}

@@ -72,7 +72,7 @@ const contentLag = time.Second
 func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
-	if h.values.DoubtReported(older, newer) {
+	if h.values.CheckReported(older, newer) {
 		h.queue.Add(bundle)
 	}
 	h.mutations.cached(bundle, newer)

@@ -17,8 +17,8 @@ type done struct {
 	copies map[types.UID]map[original]made
 	// compared are the BundleDeployments whose annotation was compared with their copies in this process.
 	compared map[types.UID]bool
-	// doubted are the BundleDeployments that may have copies which they no longer name.
-	doubted map[types.UID]bool
+	// searches are the BundleDeployments that may have copies which they no longer name.
+	searches map[types.UID]bool
 	// changed are the BundleDeployments whose copies have changed and whose agents have to be notified.
 	changed map[types.UID]bool
 }
@@ -26,7 +26,7 @@ type done struct {
 func newDone() *done {
 	return &done{
 		copies: map[types.UID]map[original]made{}, compared: map[types.UID]bool{},
-		doubted: map[types.UID]bool{}, changed: map[types.UID]bool{},
+		searches: map[types.UID]bool{}, changed: map[types.UID]bool{},
 	}
 }
 
@@ -70,7 +70,7 @@ func (d *done) forget(bd types.UID) {
 	defer d.mu.Unlock()
 	delete(d.copies, bd)
 	delete(d.compared, bd)
-	delete(d.doubted, bd)
+	delete(d.searches, bd)
 	delete(d.changed, bd)
 }
 
@@ -91,19 +91,19 @@ func (d *done) takeChanged(bd types.UID) bool {
 	return was
 }
 
-// doubt schedules a search for copies that a BundleDeployment does not name.
-func (d *done) doubt(bd types.UID) {
+// search schedules a search for copies that a BundleDeployment does not name.
+func (d *done) search(bd types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.doubted[bd] = true
+	d.searches[bd] = true
 }
 
-// takeDoubt reports whether a search is scheduled, and clears the mark.
-func (d *done) takeDoubt(bd types.UID) bool {
+// takeSearch reports whether a search is scheduled, and clears the mark.
+func (d *done) takeSearch(bd types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	was := d.doubted[bd]
-	delete(d.doubted, bd)
+	was := d.searches[bd]
+	delete(d.searches, bd)
 	return was
 }
 

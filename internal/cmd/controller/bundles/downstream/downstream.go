@@ -94,14 +94,14 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
 		if had {
-			h.done.doubt(newer.UID)
+			h.done.search(newer.UID)
 		}
 		if had || len(newer.Spec.Options.DownstreamResources) > 0 {
 			h.queue.Add(keyOf(newer))
 		}
 	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
 		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // this process has not handled it until now
-		h.done.doubt(newer.UID)
+		h.done.search(newer.UID)
 		h.queue.Add(keyOf(newer))
 	case claimOf(older) != claimOf(newer):
 		h.queue.Add(keyOf(newer))

@@ -23,7 +23,7 @@ const namesPage = 500
 // no label, because agents copy labels too; they are found by their owner references. If a copy has other owners, only
 // the reference is removed.
 func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
-	if !h.done.takeDoubt(bd.UID) {
+	if !h.done.takeSearch(bd.UID) {
 		return nil
 	}
 	wanted := namedBy(bd)
@@ -40,7 +40,7 @@ func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 		}
 	}
 	if failed != nil {
-		h.done.doubt(bd.UID)
+		h.done.search(bd.UID)
 		return fmt.Errorf("taking away copies in %s: %w", bd.Namespace, failed)
 	}
 	return nil

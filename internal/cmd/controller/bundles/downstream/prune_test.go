@@ -191,7 +191,7 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, kube, names := pruner(t, test.there...)
-			h.done.doubt(test.bd.UID)
+			h.done.search(test.bd.UID)
 			if err := h.prune(t.Context(), test.bd); err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +211,7 @@ func TestWhatIsAskedForToFindCopies(t *testing.T) {
 	if err := h.prune(t.Context(), deployment()); err != nil || len(*names.asked) > 0 {
 		t.Errorf("without a reason, asked for %v, %v", *names.asked, err)
 	}
-	h.done.doubt("u-web")
+	h.done.search("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Error(err)
 	}
@@ -244,7 +244,7 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 			kube.PrependReactor(test.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return failing && test.write != nil, nil, test.write
 			})
-			h.done.doubt("u-web")
+			h.done.search("u-web")
 			if err := h.prune(t.Context(), deployment()); (err != nil) != test.fails {
 				t.Errorf("error = %v, want one: %v", err, test.fails)
 			}
@@ -267,7 +267,7 @@ func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
 	config := configMapOwnedBy("settings", "u-web")
 	config.UID, config.ResourceVersion = "u-settings", "8"
 	h, kube, _ := pruner(t, config, secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
-	h.done.doubt("u-web")
+	h.done.search("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestACopyThatIsNamedAgain(t *testing.T) {
 		bd   *fleet.BundleDeployment
 		want []string
 	}{{with, []string{"secret creds u-web"}}, {without, nil}, {with, []string{"secret creds u-web"}}} {
-		h.done.doubt(step.bd.UID)
+		h.done.search(step.bd.UID)
 		if err := h.prune(t.Context(), step.bd); err != nil {
 			t.Fatal(err)
 		}
@@ -339,7 +339,7 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 			if looked == nil {
 				looked = test.older
 			}
-			if got := h.done.takeDoubt(looked.UID); got != test.want {
+			if got := h.done.takeSearch(looked.UID); got != test.want {
 				t.Errorf("looked for: %v, want %v", got, test.want)
 			}
 		})

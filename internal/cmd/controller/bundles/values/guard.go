@@ -39,7 +39,7 @@ const hubManager = "fleetcontroller"
 // guard finds values Secrets that were edited or deleted by a client other than a hub, and has them compared again. It
 // does not depend on agents to report them. It sees only names, owners and managed fields, and stores none of them.
 //
-//	watch of metadata ─► edited by others, or gone ─► queue ─► doubt, Bundle ─► compared and written
+//	watch of metadata ─► edited by others, or gone ─► queue ─► unverified, Bundle ─► compared and written
 //	startup ─► Secrets that an earlier process left without an owner ─► compared, or deleted without a BundleDeployment
 type guard struct {
 	*Store
@@ -55,7 +55,7 @@ type guard struct {
 const guardPage = 500
 
 // Guard watches the Secrets until ctx ends. First it waits until the BundleDeployments are cached. enqueue is called
-// with the Bundles of the BundleDeployments whose Secrets are doubted; it must not block.
+// with the Bundles of the BundleDeployments whose Secrets are unverified; it must not block.
 func (s *Store) Guard(ctx context.Context, enqueue func(bundle types.NamespacedName)) error {
 	client, err := metadata.NewForConfig(kube.Watching(s.app.RESTConfig))
 	if err != nil {
@@ -229,7 +229,7 @@ func (g *guard) handle(_ context.Context, key types.NamespacedName) error {
 	if err != nil || bd == nil || bd.Spec.ValuesHash == "" || bd.DeletionTimestamp != nil {
 		return err
 	}
-	g.Doubt(bd.UID)
+	g.MarkUnverified(bd.UID)
 	g.enqueue(index.BundleOf(bd))
 	return nil
 }

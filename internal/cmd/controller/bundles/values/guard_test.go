@@ -194,14 +194,14 @@ func TestSetOwner_AdoptsNoSecretOfAnotherType(t *testing.T) {
 func TestSecretOfDeletedBundleDeployment_IsCheckedIfDoubted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checked []string
-		s := &Store{doubted: map[types.UID]bool{}}
+		s := &Store{unverified: map[types.UID]bool{}}
 		s.abandoned = queue.New(queue.Options{Workers: 1, Log: slog.New(slog.DiscardHandler)}, func(_ context.Context, key types.NamespacedName) error {
 			checked = append(checked, key.String())
 			return nil
 		})
 		ctx, end := context.WithCancel(t.Context())
 		go s.abandoned.Run(ctx)
-		s.Doubt("u-one")
+		s.MarkUnverified("u-one")
 		s.Gone(valued("one"))
 		s.Gone(valued("two"))
 		<-time.After(2 * abandonedDelay) // in the time of the bubble
@@ -211,7 +211,7 @@ func TestSecretOfDeletedBundleDeployment_IsCheckedIfDoubted(t *testing.T) {
 			t.Errorf("checked (-want +got):\n%s", diff)
 		}
 		if !s.Holds("u-one") {
-			t.Error("it is still doubted")
+			t.Error("it is still unverified")
 		}
 	})
 }

@@ -30,15 +30,15 @@ type Store struct {
 	app *hub.Context
 
 	mu sync.Mutex
-	// doubted are the BundleDeployments whose Secret may not hold the values of their hash.
-	doubted map[types.UID]bool
+	// unverified are the BundleDeployments whose Secret may not hold the values of their hash.
+	unverified map[types.UID]bool
 	// abandoned are the Secrets that may have neither an owner nor a BundleDeployment.
 	abandoned *queue.Queue
 }
 
-// New returns a Store that doubts nothing.
+// New returns a Store that takes all Secrets for verified.
 func New(a *hub.Context) *Store {
-	s := &Store{app: a, doubted: map[types.UID]bool{}}
+	s := &Store{app: a, unverified: map[types.UID]bool{}}
 	s.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: a.Log}, s.deleteAbandoned)
 	return s
 }
@@ -47,17 +47,17 @@ func New(a *hub.Context) *Store {
 func (s *Store) Holds(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.doubted[uid]
+	return !s.unverified[uid]
 }
 
-// Doubt has the Secret of a BundleDeployment compared before the next write.
-func (s *Store) Doubt(uid types.UID) {
+// MarkUnverified has the Secret of a BundleDeployment compared before the next write.
+func (s *Store) MarkUnverified(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doubted[uid] = true
+	s.unverified[uid] = true
 }
 
-// Gone forgets a BundleDeployment that was deleted. If its Secret is doubted, it may have no owner yet, so garbage
+// Gone forgets a BundleDeployment that was deleted. If its Secret is unverified, it may have no owner yet, so garbage
 // collection would not delete it.
 func (s *Store) Gone(bd *fleet.BundleDeployment) {
 	if bd.Spec.ValuesHash != "" && !s.Holds(bd.UID) {
@@ -66,20 +66,20 @@ func (s *Store) Gone(bd *fleet.BundleDeployment) {
 	s.Forget(bd.UID)
 }
 
-// Forget removes a doubt: the Secret was written, or the BundleDeployment is gone.
+// Forget removes the mark of MarkUnverified: the Secret was written, or the BundleDeployment is gone.
 func (s *Store) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.doubted, uid)
+	delete(s.unverified, uid)
 }
 
-// DoubtReported doubts the Secret of a BundleDeployment whose agent has begun to report invalid values. The Secret may
-// have been changed or deleted. It returns whether it doubts the Secret.
-func (s *Store) DoubtReported(older, newer *fleet.BundleDeployment) bool {
+// CheckReported marks the Secret of a BundleDeployment unverified if its agent has begun to report invalid values. The
+// Secret may have been changed or deleted. It returns whether it did so.
+func (s *Store) CheckReported(older, newer *fleet.BundleDeployment) bool {
 	if !reportsInvalid(newer) || older != nil && reportsInvalid(older) {
 		return false
 	}
-	s.Doubt(newer.UID)
+	s.MarkUnverified(newer.UID)
 	return true
 }
 
@@ -99,10 +99,10 @@ func (s *Store) Write(ctx context.Context, existing *fleet.BundleDeployment, val
 	case existing.Spec.ValuesHash == values.Hash():
 		return nil
 	case existing.Spec.ValuesHash == "":
-		s.Doubt(existing.UID)
+		s.MarkUnverified(existing.UID)
 		return s.Create(ctx, secret)
 	default:
-		s.Doubt(existing.UID) // until the BundleDeployment has the same hash
+		s.MarkUnverified(existing.UID) // until the BundleDeployment has the same hash
 		return s.change(ctx, secret)
 	}
 }
@@ -134,7 +134,7 @@ func (s *Store) SetOwner(ctx context.Context, created *fleet.BundleDeployment) e
 		"type": wanted.Type, "metadata": map[string]any{"ownerReferences": wanted.OwnerReferences},
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
-		s.Doubt(created.UID)
+		s.MarkUnverified(created.UID)
 		return fmt.Errorf("setting the owner of the values secret: %w", err)
 	}
 	return nil
@@ -280,7 +280,7 @@ func (s *Store) deleteAbandoned(ctx context.Context, key types.NamespacedName) e
 		return err
 	}
 	if live != nil {
-		s.Doubt(live.UID) // the next write sets the owner
+		s.MarkUnverified(live.UID) // the next write sets the owner
 		return nil
 	}
 	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})

@@ -35,23 +35,23 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := New(hubtest.New(t).App)
-			if got := s.DoubtReported(test.older, test.newer); got != test.want || s.Holds(test.newer.UID) == test.want {
-				t.Errorf("doubted: %t", got)
+			if got := s.CheckReported(test.older, test.newer); got != test.want || s.Holds(test.newer.UID) == test.want {
+				t.Errorf("unverified: %t", got)
 			}
 		})
 	}
 }
 
-func TestDoubt_EndsWithForget(t *testing.T) {
+func TestMarkUnverified_EndsWithForget(t *testing.T) {
 	s := New(hubtest.New(t).App)
 	if !s.Holds("s") {
-		t.Error("a Secret is doubted without a reason")
+		t.Error("a Secret is unverified without a reason")
 	}
-	s.Doubt("s")
+	s.MarkUnverified("s")
 	if s.Holds("s") || !s.Holds("other") {
-		t.Error("a doubt is forgotten, or spreads")
+		t.Error("a mark is forgotten, or spreads")
 	}
 	if s.Forget("s"); !s.Holds("s") {
-		t.Error("a doubt stays")
+		t.Error("a mark stays")
 	}
 }

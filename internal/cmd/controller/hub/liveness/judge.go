@@ -34,7 +34,7 @@ func (t *Tracker) Judge() {
 	many := t.many
 	t.mu.Unlock()
 
-	t.tell(changed...)
+	t.notify(changed...)
 	for _, watcher := range t.late {
 		for _, cluster := range late {
 			watcher(cluster)

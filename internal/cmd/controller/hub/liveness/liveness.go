@@ -144,8 +144,8 @@ func (t *Tracker) Run(ctx context.Context) {
 	})
 }
 
-// tell calls the watchers. The caller must not hold the lock.
-func (t *Tracker) tell(clusters ...types.NamespacedName) {
+// notify calls the watchers. The caller must not hold the lock.
+func (t *Tracker) notify(clusters ...types.NamespacedName) {
 	for _, cluster := range clusters {
 		for _, watcher := range t.watchers {
 			watcher(cluster)

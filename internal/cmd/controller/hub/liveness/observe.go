@@ -33,7 +33,7 @@ func (t *Tracker) observe(key types.NamespacedName) {
 	changed := t.update(key, t.o.Cluster(key))
 	t.mu.Unlock()
 	if changed {
-		t.tell(key)
+		t.notify(key)
 	}
 }
 

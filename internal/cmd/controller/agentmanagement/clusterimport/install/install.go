@@ -55,7 +55,7 @@ func (d *Agent) Install(ctx context.Context) error {
 	case d.NewRegistration:
 		return d.reinstall(ctx)
 	case d.Values.Bootstrap != nil:
-		return d.handOver(ctx)
+		return d.applyWithBootstrap(ctx)
 	}
 	return d.upgrade(ctx)
 }
@@ -114,7 +114,7 @@ func (d *Agent) upgrade(ctx context.Context) error {
 		return err
 	case !found.any():
 		return ErrNoIdentity
-	case d.LookOnly:
+	case d.InspectOnly:
 		return nil
 	}
 	unwatched, err := d.readdress(ctx, found)
@@ -127,10 +127,10 @@ func (d *Agent) upgrade(ctx context.Context) error {
 	return d.restart(ctx, unwatched)
 }
 
-// handOver applies an agent that does not report, together with a bootstrap Secret so that it can register. An agent
-// that has registered in the meantime keeps its identity and gets no bootstrap Secret. An identity that the hub does
+// applyWithBootstrap applies an agent that does not report, together with a bootstrap Secret so that it can register.
+// An agent that has registered in the meantime keeps its identity and gets no bootstrap Secret. An identity that the hub does
 // not know stays as well: the agent checks it before it gives it up.
-func (d *Agent) handOver(ctx context.Context) error {
+func (d *Agent) applyWithBootstrap(ctx context.Context) error {
 	stored, err := d.findStored(ctx)
 	switch {
 	case err != nil:

@@ -29,9 +29,9 @@ type found struct {
 	configErr error
 }
 
-// look reads the agent's three objects and combines them with the hub's earlier answers. It discards answers
+// observe reads the agent's three objects and combines them with the hub's earlier answers. It discards answers
 // about an object that was deleted or changed.
-func (a *agent) look(ctx context.Context) (registering.Input, error) {
+func (a *agent) observe(ctx context.Context) (registering.Input, error) {
 	f, err := a.read(ctx)
 	if err != nil {
 		return registering.Input{}, err
@@ -53,13 +53,13 @@ func (a *agent) look(ctx context.Context) (registering.Input, error) {
 		a.attempt, a.used = nil, false
 		a.requests.reset()
 		a.renewals.reset()
-		a.doubt(f) // another identity is offered: test immediately whether the stored one still works
+		a.retestIdentity(f) // another identity is offered: test immediately whether the stored one still works
 	}
 	return a.state(), nil
 }
 
-// doubt makes the next step test the stored identity again, if a bootstrap secret exists.
-func (a *agent) doubt(f found) {
+// retestIdentity makes the next step test the stored identity again, if a bootstrap secret exists.
+func (a *agent) retestIdentity(f found) {
 	if f.bootstrapSecret != nil {
 		a.verdict = registering.Verdict{}
 		a.asks.reset()
