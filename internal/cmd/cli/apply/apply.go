@@ -101,7 +101,7 @@ func (c *command) attempt(ctx context.Context, paths []string, folders []pack.Fo
 		}
 		return c.print(bundles)
 	}
-	return c.write(ctx, paths, options, bundles)
+	return c.write(ctx, paths, options.Name, bundles)
 }
 
 func nothingFound(paths []string) error {

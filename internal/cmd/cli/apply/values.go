@@ -1,0 +1,94 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// takeValues moves the Helm values of a Bundle into the data of its values Secret. The Bundle keeps their hash.
+func takeValues(bundle *fleet.Bundle) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	take := func(options *fleet.BundleDeploymentOptions, key string) error {
+		text, err := delivery.TakeValues(options)
+		if err != nil || text == nil {
+			return err
+		}
+		if key == "" {
+			return fmt.Errorf("Bundle %s has a target with helm.values, but without a name", bundle.Name) //nolint:staticcheck // a kind
+		}
+		data[key] = text
+		return nil
+	}
+	if err := take(&bundle.Spec.BundleDeploymentOptions, delivery.KeyBundleValues); err != nil {
+		return nil, err
+	}
+	for i := range bundle.Spec.Targets {
+		if err := take(&bundle.Spec.Targets[i].BundleDeploymentOptions, bundle.Spec.Targets[i].Name); err != nil {
+			return nil, err
+		}
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	bundle.Spec.ValuesHash = delivery.BundleValuesHash(data)
+	dropValuesFiles(&bundle.Spec.BundleDeploymentOptions)
+	for i := range bundle.Spec.Targets {
+		dropValuesFiles(&bundle.Spec.Targets[i].BundleDeploymentOptions)
+	}
+	return data, nil
+}
+
+// dropValuesFiles removes the names of the values files, which are merged into the values. TakeValues has not copied the
+// options if they have no values.
+func dropValuesFiles(options *fleet.BundleDeploymentOptions) {
+	if options.Helm != nil {
+		helm := *options.Helm
+		helm.ValuesFiles = nil
+		options.Helm = &helm
+	}
+}
+
+// writeSecret writes the values Secret of a Bundle, or deletes it if the Bundle has no values. old is the Secret that
+// exists, or nil. No other Secret is touched.
+func (w *writer) writeSecret(ctx context.Context, old *corev1.Secret, bundle *fleet.Bundle, values map[string][]byte) error {
+	secrets := w.cluster.Core.CoreV1().Secrets(bundle.Namespace)
+	owner := *metav1.NewControllerRef(bundle, fleet.SchemeGroupVersion.WithKind("Bundle"))
+	if len(values) == 0 {
+		if old == nil || !metav1.IsControlledBy(old, bundle) {
+			return nil
+		}
+		err := secrets.Delete(ctx, old.Name, *metav1.NewPreconditionDeleteOptions(string(old.UID)))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	wanted := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: bundle.Namespace, Name: bundle.Name, Labels: bundle.Labels, OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Type: fleet.SecretTypeBundleValues,
+		Data: values,
+	}
+	if old == nil {
+		_, err := secrets.Create(ctx, wanted, metav1.CreateOptions{})
+		return err
+	}
+	if maps.Equal(old.Labels, wanted.Labels) && equality.Semantic.DeepEqual(old.OwnerReferences, wanted.OwnerReferences) &&
+		equality.Semantic.DeepEqual(old.Data, wanted.Data) {
+		return nil
+	}
+	after := old.DeepCopy()
+	after.Labels, after.OwnerReferences, after.Data = wanted.Labels, wanted.OwnerReferences, wanted.Data
+	_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
+	return err
+}
