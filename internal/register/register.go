@@ -103,7 +103,7 @@ type agent struct {
 	log *slog.Logger
 	use func(context.Context, Session) error
 
-	changed chan struct{} // one of the agent's Secrets, or its configuration, may have changed
+	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
 	rejected chan struct{} // the hub rejected a request of the identity in use
 
 	looks, asks, moves, proofs, requests, renewals, writes pace

@@ -238,7 +238,7 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 
 // listener watches the hub's responses to the identity in use.
 type listener struct {
-	next    http.RoundTripper
+	next     http.RoundTripper
 	rejected chan<- struct{}
 }
 
