@@ -12,9 +12,15 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
@@ -46,6 +52,47 @@ var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north,
 type answer struct {
 	code           exit.Code
 	stdout, stderr string
+}
+
+// Code and Stderr are for matchers of fields.
+func (a answer) Code() exit.Code { return a.code }
+func (a answer) Stderr() string  { return a.stderr }
+
+// apply creates the objects of YAML documents, as kubectl apply does.
+func apply(ctx SpecContext, cluster, documents string) error {
+	config := configOf(cluster)
+	discovered, err := restmapper.GetAPIGroupResources(world.On(cluster).Kube.Discovery())
+	if err != nil {
+		return err
+	}
+	mapper := restmapper.NewDiscoveryRESTMapper(discovered)
+	writer, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for document := range strings.SplitSeq(documents, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			return err
+		}
+		kind := object.GroupVersionKind()
+		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if err != nil {
+			return err
+		}
+		options := metav1.ApplyOptions{FieldManager: "kubectl", Force: true}
+		if _, err := writer.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(ctx, object.GetName(), object, options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func configOf(name string) *rest.Config {
+	GinkgoHelper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(downstream(name))
+	Expect(err).NotTo(HaveOccurred())
+	return config
 }
 
 // fleet runs a command with this standard input, and adds it to the transcript without its secrets.

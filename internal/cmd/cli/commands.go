@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
@@ -20,6 +21,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 	return []*cobra.Command{
 		status.New(streams, clock),
 		token.New(streams, clock),
+		join.New(streams, clock),
 		clusters.New(streams, clock),
 		apply.New(streams, environment),
 		release.New(streams),

@@ -16,6 +16,8 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
@@ -94,6 +96,21 @@ func Manifest(namespace string, values map[string]any) ([]byte, error) {
 	fmt.Fprintf(&out, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", namespace)
 	out.WriteString(rendered.Manifest)
 	return out.Bytes(), nil
+}
+
+// Pod returns the template of the agent's pods.
+func Pod(namespace string, values map[string]any) (corev1.PodTemplateSpec, error) {
+	manifest, err := Manifest(namespace, values)
+	if err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	for document := range bytes.SplitSeq(manifest, []byte("\n---\n")) {
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal(document, &deployment); err == nil && deployment.Kind == "Deployment" {
+			return deployment.Spec.Template, nil
+		}
+	}
+	return corev1.PodTemplateSpec{}, fmt.Errorf("chart %s has no Deployment", chartName)
 }
 
 func load() (*chart.Chart, error) { return agentchart.Load(charts.FS, chartName) }

@@ -65,6 +65,23 @@ func Print(out io.Writer, format Format, result any) error {
 	return err
 }
 
+// Object prints an object as YAML, as a user would write it: without status and creation time.
+func Object(out io.Writer, object any) error {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encoding object: %w", err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		return fmt.Errorf("encoding object: %w", err)
+	}
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	return Print(out, YAML, fields)
+}
+
 // Rows prints a table as kubectl does. Cells must not contain secrets. Control characters in cells are replaced, because
 // clusters choose many of the texts.
 func Rows(out io.Writer, header []string, rows [][]string) error {

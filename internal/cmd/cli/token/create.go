@@ -89,7 +89,7 @@ The text contains a secret: whoever has it can register clusters in the workspac
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			order.Name, order.Workspace = args[0], flags.Namespace()
-			if err := errors.Join(form.check(), order.check()); err != nil {
+			if err := errors.Join(form.check(), order.problems()); err != nil {
 				return usage(err)
 			}
 			hub, err := flags.Open()
@@ -97,9 +97,9 @@ The text contains a secret: whoever has it can register clusters in the workspac
 				return err
 			}
 			if dryRun {
-				return preview(command.Context(), hub, *order, streams.Out)
+				return Preview(command.Context(), hub, *order, streams.Out)
 			}
-			text, err := Create(command.Context(), hub, *order)
+			text, _, err := create(command.Context(), hub, *order)
 			if err != nil {
 				return err
 			}
@@ -126,8 +126,15 @@ func usage(err error) error {
 	return failure
 }
 
-// check returns all problems of an order that need no hub.
-func (o Order) check() error {
+// Check returns all problems of an order that need no hub.
+func (o Order) Check() error {
+	if err := o.problems(); err != nil {
+		return usage(err)
+	}
+	return nil
+}
+
+func (o Order) problems() error {
 	var problems []error
 	if errs := validation.IsDNS1123Subdomain(o.Name); len(errs) > 0 || len(o.Name) > validation.LabelValueMaxLength {
 		problems = append(problems, fmt.Errorf("token name %q: use at most 63 lowercase letters, digits, - and .", o.Name))
@@ -243,48 +250,71 @@ func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
 	return newPlan(o, existing, hex.EncodeToString(random))
 }
 
-// preview prints the objects that Create would write.
-func preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer) error {
+// Preview prints the objects that an order would write.
+func Preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer) error {
 	p, err := gather(ctx, hub, o)
 	if err != nil {
 		return err
 	}
 	if p.create != nil {
-		if err := output.Print(out, output.YAML, p.create); err != nil {
+		if err := output.Object(out, p.create); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "---")
 	} else if p.patch != nil {
 		o.Warn("Cluster %s/%s exists and would get: %s", o.Workspace, o.Cluster, p.patch)
 	}
-	return output.Print(out, output.YAML, p.token)
+	return output.Object(out, p.token)
 }
 
-// Create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that
+// Made names what was created. Names are empty for what existed.
+type Made struct{ Cluster, Token types.NamespacedName }
+
+// Ensure is like `fleet token create`, but if the token exists, it returns the join text of that.
+func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, Made, error) {
+	existing, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
+	if err != nil {
+		return create(ctx, hub, o) // reports the error, if it is not that the token is missing
+	}
+	if existing.Annotations[fleet.AnnotationTokenForCluster] != o.Cluster {
+		return jointext.Text{}, Made{}, exists(o)
+	}
+	if _, _, err := awaitValues(ctx, hub, o, existing); err != nil {
+		return jointext.Text{}, Made{}, err
+	}
+	text, err := textOf(ctx, hub, existing, o.Cluster)
+	return text, Made{}, err
+}
+
+// create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that
 // exists is refused.
-func Create(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, error) {
+func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Text, made Made, err error) {
 	p, err := gather(ctx, hub, o)
 	if err != nil {
-		return jointext.Text{}, err
+		return text, made, err
 	}
 	if p.warning != "" {
 		o.Warn("%s", p.warning)
 	}
 	if err := p.writeCluster(ctx, hub, o); err != nil {
-		return jointext.Text{}, err
+		return text, made, err
+	}
+	if p.create != nil {
+		made.Cluster = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}
 	}
 	created, err := hub.Tokens(o.Workspace).Create(ctx, p.token, metav1.CreateOptions{})
 	if err != nil {
-		return jointext.Text{}, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
+		return text, made, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
 	}
+	made.Token = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}
 	values, token, err := awaitValues(ctx, hub, o, created)
 	if err != nil {
-		return jointext.Text{}, err
+		return text, made, err
 	}
 	if values.APIServerCA == "" {
 		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
 	}
-	return jointext.Of(values, p.clientID, expiry(token)), nil
+	return jointext.Of(values, p.clientID, expiry(token)), made, nil
 }
 
 func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) error {

@@ -1,0 +1,291 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// reviewsAtOnce limits the questions about rights that are sent at the same time.
+const reviewsAtOnce = 8
+
+// checkRights returns an error that names all rights that are missing.
+func checkRights(ctx context.Context, core kubernetes.Interface, namespace string) error {
+	all, err := allowed(ctx, core, everything())
+	if err != nil || all {
+		return err
+	}
+	needed := neededRights(namespace)
+	has := make([]bool, len(needed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reviewsAtOnce)
+	for i, r := range needed {
+		group.Go(func() (err error) {
+			has[i], err = allowed(ctx, core, r)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var missing []right
+	for i, r := range needed {
+		if !has[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missingRights(missing)
+}
+
+func allowed(ctx context.Context, core kubernetes.Interface, r right) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: r.verb, Group: r.group, Resource: r.resource, Namespace: r.namespace},
+	}}
+	answer, err := core.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, access.Explain("asking the cluster for your rights", err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+// gather reads what is on the cluster.
+func (j *joiner) gather(ctx context.Context) (found, error) {
+	f := found{namespace: j.namespace, scoped: j.isScoped()}
+	core := j.cluster.Core
+	existing, err := core.CoreV1().Namespaces().Get(ctx, f.namespace, metav1.GetOptions{})
+	if err := ignoreMissing("reading namespace "+f.namespace, err); err != nil {
+		return f, err
+	}
+	f.exists = err == nil
+	f.terminating = f.exists && existing.Status.Phase == corev1.NamespaceTerminating
+	if f.ownHub, err = j.isHub(ctx); err != nil {
+		return f, err
+	}
+	if f.others, err = otherAgents(ctx, core, f.namespace); err != nil || !f.exists {
+		return f, err
+	}
+	if err := f.readObjects(ctx, core); err != nil {
+		return f, err
+	}
+	last, err := j.helm.Last()
+	if err != nil {
+		return f, access.Explain("reading Helm releases", err)
+	}
+	if last != nil {
+		f.release = last.Info.Status
+	}
+	if f.identity == nil || !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
+		return f, nil
+	}
+	_, err = j.heartbeat(ctx, f)
+	f.rejected = hasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
+	if err != nil && !f.rejected {
+		return f, hubProblem(j.text, err)
+	}
+	return f, nil
+}
+
+// readObjects reads the agent's objects.
+func (f *found) readObjects(ctx context.Context, core kubernetes.Interface) error {
+	secrets := core.CoreV1().Secrets(f.namespace)
+	identity, err := secrets.Get(ctx, names.Agent, metav1.GetOptions{})
+	if err := ignoreMissing("reading Secret "+f.namespace+"/"+names.Agent, err); err != nil {
+		return err
+	}
+	if err == nil {
+		f.readIdentity(identity)
+	}
+	bootstrap, err := secrets.Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
+	if err := ignoreMissing("reading Secret "+f.namespace+"/"+names.AgentBootstrap, err); err != nil {
+		return err
+	}
+	if err == nil {
+		if parsed, err := protocol.ParseBootstrap(bootstrap.Data); err == nil {
+			f.bootstrap = &parsed
+		}
+	}
+	settings, err := core.CoreV1().ConfigMaps(f.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err := ignoreMissing("reading ConfigMap "+f.namespace+"/"+names.Agent, err); err != nil {
+		return err
+	}
+	if err == nil {
+		f.config, _, _ = config.ParseAgent(settings.Data[names.ConfigKey]) // an invalid one has no client ID
+	}
+	_, err = core.AppsV1().Deployments(f.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err := ignoreMissing("reading Deployment "+f.namespace+"/"+names.Agent, err); err != nil {
+		return err
+	}
+	if err == nil {
+		f.deployment, f.imported = true, settings != nil && settings.Annotations[fleet.AnnotationHubUID] != ""
+	}
+	return nil
+}
+
+// readIdentity parses Secret fleet-agent. One that cannot be parsed does not count: the agent replaces it.
+func (f *found) readIdentity(secret *corev1.Secret) {
+	identity, err := protocol.ParseIdentity(secret.Data)
+	if err != nil {
+		return
+	}
+	cfg, err := kubeconfig.Safe(identity.Kubeconfig)
+	if err != nil {
+		return
+	}
+	f.identity, f.server, f.ca = &identity, cfg.Host, string(cfg.CAData)
+}
+
+// ignoreMissing returns an explained error, but nil if the object does not exist.
+func ignoreMissing(doing string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return access.Explain(doing, err)
+}
+
+// isHub reports whether the cluster has the account of the token: then it is the hub.
+func (j *joiner) isHub(ctx context.Context) (bool, error) {
+	if j.hub.account == "" {
+		return false, nil
+	}
+	account, err := j.cluster.Core.CoreV1().ServiceAccounts(j.hub.namespace).Get(ctx, j.hub.account, metav1.GetOptions{})
+	if err := ignoreMissing("reading ServiceAccount "+j.hub.namespace+"/"+j.hub.account, err); err != nil {
+		return false, err
+	}
+	return err == nil && string(account.UID) == j.hub.uid, nil
+}
+
+// maxAgents is how many agents are read.
+const maxAgents = 50
+
+// otherAgents returns the agents in other namespaces.
+func otherAgents(ctx context.Context, core kubernetes.Interface, namespace string) ([]string, error) {
+	list, err := core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: maxAgents})
+	if err != nil {
+		return nil, access.Explain("reading Deployments", err)
+	}
+	var others []string
+	for _, deployment := range list.Items {
+		if deployment.Namespace != namespace && deployment.Name == names.Agent {
+			others = append(others, deployment.Namespace+"/"+deployment.Name)
+		}
+	}
+	return others, nil
+}
+
+// clusterClock returns how far the clock of the cluster's API server is ahead of this one.
+func (j *joiner) clusterClock(ctx context.Context) response {
+	client, err := rest.HTTPClientFor(j.cluster.Config)
+	if err != nil {
+		return response{}
+	}
+	base, _, err := rest.DefaultServerUrlFor(j.cluster.Config)
+	if err != nil {
+		return response{}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return response{}
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return response{}
+	}
+	_ = answer.Body.Close() // only the header counts
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	return response{offset: date.Sub(j.clock()), known: err == nil}
+}
+
+// tryPod asks the cluster, without creating it, whether it admits the agent's pod. A namespace that does not exist yet has
+// neither quotas nor rules for pods.
+func (j *joiner) tryPod(ctx context.Context) error {
+	template, err := agentrelease.Pod(j.namespace, j.values)
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: names.Agent + "-", Namespace: j.namespace, Labels: template.Labels}, Spec: template.Spec}
+	pod.Spec.ServiceAccountName = "default" // that of the agent does not exist yet
+	_, err = j.cluster.Core.CoreV1().Pods(j.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil, isAboutAccount(err):
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		return exit.Errorf(exit.Preflight, "namespace %s does not admit the agent's pod: %s", j.namespace, foreign.Excerpt(err.Error(), 1024)).
+			Because(fleet.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: kubectl describe namespace " + j.namespace)
+	}
+	return access.Explain("trying the agent's pod", err)
+}
+
+func isAboutAccount(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account")
+}
+
+// heartbeat asks the hub for the last heartbeat of the agent, with the agent's identity.
+func (j *joiner) heartbeat(ctx context.Context, f found) (seen, error) {
+	cfg, err := kubeconfig.Safe(f.identity.Kubeconfig)
+	if err != nil {
+		return seen{}, err
+	}
+	if !sameHub(j.text, cfg.Host, f.identity.ClusterNamespace) {
+		return seen{}, errors.New("the identity of the agent is that of another hub")
+	}
+	client, err := newHubClient(cfg.Host, cfg.CAData, cfg.BearerToken, j.clock)
+	if err != nil {
+		return seen{}, err
+	}
+	last, err := lookAtCluster(ctx, client, *f.identity)
+	if err != nil {
+		return seen{}, err
+	}
+	if parsed, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil && last.speaker != "" && last.speaker != parsed.AccountUID {
+		last.lastSeen = time.Time{} // of an earlier identity
+	}
+	return last, nil
+}
+
+// podProblem returns why the agent's pod does not run, with its reason, or an empty text.
+func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, message string) {
+	for _, condition := range deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			return fleet.ReasonAgentPodRejected, condition.Message
+		}
+	}
+	for _, pod := range pods {
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+				return fleet.ReasonAgentPodRejected, fmt.Sprintf("pod %s is not scheduled: %s", pod.Name, condition.Message)
+			}
+		}
+		for _, container := range pod.Status.ContainerStatuses {
+			if waiting := container.State.Waiting; waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
+				return fleet.ReasonAgentPodFailing, fmt.Sprintf("the container of pod %s does not run: %s: %s", pod.Name, waiting.Reason, waiting.Message)
+			}
+			if ended := container.State.Terminated; ended != nil && ended.ExitCode != 0 {
+				return fleet.ReasonAgentPodFailing, fmt.Sprintf("the container of pod %s has ended with exit code %d: %s", pod.Name, ended.ExitCode, ended.Message)
+			}
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,203 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// pollInterval is the time between two looks at what is awaited.
+	pollInterval = 100 * time.Millisecond
+	// undoTimeout limits the removal of what was created.
+	undoTimeout = 45 * time.Second
+)
+
+// created is what this run has created on the cluster.
+type created struct{ namespace, release bool }
+
+// install is phase 4. Helm is not interrupted, because it would go on in the background while its objects are removed.
+func (j *joiner) install(ctx context.Context, f found, todo step) (string, error) {
+	if todo != stepInstall {
+		return "nothing to do", nil
+	}
+	uninterrupted := context.WithoutCancel(ctx)
+	if !f.exists {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: map[string]string{"name": j.namespace}}}
+		_, err := j.cluster.Core.CoreV1().Namespaces().Create(uninterrupted, namespace, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return "", access.Explain("creating namespace "+j.namespace, err)
+		}
+		j.created.namespace = err == nil
+	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	j.created.release = f.release == ""
+	if err := j.helm.Install(uninterrupted, j.values); err != nil {
+		return "", installProblem(j.namespace, err)
+	}
+	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil
+}
+
+func installProblem(namespace string, err error) error {
+	problem := foreign.Excerpt(err.Error(), 2048)
+	failure := exit.Errorf(exit.Failed, "%s", problem)
+	switch {
+	case strings.Contains(problem, "is being terminated"):
+		return failure.Because(fleet.ReasonNamespaceTerminating).With("kubectl wait --for=delete namespace/" + namespace)
+	case strings.Contains(problem, "exceeded quota"), strings.Contains(problem, "violates PodSecurity"):
+		return failure.Because(fleet.ReasonAgentPodRejected).With("kubectl describe namespace " + namespace)
+	case strings.Contains(problem, "admission webhook"), strings.Contains(problem, "ValidatingAdmissionPolicy"):
+		return failure.Because(fleet.ReasonAdmissionDenied).With("change the webhook or policy that the message names, and run the command again")
+	case strings.Contains(problem, "invalid ownership metadata"):
+		failure.Code = exit.Refused
+		return failure.With("delete the object that the message names, if nothing needs it, and run the command again")
+	case strings.Contains(problem, "values don't meet the specifications"):
+		failure.Code = exit.Usage
+		return failure.With("correct --values or --set: the message names the value")
+	}
+	return failure.With("run the command again: it continues")
+}
+
+// await is phase 5. It returns when the hub has recorded a heartbeat of the agent's present identity.
+func (j *joiner) await(ctx context.Context) (Joined, error) {
+	joined := Joined{Hub: j.text.URL, CA: j.text.Fingerprint(), Workspace: j.text.Workspace}
+	progress := waiting{}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(ctx context.Context) (bool, error) {
+		f := found{namespace: j.namespace}
+		if progress.err = f.readObjects(ctx, j.cluster.Core); progress.err != nil {
+			return false, nil
+		}
+		progress.deployment = f.deployment
+		if progress.credential = f.identity != nil && sameHub(j.text, f.server, f.identity.ClusterNamespace); !progress.credential {
+			return false, nil
+		}
+		joined.Cluster = f.identity.ClusterName
+		last, err := j.heartbeat(ctx, f)
+		if progress.err = err; err != nil || last.lastSeen.IsZero() {
+			return false, nil
+		}
+		joined.LastSeen = last.lastSeen.UTC().Format(time.RFC3339)
+		return true, nil
+	})
+	if err == nil && j.hubSide != nil {
+		err = j.hubSide.await(ctx, joined, j.timeout)
+	}
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return joined, j.late(context.WithoutCancel(ctx), progress)
+	}
+	if ctx.Err() != nil {
+		return joined, ctx.Err()
+	}
+	return joined, err
+}
+
+// waiting is how far phase 5 has come.
+type waiting struct {
+	deployment, credential bool
+	err                    error
+}
+
+// diagnosisTimeout limits the requests for a diagnosis.
+const diagnosisTimeout = 10 * time.Second
+
+// late returns the error for a heartbeat that did not come in time, with the cause if it can be seen.
+func (j *joiner) late(ctx context.Context, progress waiting) error {
+	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+	defer cancel()
+	failure := &exit.Error{Code: exit.Timeout}
+	logs := fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent)
+	reason, message := j.podCause(ctx)
+	switch {
+	case progress.credential:
+		failure.Problems = []error{fmt.Errorf("the agent has its credential and sent no heartbeat within %s", j.timeout)}
+		return lateBecause(failure, fleet.ReasonAgentNotReporting, progress.err).With(logs)
+	case message != "":
+		failure.Problems = []error{fmt.Errorf("the agent's pod does not run: %s", foreign.Excerpt(message, 1024))}
+		return failure.Because(reason).With(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent))
+	}
+	failure.Problems = []error{fmt.Errorf("the agent runs, and the hub did not grant its registration within %s", j.timeout)}
+	if granted := j.hubSide.refusal(ctx, j.text); granted != nil {
+		failure.Add(granted)
+		return failure
+	}
+	return lateBecause(failure, fleet.ReasonAwaitingAgent, progress.err).With(
+		"on the hub: kubectl describe clusterregistrations.fleet.cattle.io -n "+j.text.Workspace,
+		"if its reason is TakeoverPending, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace, logs)
+}
+
+func lateBecause(failure *exit.Error, reason string, cause error) *exit.Error {
+	if cause != nil {
+		failure.Problems = append(failure.Problems, errors.New(foreign.Excerpt(cause.Error(), 1024)))
+	}
+	return failure.Because(reason)
+}
+
+// podCause returns why the agent's pod does not run, or empty texts.
+func (j *joiner) podCause(ctx context.Context) (reason, message string) {
+	deployment, err := j.cluster.Core.AppsV1().Deployments(j.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err != nil {
+		return fleet.ReasonAgentNotReporting, "reading Deployment: " + err.Error()
+	}
+	pods, err := j.cluster.Core.CoreV1().Pods(j.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: maxAgents})
+	if err != nil {
+		return fleet.ReasonAgentNotReporting, "reading pods: " + err.Error()
+	}
+	if reason, message = podProblem(deployment, pods.Items); message == "" && deployment.Status.ReadyReplicas == 0 {
+		return fleet.ReasonAgentPodFailing, "no pod of the agent is ready"
+	}
+	return reason, message
+}
+
+// undo removes what this run has created, and returns the error with what could not be removed.
+func (j *joiner) undo(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	var problems []error
+	if j.created.release {
+		problems = append(problems, j.helm.Uninstall())
+	}
+	if j.created.namespace {
+		problems = append(problems, j.removeNamespace(ctx))
+	}
+	problems = append(problems, j.hubSide.undo(ctx))
+	failed := errors.Join(problems...)
+	if failed != nil {
+		fmt.Fprintf(j.streams.ErrOut, "warning: removing what was created: %s\n", foreign.Excerpt(failed.Error(), 1024))
+		return cause
+	}
+	if j.created.release || j.created.namespace {
+		fmt.Fprintln(j.streams.ErrOut, "removed what was created; to keep it for a look, use --keep")
+	}
+	return cause
+}
+
+// removeNamespace deletes the namespace and waits until it is gone, so that the command can be run again at once.
+func (j *joiner) removeNamespace(ctx context.Context) error {
+	namespaces := j.cluster.Core.CoreV1().Namespaces()
+	if err := namespaces.Delete(ctx, j.namespace, metav1.DeleteOptions{}); err != nil {
+		return ignoreMissing("deleting namespace "+j.namespace, err)
+	}
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		_, err := namespaces.Get(ctx, j.namespace, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		return fmt.Errorf("namespace %s is still being deleted", j.namespace)
+	}
+	return nil
+}

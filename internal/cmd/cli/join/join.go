@@ -1,0 +1,408 @@
+// Package join implements `fleet join`: how does this cluster become one of a hub's?
+//
+//	1 text ─► 2 hub (TLS, token) ─► 3 cluster (rights, agents, quota) ─► decide ─► 4 Helm ─► 5 wait ─► joined
+//	                                                                                 └─ failed: remove what was created
+//
+// Nothing is written before phase 4. The bearer token of the text is sent only to a server with the CA of the text.
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	helmvalues "helm.sh/helm/v3/pkg/cli/values"
+	"helm.sh/helm/v3/pkg/getter"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
+)
+
+// Joined is the result.
+type Joined struct {
+	// Hub is its URL, and CA the SHA-256 of its CA.
+	Hub string `json:"hub"`
+	CA  string `json:"ca"`
+	// Workspace and Cluster identify the Cluster on the hub.
+	Workspace string `json:"workspace"`
+	Cluster   string `json:"cluster"`
+	// Already means that the cluster had joined before.
+	Already bool `json:"already"`
+	// LastSeen is the time of the last heartbeat in RFC 3339.
+	LastSeen string `json:"lastSeen"`
+}
+
+// defaultTimeout limits phase 5.
+const defaultTimeout = 2 * time.Minute
+
+// options are the flags of the command.
+type options struct {
+	streams genericiooptions.IOStreams
+	clock   func() time.Time
+	flags   *access.Flags
+	format  output.Format
+	values  helmvalues.Options
+	order   *token.Order
+
+	file, hubContext, image string
+	keep, dryRun            bool
+	timeout                 time.Duration
+}
+
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	o := &options{
+		streams: streams, clock: clock, flags: access.NewFlags(), format: output.Table, order: token.NewOrder(streams.ErrOut), timeout: defaultTimeout,
+	}
+	command := &cobra.Command{
+		Use:   "join",
+		Short: "Join a cluster to a hub with the text of `fleet token create`",
+		Long: `Join runs with access to the cluster that joins, as its administrator. It reads the text that "fleet token create" has
+printed on the hub from standard input, checks the hub and the cluster, installs the agent with the chart that is part of
+this program, and waits for its first heartbeat.
+
+Compare the SHA-256 of the hub's CA that phase 2 prints with the one that "fleet token create" has printed.
+
+If a phase fails, join removes what it has created, unless --keep is given. It is safe to run join again: it continues, and
+on a cluster that has joined it does nothing and exits with code 0.
+
+With --hub-context, join does both sides: it creates the Cluster and the token on the hub, joins the cluster of --context,
+and waits until the hub has seen it.`,
+		Example: `  fleet join --context west <<'JOIN'
+  fleet-join-v1:H4sIAAAA…
+  JOIN
+  fleet join --context west --file west.join
+  fleet join --hub-context hub --context west --label env=prod`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+	}
+	o.bind(command)
+	return command
+}
+
+func (o *options) bind(command *cobra.Command) {
+	flags := command.Flags()
+	o.flags.Bind(flags)
+	o.format.Bind(flags)
+	o.order.Bind(command)
+	flags.StringVarP(&o.file, "file", "f", "", "file with the join text (default: standard input)")
+	flags.StringVar(&o.hubContext, "hub-context", "", "context of the hub: create the Cluster and the token there, instead of reading a text")
+	flags.StringVar(&o.image, "image", "", "image of the agent, such as registry.example.com/fleet-agent:v1; after the first heartbeat the hub's settings count")
+	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "file with values of the chart fleet-agent; may be repeated")
+	flags.StringArrayVar(&o.values.Values, "set", nil, "value of the chart fleet-agent, as key=value; may be repeated")
+	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "value of the chart fleet-agent that is a string, as key=value; may be repeated")
+	flags.BoolVar(&o.keep, "keep", false, "keep what was created if the cluster does not join")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "check everything, print the objects without secrets, and write nothing")
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the first heartbeat")
+}
+
+// ownValues returns the values that come from the join text. The user cannot set them.
+func ownValues() []string {
+	return []string{"apiServerURL", "apiServerCA", "clusterNamespace", "token", "tokenName", "systemRegistrationNamespace", "clientID", "internal"}
+}
+
+// userValues returns the values of the user.
+func (o *options) userValues() (map[string]any, error) {
+	for _, file := range o.values.ValueFiles {
+		if strings.TrimSpace(file) == "-" {
+			return nil, exit.Errorf(exit.Usage, "--values - is not possible: standard input contains the join text").With("write the values to a file")
+		}
+	}
+	values, err := o.values.MergeValues(getter.Providers{})
+	if err != nil {
+		return nil, exit.Errorf(exit.Usage, "reading the values: %w", err).With("fleet join --help")
+	}
+	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet join --help"}}
+	for _, own := range ownValues() {
+		if _, set := values[own]; set {
+			failure.Problems = append(failure.Problems, fmt.Errorf("value %s comes from the join text and cannot be set", own))
+		}
+	}
+	if len(failure.Problems) > 0 {
+		return nil, failure
+	}
+	if o.image != "" {
+		values["internal"] = map[string]any{"image": o.image}
+	}
+	return values, nil
+}
+
+// run executes the phases.
+func (o *options) run(ctx context.Context) (err error) {
+	user, err := o.userValues()
+	if err != nil {
+		return err
+	}
+	if o.hubContext == "" && (o.order.Cluster != "" || len(o.order.Labels) > 0) {
+		return exit.Errorf(exit.Usage, "--cluster and --label need --hub-context: without it, the text contains the client ID of the Cluster").With("fleet join --help")
+	}
+	cluster, err := o.flags.Open()
+	if err != nil {
+		return err
+	}
+	j := &joiner{options: o, cluster: cluster, phases: phases{out: o.streams.ErrOut, clock: o.clock}}
+	defer func() {
+		if err == nil || o.keep || o.dryRun {
+			return
+		}
+		err = j.undo(context.WithoutCancel(ctx), err)
+	}()
+	joined, err := j.join(ctx, user)
+	if errors.Is(err, errPreviewed) {
+		return nil
+	}
+	if err != nil {
+		return redact(err, j.text.Token)
+	}
+	if o.dryRun {
+		return nil
+	}
+	return o.print(joined)
+}
+
+func (o *options) print(joined Joined) error {
+	switch o.format {
+	case output.JSON, output.YAML:
+		return output.Print(o.streams.Out, o.format, joined)
+	case output.Name:
+		_, err := fmt.Fprintln(o.streams.Out, "cluster.fleet.cattle.io/"+output.Line(joined.Cluster))
+		return err
+	}
+	text := "joined as Cluster"
+	if joined.Already {
+		text = "has joined already as Cluster"
+	}
+	_, err := fmt.Fprintf(o.streams.Out, "%s %s/%s of %s\n", text, output.Line(joined.Workspace), output.Line(joined.Cluster), joined.Hub)
+	return err
+}
+
+// joiner joins one cluster.
+type joiner struct {
+	*options
+	cluster *access.Cluster
+	phases  phases
+
+	text      jointext.Text
+	namespace string
+	values    map[string]any
+	hub       hubReport
+	helm      *agentrelease.Helm
+	hubSide   *hubSide
+	created   created
+}
+
+// join executes the phases and returns the result.
+func (j *joiner) join(ctx context.Context, user map[string]any) (Joined, error) {
+	if err := j.phases.run(ctx, 1, "read the join text", func(ctx context.Context) (string, error) { return j.readText(ctx, user) }); err != nil {
+		return Joined{}, err
+	}
+	if err := j.phases.run(ctx, 2, "check the hub", func(ctx context.Context) (note string, err error) {
+		if j.hub, err = checkHub(ctx, j.text, j.clock); err != nil {
+			return "", err
+		}
+		if j.hub.clock.known && j.text.CheckExpiry(j.clock().Add(j.hub.clock.offset)) != nil {
+			return "", j.text.CheckExpiry(j.clock().Add(j.hub.clock.offset))
+		}
+		return fmt.Sprintf("%s, Kubernetes %s, %s, CA %s", j.text.URL, j.hub.version, j.hub.product, j.text.Fingerprint()), nil
+	}); err != nil {
+		return Joined{}, err
+	}
+	var f found
+	var todo step
+	if err := j.phases.run(ctx, 3, "check the cluster", func(ctx context.Context) (note string, err error) {
+		f, todo, note, err = j.checkCluster(ctx)
+		return note, err
+	}); err != nil {
+		return Joined{}, err
+	}
+	if j.dryRun {
+		return Joined{}, j.preview(todo)
+	}
+	if err := j.phases.run(ctx, 4, "install the agent", func(ctx context.Context) (string, error) { return j.install(ctx, f, todo) }); err != nil {
+		return Joined{}, err
+	}
+	var joined Joined
+	err := j.phases.run(ctx, 5, "wait for the first heartbeat", func(ctx context.Context) (note string, err error) {
+		joined, err = j.await(ctx)
+		return fmt.Sprintf("Cluster %s/%s, last seen %s", output.Line(joined.Workspace), output.Line(joined.Cluster), joined.LastSeen), err
+	})
+	joined.Already = todo == stepNothing
+	return joined, err
+}
+
+// readText is phase 1.
+func (j *joiner) readText(ctx context.Context, user map[string]any) (note string, err error) {
+	switch {
+	case j.hubContext != "":
+		j.text, err = j.prepareHub(ctx)
+	case j.file != "":
+		j.text, err = readFile(j.file)
+	default:
+		j.text, err = jointext.Read(j.streams.In)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := j.text.CheckExpiry(j.clock()); err != nil {
+		return "", err
+	}
+	j.namespace = agentrelease.Namespace(j.text)
+	if j.values, err = agentrelease.Values(j.text, user); err != nil {
+		return "", err
+	}
+	if j.helm, err = agentrelease.New(j.cluster.Config, j.namespace); err != nil {
+		return "", err
+	}
+	note = fmt.Sprintf("token %s/%s", j.text.Workspace, j.text.TokenName)
+	if j.text.Expires != nil {
+		note += ", expires " + j.text.Expires.Format(time.RFC3339)
+	}
+	return note, nil
+}
+
+func readFile(path string) (jointext.Text, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return jointext.Text{}, exit.Errorf(exit.Preflight, "reading the join text: %w", err).With("fleet join --help")
+	}
+	defer file.Close()
+	return jointext.Read(file)
+}
+
+// checkCluster is phase 3.
+func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) {
+	if err := checkRights(ctx, j.cluster.Core, j.namespace); err != nil {
+		return found{}, "", "", err
+	}
+	f, err := j.gather(ctx)
+	if err != nil {
+		return f, "", "", err
+	}
+	todo, err := decide(j.text, f)
+	if err != nil {
+		return f, "", "", err
+	}
+	if warning := clockProblem(j.hub.clock, j.clusterClock(ctx)); warning != "" {
+		j.order.Warn("%s", warning)
+	}
+	if todo == stepInstall && f.exists && !f.deployment {
+		if err := j.tryPod(ctx); err != nil {
+			return f, "", "", err
+		}
+	}
+	return f, todo, notes(f, todo), nil
+}
+
+func notes(f found, todo step) string {
+	switch {
+	case todo == stepNothing:
+		return "it has joined already"
+	case todo == stepWait:
+		return "the agent is installed already"
+	case f.rejected:
+		return "the hub does not accept the agent's identity any more, so it registers again"
+	case f.release != "":
+		return "an earlier installation is continued"
+	}
+	return "no agent"
+}
+
+// isScoped reports whether the values give the agent a scope of its own.
+func (j *joiner) isScoped() bool {
+	agent, _ := j.values["fleetAgent"].(map[string]any)
+	scope, _ := agent["scope"].(string)
+	return scope != ""
+}
+
+// preview prints the objects that phase 4 would write, without the bearer token.
+func (j *joiner) preview(todo step) error {
+	if todo != stepInstall {
+		return nil
+	}
+	values := map[string]any{}
+	for key, value := range j.values {
+		values[key] = value
+	}
+	values["token"] = "REMOVED"
+	document, err := agentrelease.Manifest(j.namespace, values)
+	if err != nil {
+		return err
+	}
+	_, err = j.streams.Out.Write(document)
+	return err
+}
+
+// phases prints the phases with their durations.
+type phases struct {
+	out   io.Writer
+	clock func() time.Time
+}
+
+// count is the number of phases.
+const count = 5
+
+// run runs a phase and prints what it found out. An error names the phase.
+func (p phases) run(ctx context.Context, number int, name string, do func(context.Context) (string, error)) error {
+	start := p.clock()
+	note, err := do(ctx)
+	took := p.clock().Sub(start).Round(time.Millisecond)
+	if err == nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if errors.Is(err, errPreviewed) {
+		return err
+	}
+	if err != nil {
+		fmt.Fprintf(p.out, "%d/%d %s: failed (%s)\n", number, count, name, took)
+		return inPhase(number, name, err)
+	}
+	fmt.Fprintf(p.out, "%d/%d %s: %s (%s)\n", number, count, name, output.Line(note), took)
+	return nil
+}
+
+// inPhase returns an error that names the phase.
+func inPhase(number int, name string, err error) error {
+	prefix := fmt.Sprintf("phase %d, %s", number, name)
+	var failure *exit.Error
+	if errors.As(err, &failure) {
+		named := *failure
+		named.Problems = nil
+		for _, problem := range failure.Problems {
+			named.Problems = append(named.Problems, fmt.Errorf("%s: %w", prefix, problem))
+		}
+		return &named
+	}
+	if errors.Is(err, context.Canceled) {
+		return exit.Errorf(exit.Failed, "%s: interrupted", prefix).With("run the same command again: it continues")
+	}
+	return fmt.Errorf("%s: %w", prefix, err)
+}
+
+// redact removes a secret from the texts of an error. No error should contain it; texts of servers and of Helm might.
+func redact(err error, secret string) error {
+	var failure *exit.Error
+	if secret == "" || !strings.Contains(err.Error(), secret) {
+		return err
+	}
+	clean := func(text string) error { return errors.New(strings.ReplaceAll(text, secret, "REMOVED")) }
+	if !errors.As(err, &failure) {
+		return clean(err.Error())
+	}
+	redacted := *failure
+	redacted.Problems = nil
+	for _, problem := range failure.Problems {
+		redacted.Problems = append(redacted.Problems, clean(problem.Error()))
+	}
+	return &redacted
+}

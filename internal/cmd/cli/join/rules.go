@@ -1,0 +1,177 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// found is what is on the cluster.
+type found struct {
+	// namespace is the agent's namespace. Exists and terminating describe it.
+	namespace           string
+	exists, terminating bool
+	// ownHub means that the cluster is that of the hub: it has the account of the token.
+	ownHub bool
+	// identity is that of Secret fleet-agent, or nil. server is the address of its hub.
+	identity *protocol.Identity
+	server   string
+	ca       string
+	// rejected means that the hub does not accept the identity.
+	rejected bool
+	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
+	bootstrap *protocol.Bootstrap
+	config    config.Agent
+	// deployment means that Deployment fleet-agent exists. imported means that a hub has applied it.
+	deployment, imported bool
+	// release is the status of the Helm release fleet-agent, or empty. releaseChart is its chart.
+	release release.Status
+	// others are agents in other namespaces, as namespace/name.
+	others []string
+	// scoped means that the values give the agent a scope of its own.
+	scoped bool
+}
+
+// step is what phase 4 does.
+type step string
+
+const (
+	// stepInstall installs the chart or upgrades the release.
+	stepInstall step = "install"
+	// stepWait only waits, because the agent is there.
+	stepWait step = "wait"
+	// stepNothing means that the cluster has joined.
+	stepNothing step = "nothing"
+)
+
+// decide returns what to do with a cluster, or why it must not join.
+func decide(text jointext.Text, f found) (step, error) {
+	switch {
+	case f.ownHub:
+		return "", exit.Errorf(exit.Refused, "this cluster is the hub itself").Because(fleet.ReasonTargetIsHub).
+			With("select the cluster that joins with --context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
+	case f.terminating:
+		return "", exit.Errorf(exit.Preflight, "namespace %s is being deleted", f.namespace).Because(fleet.ReasonNamespaceTerminating).
+			With("kubectl wait --for=delete namespace/" + f.namespace)
+	case len(f.others) > 0 && !f.scoped:
+		return "", refuse(f, fmt.Sprintf("another agent runs on this cluster: Deployment %s", strings.Join(f.others, ", ")),
+			"if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME")
+	case f.identity != nil:
+		return decideJoined(text, f)
+	case f.bootstrap != nil && !sameHub(text, f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace):
+		return "", refuse(f, fmt.Sprintf("the agent on this cluster registers at another hub: %s, workspace %s", f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace))
+	case f.deployment && f.imported:
+		return "", refuse(f, "a hub has installed the agent on this cluster")
+	case f.deployment && f.release == "" && f.bootstrap != nil:
+		return stepWait, nil // installed with a manifest
+	case f.deployment && f.release == "":
+		return "", refuse(f, fmt.Sprintf("Deployment %s/fleet-agent exists and does not belong to a Helm release", f.namespace))
+	}
+	return stepInstall, nil
+}
+
+// decideJoined is the part of decide for a cluster with an identity.
+func decideJoined(text jointext.Text, f found) (step, error) {
+	name := f.identity.ClusterNamespace + "/" + f.identity.ClusterName
+	switch {
+	case !sameHub(text, f.server, f.identity.ClusterNamespace):
+		return "", refuse(f, fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name))
+	case text.ClientID != f.config.ClientID && text.ClientID != "":
+		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name))
+	case f.rejected && f.imported:
+		return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
+			With(fmt.Sprintf("on the hub: fleet repair %s -n %s", f.identity.ClusterName, f.identity.ClusterNamespace))
+	case f.rejected:
+		return stepInstall, nil
+	case !f.deployment:
+		return stepInstall, nil
+	}
+	return stepNothing, nil
+}
+
+// refuse returns the error for a cluster with another agent, with the ways out.
+func refuse(f found, problem string, more ...string) error {
+	fixes := append([]string{}, more...)
+	switch {
+	case len(f.others) > 0:
+	case f.release != "":
+		fixes = append(fixes, "to leave that hub: helm uninstall fleet-agent -n "+f.namespace+", then delete the Cluster there, and join again")
+	default:
+		fixes = append(fixes, "to leave that hub: delete the Cluster there, then kubectl delete namespace "+f.namespace+", and join again")
+	}
+	return exit.Errorf(exit.Refused, "%s", problem).Because(fleet.ReasonAnotherHub).With(fixes...)
+}
+
+func sameHub(text jointext.Text, server, workspace string) bool {
+	return strings.TrimSuffix(text.URL, "/") == strings.TrimSuffix(server, "/") && text.Workspace == workspace
+}
+
+// clockLimit is the difference of two clocks from which it is reported.
+const clockLimit = time.Minute
+
+// clockProblem returns a warning if the clocks of hub and cluster differ.
+func clockProblem(hub, cluster response) string {
+	difference := (cluster.offset - hub.offset).Round(time.Second)
+	if !hub.known || !cluster.known || difference.Abs() <= clockLimit {
+		return ""
+	}
+	direction := "ahead of"
+	if difference < 0 {
+		direction, difference = "behind", -difference
+	}
+	return fmt.Sprintf("the clock of this cluster's API server is %s %s the hub's: the agent may take the hub's certificate for one that is not valid. Correct the clocks of the nodes", difference, direction)
+}
+
+// right is a right that the installation needs.
+type right struct{ verb, group, resource, namespace string }
+
+func (r right) String() string {
+	name := r.resource
+	if r.group != "" {
+		name += "." + r.group
+	}
+	if r.namespace != "" {
+		return fmt.Sprintf("%s %s in namespace %s", r.verb, name, r.namespace)
+	}
+	return r.verb + " " + name
+}
+
+// everything is the right of an administrator of the cluster. The agent's role has it, so another user may only create the
+// role with the right to escalate.
+func everything() right { return right{"*", "*", "*", ""} }
+
+// neededRights are the rights of a user who does not have everything.
+func neededRights(namespace string) []right {
+	const rbac = "rbac.authorization.k8s.io"
+	return []right{
+		{"get", "", "namespaces", ""}, {"create", "", "namespaces", ""},
+		{"get", "", "secrets", namespace}, {"create", "", "secrets", namespace}, {"update", "", "secrets", namespace}, {"list", "", "secrets", namespace}, {"delete", "", "secrets", namespace},
+		{"create", "", "serviceaccounts", namespace}, {"create", "", "configmaps", namespace},
+		{"create", "apps", "deployments", namespace}, {"list", "apps", "deployments", ""},
+		{"create", "networking.k8s.io", "networkpolicies", namespace},
+		{"create", rbac, "clusterroles", ""}, {"escalate", rbac, "clusterroles", ""}, {"create", rbac, "clusterrolebindings", ""},
+	}
+}
+
+// missingRights returns the error for rights that the user does not have, or nil.
+func missingRights(missing []right) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	failure := &exit.Error{Code: exit.Preflight}
+	for _, r := range missing {
+		failure.Problems = append(failure.Problems, errors.New("you do not have the right to "+r.String()+" on this cluster"))
+	}
+	sort.Slice(failure.Problems, func(i, j int) bool { return failure.Problems[i].Error() < failure.Problems[j].Error() })
+	return failure.With("use the --context of an administrator (ClusterRole cluster-admin): kubectl auth whoami")
+}
