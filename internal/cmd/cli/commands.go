@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importcluster"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
@@ -22,6 +23,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		status.New(streams, clock),
 		token.New(streams, clock),
 		join.New(streams, clock),
+		importcluster.New(streams, clock),
 		clusters.New(streams, clock),
 		apply.New(streams, environment),
 		release.New(streams),

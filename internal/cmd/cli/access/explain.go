@@ -32,7 +32,7 @@ func Explain(doing string, err error) error {
 		return failure(exit.Refused).With("get the right that the message names, or use --context of a user who has it")
 	case apierrors.IsUnauthorized(err):
 		return failure(exit.Preflight).With("log in again, then: kubectl auth whoami")
-	case isMissingKind(err):
+	case IsMissingKind(err):
 		return exit.Errorf(exit.Preflight, "%s: this cluster is not a hub, because it does not have the API fleet.cattle.io", doing).
 			With("select the hub with --context: kubectl config get-contexts")
 	case errors.Is(err, foreign.ErrUntrusted), errors.Is(err, foreign.ErrUnreachable):
@@ -51,8 +51,8 @@ func (s said) Error() string { return s.text }
 
 func (s said) Unwrap() error { return s.error }
 
-// isMissingKind reports whether the API server does not know the resource of a request.
-func isMissingKind(err error) bool {
+// IsMissingKind reports whether the API server does not know the resource of a request.
+func IsMissingKind(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,7 +98,7 @@ The text contains a secret: whoever has it can register clusters in the workspac
 			if dryRun {
 				return Preview(command.Context(), hub, *order, streams.Out)
 			}
-			text, _, err := create(command.Context(), hub, *order)
+			text, err := Create(command.Context(), hub, *order)
 			if err != nil {
 				return err
 			}
@@ -230,7 +229,7 @@ func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
 	switch {
 	case err == nil:
 		return plan{}, exists(o)
-	case !apierrors.IsNotFound(err) || isMissingKind(err):
+	case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
 		return plan{}, access.Explain(fmt.Sprintf("reading token %s/%s", o.Workspace, o.Name), err)
 	}
 	var existing *fleet.Cluster
@@ -239,7 +238,7 @@ func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
 		switch {
 		case err == nil:
 			existing = found
-		case !apierrors.IsNotFound(err) || isMissingKind(err):
+		case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
 			return plan{}, access.Explain(fmt.Sprintf("reading Cluster %s/%s", o.Workspace, o.Cluster), err)
 		}
 	}
@@ -284,6 +283,12 @@ func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, M
 	}
 	text, err := textOf(ctx, hub, existing, o.Cluster)
 	return text, Made{}, err
+}
+
+// Create is like Ensure, but refuses a token that exists.
+func Create(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, error) {
+	text, _, err := create(ctx, hub, o)
+	return text, err
 }
 
 // create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that
@@ -334,7 +339,7 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) er
 
 // failedWrite returns the error for an object that was not created.
 func failedWrite(o Order, doing string, err error) error {
-	if apierrors.IsNotFound(err) && !isMissingKind(err) {
+	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
 		return exit.Errorf(exit.Preflight, "workspace %s does not exist", o.Workspace).
 			With("kubectl create namespace "+o.Workspace, "or select another workspace with -n")
 	}
@@ -400,7 +405,7 @@ func readValues(ctx context.Context, hub *access.Cluster, workspace, name string
 
 // vanished returns the error for a token that can no longer be read.
 func vanished(o Order, last *fleet.ClusterRegistrationToken, err error) error {
-	if !apierrors.IsNotFound(err) || isMissingKind(err) {
+	if !apierrors.IsNotFound(err) || access.IsMissingKind(err) {
 		return access.Explain(fmt.Sprintf("reading token %s/%s", o.Workspace, o.Name), err)
 	}
 	if o.TTL == 0 {
@@ -445,13 +450,9 @@ func expiry(token *fleet.ClusterRegistrationToken) *time.Time {
 	return &at
 }
 
-func isMissingKind(err error) bool {
-	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "could not find the requested resource")
-}
-
 // missing returns the error for a token that cannot be read.
 func missing(workspace, name string, err error) error {
-	if apierrors.IsNotFound(err) && !isMissingKind(err) {
+	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
 		return exit.Errorf(exit.Failed, "token %s/%s does not exist", workspace, name).With("fleet token list -n " + workspace)
 	}
 	return access.Explain(fmt.Sprintf("reading token %s/%s", workspace, name), err)

@@ -1,0 +1,419 @@
+// Package importcluster implements `fleet import`: how does the hub get access to a cluster, to install the agent there?
+//
+//	your kubeconfig ─► service account on the cluster ─► its token ─► kubeconfig Secret and Cluster on the hub ─► wait
+//	                └─ --as-is ────────────────────────────────────────────┘
+//
+// The hub never gets your own credential, except with --as-is.
+package importcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	pollInterval   = 100 * time.Millisecond
+	defaultTimeout = 3 * time.Minute
+	undoTimeout    = 45 * time.Second
+)
+
+// Imported is the result.
+type Imported struct {
+	Workspace string `json:"workspace"`
+	Cluster   string `json:"cluster"`
+	// Server is the address that the hub uses.
+	Server string `json:"server"`
+	// Already means that the cluster was imported before.
+	Already bool `json:"already"`
+	// LastSeen is the time of the last heartbeat in RFC 3339.
+	LastSeen string `json:"lastSeen"`
+}
+
+type options struct {
+	streams genericiooptions.IOStreams
+	clock   func() time.Time
+	flags   *access.Flags
+	format  output.Format
+
+	name, clusterContext, server string
+	labels                       map[string]string
+	asIs, keep, dryRun           bool
+	timeout                      time.Duration
+}
+
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	o := &options{streams: streams, clock: clock, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout}
+	command := &cobra.Command{
+		Use:   "import NAME",
+		Short: "Import a cluster: the hub installs the agent",
+		Long: `Import gives the hub access to a cluster, and waits until the hub has installed the agent there and the agent reports. It
+creates a service account with the rights of cluster-admin on the cluster of --cluster-context. The hub gets only its token.
+Your own kubeconfig may run a command to log in (exec).
+
+With --as-is the hub gets your kubeconfig itself. Import refuses one that the hub would refuse.
+
+If the import fails, import removes what it has created, unless --keep is given. It is safe to run import again.`,
+		Example: `  fleet import east --cluster-context east --label env=prod
+  fleet import east --cluster-context kind-east --server https://192.0.2.7:6443`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(command.Context())
+		},
+	}
+	flags := command.Flags()
+	o.flags.Bind(flags)
+	o.format.Bind(flags)
+	flags.StringVar(&o.clusterContext, "cluster-context", "", "context of the cluster to import (required)")
+	flags.StringVar(&o.server, "server", "", "https address by which the hub reaches the cluster (default: that of --cluster-context)")
+	flags.StringToStringVar(&o.labels, "label", nil, "label of the Cluster, as key=value; may be repeated")
+	flags.BoolVar(&o.asIs, "as-is", false, "give the hub your kubeconfig instead of the token of a service account")
+	flags.BoolVar(&o.keep, "keep", false, "keep what was created if the import fails")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "check everything, print the objects without secrets, and write nothing")
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the first heartbeat")
+	return command
+}
+
+func secretName(cluster string) string { return names.SafeConcat(cluster, "kubeconfig") }
+
+// check returns all problems of the flags.
+func (o *options) check() error {
+	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet import --help"}}
+	if len(validation.IsDNS1123Subdomain(o.name)) > 0 || len(o.name) > validation.LabelValueMaxLength {
+		failure.Problems = append(failure.Problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, - and .", o.name))
+	}
+	if o.clusterContext == "" {
+		failure.Problems = append(failure.Problems, errors.New("--cluster-context is required"))
+	}
+	if o.server != "" && protocol.CheckHubURL(o.server) != nil {
+		failure.Problems = append(failure.Problems, errors.New("--server is not an https URL"))
+	}
+	if _, err := labels.ValidatedSelectorFromSet(o.labels); err != nil {
+		failure.Problems = append(failure.Problems, fmt.Errorf("--label: %w", err))
+	}
+	if len(failure.Problems) > 0 {
+		return failure
+	}
+	return nil
+}
+
+// importer imports one cluster.
+type importer struct {
+	*options
+	hub, cluster *access.Cluster
+	account      *account
+	kubeconfig   []byte
+	address      string
+	// madeSecret and madeCluster are what this run has created on the hub.
+	madeSecret, madeCluster bool
+}
+
+func (o *options) run(ctx context.Context) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	i := &importer{options: o}
+	todo, err := i.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return i.preview(todo)
+	}
+	defer func() {
+		if err == nil || o.keep {
+			return
+		}
+		i.undo(context.WithoutCancel(ctx))
+	}()
+	if err := i.write(ctx, todo); err != nil {
+		return err
+	}
+	cluster, err := i.await(ctx)
+	if err != nil {
+		return err
+	}
+	return o.print(Imported{
+		Workspace: cluster.Namespace, Cluster: cluster.Name, Server: i.address, Already: todo == stepNothing,
+		LastSeen: cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339),
+	})
+}
+
+func (o *options) print(result Imported) error {
+	switch o.format {
+	case output.JSON, output.YAML:
+		return output.Print(o.streams.Out, o.format, result)
+	case output.Name:
+		_, err := fmt.Fprintln(o.streams.Out, "cluster.fleet.cattle.io/"+result.Cluster)
+		return err
+	}
+	text := "imported as Cluster"
+	if result.Already {
+		text = "was imported already as Cluster"
+	}
+	_, err := fmt.Fprintf(o.streams.Out, "%s %s/%s\n", text, result.Workspace, result.Cluster)
+	return err
+}
+
+func (o *options) progress(format string, args ...any) {
+	fmt.Fprintf(o.streams.ErrOut, format+"\n", args...)
+}
+
+// prepare checks both sides. It writes nothing.
+func (i *importer) prepare(ctx context.Context) (todo step, err error) {
+	if i.hub, err = i.flags.Open(); err != nil {
+		return "", err
+	}
+	other := i.flags.In(i.clusterContext)
+	if i.cluster, err = other.Open(); err != nil {
+		return "", err
+	}
+	if err := rest.LoadTLSFiles(i.cluster.Config); err != nil {
+		return "", exit.Errorf(exit.Preflight, "reading the files of context %s: %w", i.clusterContext, err).With("kubectl config view --minify --context " + i.clusterContext)
+	}
+	i.account = &account{core: i.cluster.Core, name: accountName(i.flags.Namespace(), i.name)}
+	if i.address = i.server; i.address == "" {
+		i.address = i.cluster.Config.Host
+	}
+	if err := i.checkKubeconfig(ctx, other); err != nil {
+		return "", err
+	}
+	if err := i.checkNotHub(ctx); err != nil {
+		return "", err
+	}
+	existing, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
+	if err != nil {
+		existing = nil
+		if !apierrors.IsNotFound(err) || access.IsMissingKind(err) {
+			return "", access.Explain("reading Cluster "+i.fullName(), err)
+		}
+	}
+	secret, err := i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Get(ctx, secretName(i.name), metav1.GetOptions{})
+	if err != nil {
+		secret = nil
+		if !apierrors.IsNotFound(err) {
+			return "", access.Explain(fmt.Sprintf("reading Secret %s/%s", i.flags.Namespace(), secretName(i.name)), err)
+		}
+	}
+	return decide(i.options, existing, secret, i.address)
+}
+
+func (i *importer) fullName() string { return i.flags.Namespace() + "/" + i.name }
+
+// checkKubeconfig checks the kubeconfig that the hub would get, as the hub does. The token comes later.
+func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) error {
+	var err error
+	if i.asIs {
+		raw, rawErr := other.Getter().ToRawKubeConfigLoader().RawConfig()
+		if rawErr != nil {
+			return exit.Errorf(exit.Preflight, "reading the kubeconfig failed").With("kubectl config get-contexts")
+		}
+		i.kubeconfig, err = asIs(raw, i.clusterContext, i.server)
+	} else {
+		i.kubeconfig, err = own(i.cluster.Config, i.address, "checked-before-it-exists")
+	}
+	if err != nil {
+		return exit.Errorf(exit.Preflight, "reading context %s of the kubeconfig failed", i.clusterContext).With("kubectl config get-contexts")
+	}
+	accepted := settings{options: foreign.Options{Now: i.clock()}}
+	document, err := i.hub.Core.CoreV1().ConfigMaps(names.SystemNamespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	if err == nil {
+		accepted = settingsOf(document.Data[names.ConfigKey], i.clock())
+	}
+	err = check(i.kubeconfig, accepted)
+	if err != nil && !accepted.known && errors.Is(err, foreign.ErrKubeconfigAddress) {
+		i.progress("warning: %s. You cannot read the hub's settings, so this is tried", foreign.ErrKubeconfigAddress)
+		return nil
+	}
+	return err
+}
+
+// checkNotHub refuses the hub's own cluster.
+func (i *importer) checkNotHub(ctx context.Context) error {
+	var uids []types.UID
+	for _, side := range []*access.Cluster{i.hub, i.cluster} {
+		system, err := side.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return access.Explain("reading namespace "+metav1.NamespaceSystem, err)
+		}
+		uids = append(uids, system.UID)
+	}
+	if uids[0] != uids[1] {
+		return nil
+	}
+	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(fleet.ReasonTargetIsHub).
+		With("select another cluster with --cluster-context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
+}
+
+// objects returns the objects on the hub.
+func (i *importer) objects() (*corev1.Secret, *fleet.Cluster) {
+	secret := &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.flags.Namespace(), Name: secretName(i.name), Labels: map[string]string{labelManagedBy: managedBy}},
+		Data:       map[string][]byte{protocol.KubeconfigValueKey: i.kubeconfig},
+	}
+	return secret, &fleet.Cluster{
+		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.flags.Namespace(), Name: i.name, Labels: i.labels},
+		Spec:       fleet.ClusterSpec{KubeConfigSecret: secret.Name},
+	}
+}
+
+// preview prints the objects that write would write, without secrets.
+func (i *importer) preview(todo step) error {
+	if todo == stepNothing {
+		return nil
+	}
+	secret, cluster := i.objects()
+	secret.Data = map[string][]byte{protocol.KubeconfigValueKey: []byte("REMOVED")}
+	all := []any{secret, cluster}
+	if !i.asIs {
+		account, binding, token := i.account.objects()
+		all = append([]any{account, binding, token}, all...)
+	}
+	for n, object := range all {
+		if n > 0 {
+			fmt.Fprintln(i.streams.Out, "---")
+		}
+		if err := output.Object(i.streams.Out, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write creates what is missing on both sides.
+func (i *importer) write(ctx context.Context, todo step) error {
+	if todo == stepNothing {
+		return nil
+	}
+	if !i.asIs {
+		token, err := i.account.ensure(ctx)
+		if err != nil {
+			return err
+		}
+		if i.kubeconfig, err = own(i.cluster.Config, i.address, token); err != nil {
+			return errors.New("encoding the kubeconfig failed")
+		}
+		i.progress("service account %s/%s on the cluster: ready", metav1.NamespaceSystem, i.account.name)
+	}
+	secret, cluster := i.objects()
+	if err := i.writeSecret(ctx, secret); err != nil {
+		return err
+	}
+	clusters := i.hub.Clusters(cluster.Namespace)
+	switch todo {
+	case stepCreate:
+		i.madeCluster = true
+		if _, err := clusters.Create(ctx, cluster, metav1.CreateOptions{}); err != nil {
+			i.madeCluster = !apierrors.IsAlreadyExists(err)
+			return access.Explain("creating Cluster "+i.fullName(), err)
+		}
+	case stepChange:
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"labels": i.labels}, "spec": map[string]any{"kubeConfigSecret": secret.Name},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return access.Explain("changing Cluster "+i.fullName(), err)
+		}
+	}
+	i.progress("Cluster %s on the hub: written, with Secret %s", i.fullName(), secret.Name)
+	return nil
+}
+
+func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {
+	secrets := i.hub.Core.CoreV1().Secrets(secret.Namespace)
+	i.madeSecret = true
+	_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsAlreadyExists(err): // of an earlier run: decide has looked at its label
+		i.madeSecret = false
+		patch, err := json.Marshal(map[string]any{"data": secret.Data})
+		if err != nil {
+			return errors.New("encoding the kubeconfig failed")
+		}
+		_, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return access.Explain(fmt.Sprintf("changing Secret %s/%s", secret.Namespace, secret.Name), err)
+	case apierrors.IsNotFound(err):
+		return exit.Errorf(exit.Preflight, "workspace %s does not exist", secret.Namespace).
+			With("kubectl create namespace "+secret.Namespace, "or select another workspace with -n")
+	}
+	return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), err)
+}
+
+// await waits until the hub has imported the cluster and its agent reports.
+func (i *importer) await(ctx context.Context) (*fleet.Cluster, error) {
+	var last *fleet.Cluster
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, i.timeout, true, func(ctx context.Context) (bool, error) {
+		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
+		if err != nil {
+			return false, access.Explain("reading Cluster "+i.fullName(), err)
+		}
+		last = found
+		return state(found)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return last, exit.Errorf(exit.Failed, "interrupted while Cluster %s was imported", i.fullName()).With("run the same command again: it continues")
+	case wait.Interrupted(err):
+		return last, late(last, i.fullName(), i.timeout)
+	}
+	return last, err
+}
+
+// undo removes what this run has created.
+func (i *importer) undo(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
+	defer cancel()
+	var problems []error
+	if i.madeCluster {
+		problems = append(problems, ignoreMissing(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, metav1.DeleteOptions{})))
+	}
+	if i.madeSecret {
+		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, secretName(i.name), metav1.DeleteOptions{})))
+	}
+	problems = append(problems, i.account.remove(ctx))
+	if err := errors.Join(problems...); err != nil {
+		i.progress("warning: removing what was created: %s", foreign.Excerpt(err.Error(), 1024))
+		return
+	}
+	if i.madeCluster || i.madeSecret || i.account.created {
+		i.progress("removed what was created; to keep it for a look, use --keep")
+	}
+}
+
+func ignoreMissing(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,201 @@
+package importcluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// contextName is the name of the only context in the kubeconfig of the hub.
+const contextName = "default"
+
+// own returns a kubeconfig with this token for the server of cfg. It contains nothing else of cfg but the CA.
+func own(cfg *rest.Config, server, token string) ([]byte, error) {
+	all := clientcmdapi.NewConfig()
+	all.Clusters[contextName] = &clientcmdapi.Cluster{
+		Server: server, CertificateAuthorityData: cfg.CAData, InsecureSkipTLSVerify: cfg.Insecure, TLSServerName: cfg.ServerName,
+	}
+	all.AuthInfos[contextName] = &clientcmdapi.AuthInfo{Token: token}
+	all.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: contextName}
+	all.CurrentContext = contextName
+	return clientcmd.Write(*all)
+}
+
+// asIs returns the part of a kubeconfig that belongs to a context.
+func asIs(raw clientcmdapi.Config, context, server string) ([]byte, error) {
+	if context != "" {
+		raw.CurrentContext = context
+	}
+	raw = *raw.DeepCopy()
+	if err := clientcmdapi.MinifyConfig(&raw); err != nil {
+		return nil, err
+	}
+	for _, cluster := range raw.Clusters {
+		if server != "" {
+			cluster.Server = server
+		}
+	}
+	return clientcmd.Write(raw)
+}
+
+// settings are what the hub accepts. known is false if they could not be read.
+type settings struct {
+	options foreign.Options
+	known   bool
+}
+
+// settingsOf returns what a hub with this configuration accepts.
+func settingsOf(document string, now time.Time) settings {
+	parsed, _, err := config.Parse([]byte(document), config.Config{})
+	if err != nil {
+		return settings{options: foreign.Options{Now: now}}
+	}
+	s := settings{known: true, options: foreign.Options{AnyAddress: parsed.AllowLocalKubeconfigs, Now: now}}
+	for _, text := range parsed.RefusedKubeconfigCIDRs {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			s.options.Refused = append(s.options.Refused, network)
+		}
+	}
+	return s
+}
+
+// check returns why the hub would refuse a kubeconfig, or nil.
+func check(document []byte, s settings) error {
+	_, err := foreign.Config(document, s.options)
+	if err == nil {
+		return nil
+	}
+	failure := exit.Errorf(exit.Refused, "the hub would refuse the kubeconfig: %w", err).Because(reasonOf(err))
+	switch {
+	case errors.Is(err, foreign.ErrKubeconfigAddress):
+		return failure.With("give the address by which the hub reaches the cluster: --server https://HOST:6443")
+	case errors.Is(err, kubeconfig.ErrKubeconfigInsecure):
+		return failure.With("embed the CA: kubectl config set-cluster CLUSTER --certificate-authority=FILE --embed-certs, and remove insecure-skip-tls-verify")
+	case errors.Is(err, foreign.ErrKubeconfigProxy), errors.Is(err, foreign.ErrKubeconfigPlain):
+		return failure.With("give an https address that needs no proxy: --server https://HOST:6443")
+	}
+	return failure.With("leave out --as-is: then the hub gets the token of a service account of its own")
+}
+
+func reasonOf(err error) string {
+	switch {
+	case errors.Is(err, foreign.ErrKubeconfigExpired):
+		return fleet.ReasonKubeconfigExpired
+	case errors.Is(err, kubeconfig.ErrKubeconfigMalformed), errors.Is(err, kubeconfig.ErrKubeconfigContext):
+		return fleet.ReasonKubeconfigInvalid
+	}
+	return fleet.ReasonKubeconfigRefused
+}
+
+// step is what an import does.
+type step string
+
+const (
+	stepCreate  step = "create"  // creates the Cluster
+	stepChange  step = "change"  // names the kubeconfig in a Cluster without an agent
+	stepWait    step = "wait"    // waits for the agent: an earlier run has written everything
+	stepNothing step = "nothing" // the cluster is imported
+)
+
+// decide returns what to do with a Cluster. existing and secret are nil if they do not exist.
+func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
+	refuse := func(format string, args ...any) *exit.Error { return exit.Errorf(exit.Refused, format, args...) }
+	name := o.flags.Namespace() + "/" + o.name
+	if secret != nil && secret.Labels[labelManagedBy] != managedBy {
+		return "", refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
+			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
+	}
+	switch {
+	case existing == nil:
+		return stepCreate, nil
+	case !existing.DeletionTimestamp.IsZero():
+		return "", refuse("Cluster %s is being deleted", name).
+			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.name, o.flags.Namespace()))
+	case existing.Spec.KubeConfigSecret == "" && !existing.Status.Agent.LastSeen.IsZero():
+		return "", refuse("Cluster %s has joined with a token, and its agent reports", name).
+			With(fmt.Sprintf("import under another name, or run first: fleet unregister %s -n %s", o.name, o.flags.Namespace()))
+	case existing.Spec.KubeConfigSecret == "":
+		return stepChange, nil
+	case existing.Spec.KubeConfigSecret != secretName(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
+		return "", refuse("Cluster %s names another kubeconfig Secret: %s", name, output.Line(existing.Spec.KubeConfigSecret)).
+			With(fmt.Sprintf("fleet repair %s -n %s", o.name, o.flags.Namespace()), "or import under another name")
+	case secret == nil:
+		return stepWait, nil
+	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
+		return "", refuse("Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
+			With("import under another name, or run the command with --server " + output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey])))
+	case existing.Status.Agent.LastSeen.IsZero():
+		return stepWait, nil
+	}
+	return stepNothing, nil
+}
+
+// serverOf returns the address in a kubeconfig, or an empty text.
+func serverOf(document []byte) string {
+	cfg, err := kubeconfig.Safe(document, kubeconfig.AllowInsecure(true))
+	if err != nil {
+		return ""
+	}
+	return cfg.Host
+}
+
+// state returns whether a Cluster is imported and reports, or the error for a problem that only a person can solve.
+func state(cluster *fleet.Cluster) (done bool, err error) {
+	imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
+	if imported == nil {
+		return false, nil
+	}
+	if imported.Status == corev1.ConditionFalse && slices.Contains(finalReasons(), imported.Reason) {
+		return false, exit.Errorf(exit.Refused, "the hub cannot import Cluster %s/%s: %s", cluster.Namespace, cluster.Name, output.Line(imported.Message)).
+			Because(imported.Reason).With("do what the message says, and run the command again")
+	}
+	return imported.Status == corev1.ConditionTrue && !cluster.Status.Agent.LastSeen.IsZero(), nil
+}
+
+// finalReasons returns the reasons that do not go away by waiting.
+func finalReasons() []string {
+	return []string{
+		fleet.ReasonKubeconfigRefused, fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigExpired, fleet.ReasonKubeconfigNamespaceRefused,
+		fleet.ReasonTargetIsHub, fleet.ReasonAnotherHub, fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid, fleet.ReasonHubCAMissing,
+		fleet.ReasonPullSecretMissing, fleet.ReasonTLSUntrusted, fleet.ReasonTLSModeUnknown, fleet.ReasonNamespaceTaken, fleet.ReasonAdmissionDenied,
+		fleet.ReasonDownstreamAnswerRefused, fleet.ReasonAgentInherited,
+	}
+}
+
+// late returns the error for a Cluster that does not report in time, with the hub's last report.
+func late(cluster *fleet.Cluster, name string, timeout time.Duration) error {
+	failure := exit.Errorf(exit.Timeout, "Cluster %s did not report within %s", name, timeout).Because(fleet.ReasonAwaitingAgent)
+	if cluster == nil {
+		return failure.With("run the command again: it continues")
+	}
+	for _, kind := range []string{fleet.ConditionImported, fleet.ConditionAgentReporting} {
+		condition := fleet.GetCondition(cluster.Status.Conditions, kind)
+		if condition != nil && condition.Status == corev1.ConditionFalse {
+			failure.Reason = condition.Reason
+			failure.Problems = append(failure.Problems, errors.New(output.Line(condition.Message)))
+			break
+		}
+	}
+	return failure.With("run the command again with --keep, then: fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace)
+}
+
+// isTokenReady reports whether the cluster has written a token into a Secret.
+func isTokenReady(secret *corev1.Secret) bool {
+	return secret != nil && len(bytes.TrimSpace(secret.Data[corev1.ServiceAccountTokenKey])) > 0
+}
