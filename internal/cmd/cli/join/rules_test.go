@@ -1,0 +1,189 @@
+package join
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/release"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// kubeconfigFile returns a kubeconfig that leads nowhere.
+func kubeconfigFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	const document = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`
+	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestDecide(t *testing.T) {
+	const hub = "https://hub:6443"
+	text := jointext.Text{URL: hub, Workspace: "fleet-default", ClientID: "west-1"}
+	identity := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}
+	joined := func(change func(*found)) found {
+		f := found{namespace: "n", exists: true, identity: identity, server: hub, deployment: true, release: release.StatusDeployed, config: config.Agent{ClientID: "west-1"}}
+		if change != nil {
+			change(&f)
+		}
+		return f
+	}
+	bootstrap := func(url string) *protocol.Bootstrap {
+		return &protocol.Bootstrap{APIServerURL: url, ClusterNamespace: "fleet-default"}
+	}
+	const leave = "fix: to leave that hub: helm uninstall fleet-agent -n n, then delete the Cluster there, and join again\n"
+	const leaveManifest = "fix: to leave that hub: delete the Cluster there, then kubectl delete namespace n, and join again\n"
+	const another = "reason: AnotherHub (docs/conditions.md)\n"
+	tests := map[string]struct {
+		found found
+		want  step
+		code  exit.Code
+		err   string
+	}{
+		"nothing there: it is installed":                {found: found{namespace: "n"}, want: stepInstall},
+		"an interrupted join: it continues":             {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, release: release.StatusPendingInstall}, want: stepInstall},
+		"only a namespace: it is installed":             {found: found{namespace: "n", exists: true}, want: stepInstall},
+		"a manifest was applied: it is awaited":         {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true}, want: stepWait},
+		"joined: nothing is done":                       {found: joined(nil), want: stepNothing},
+		"joined with a trailing slash: nothing is done": {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
+		"the identity is rejected: it registers again":  {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
+		"the Deployment was deleted: it is installed":   {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
+		"another agent, and a scope: it is installed":   {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
+		"the hub's own cluster is refused": {
+			found: found{namespace: "n", ownHub: true}, code: exit.Refused,
+			err: "error: this cluster is the hub itself\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster that joins with --context: kubectl config get-contexts\n" +
+				"fix: the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet\n",
+		},
+		"a namespace that goes is not used": {
+			found: found{namespace: "n", exists: true, terminating: true}, code: exit.Preflight,
+			err: "error: namespace n is being deleted\nreason: NamespaceTerminating (docs/conditions.md)\nfix: kubectl wait --for=delete namespace/n\n",
+		},
+		"another hub is refused": {
+			found: joined(func(f *found) { f.server = "https://other" }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+		},
+		"another client ID is refused": {
+			found: joined(func(f *found) { f.config.ClientID = "east-1" }), code: exit.Refused,
+			err: "error: this cluster has joined as Cluster fleet-default/west, and the text is for another client ID\n" + another + leave,
+		},
+		"registering at another hub is refused": {
+			found: found{namespace: "n", exists: true, bootstrap: bootstrap("https://other"), deployment: true, release: release.StatusDeployed}, code: exit.Refused,
+			err: "error: the agent on this cluster registers at another hub: https://other, workspace fleet-default\n" + another + leave,
+		},
+		"an imported agent without an identity is refused": {
+			found: found{namespace: "n", exists: true, deployment: true, imported: true}, code: exit.Refused,
+			err: "error: a hub has installed the agent on this cluster\n" + another + leaveManifest,
+		},
+		"a rejected imported agent is the hub's to repair": {
+			found: joined(func(f *found) { f.rejected, f.imported, f.release = true, true, "" }), code: exit.Refused,
+			err: "error: the hub has installed the agent on this cluster as Cluster fleet-default/west, and does not accept its identity any more\nfix: on the hub: fleet repair west -n fleet-default\n",
+		},
+		"an unknown Deployment is refused": {
+			found: found{namespace: "n", exists: true, deployment: true}, code: exit.Refused,
+			err: "error: Deployment n/fleet-agent exists and does not belong to a Helm release\n" + another + leaveManifest,
+		},
+		"an agent in another namespace is refused": {
+			found: found{namespace: "n", others: []string{"x/fleet-agent"}}, code: exit.Refused,
+			err: "error: another agent runs on this cluster: Deployment x/fleet-agent\n" + another + "fix: if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME\n",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := decide(text, test.found)
+			if got != test.want || exit.CodeOf(err) != test.code {
+				t.Errorf("%q, code %d: %v", got, exit.CodeOf(err), err)
+			}
+			if err != nil && exit.Text(err) != test.err {
+				t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), test.err)
+			}
+		})
+	}
+}
+
+func TestMissingRights_AreNamedAllAtOnce(t *testing.T) {
+	err := missingRights([]right{{"create", "", "namespaces", ""}, {"create", "apps", "deployments", "n"}})
+	const want = "error: you do not have the right to create deployments.apps in namespace n on this cluster\n" +
+		"error: you do not have the right to create namespaces on this cluster\n" +
+		"fix: use the --context of an administrator (ClusterRole cluster-admin): kubectl auth whoami\n"
+	if exit.Text(err) != want || exit.CodeOf(err) != exit.Preflight || missingRights(nil) != nil {
+		t.Errorf("code %d: %s", exit.CodeOf(err), exit.Text(err))
+	}
+}
+
+func TestClockProblem(t *testing.T) {
+	at := func(d time.Duration) response { return response{offset: d, known: true} }
+	for name, test := range map[string]struct {
+		hub, cluster response
+		want         string
+	}{
+		"equal":         {at(time.Hour), at(time.Hour), ""},
+		"a minute":      {at(0), at(time.Minute), ""},
+		"ahead":         {at(-time.Minute), at(time.Minute), "is 2m0s ahead of the hub's"},
+		"behind":        {at(0), at(-time.Hour), "is 1h0m0s behind the hub's"},
+		"hub unknown":   {response{}, at(time.Hour), ""},
+		"other unknown": {at(time.Hour), response{}, ""},
+	} {
+		if got := clockProblem(test.hub, test.cluster); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestPodProblem(t *testing.T) {
+	waiting := func(reason string) []corev1.Pod {
+		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}},
+		}}}}
+	}
+	rejected := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"},
+	}}}
+	unscheduled := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"},
+	}}}}
+	for name, test := range map[string]struct {
+		deployment      *appsv1.Deployment
+		pods            []corev1.Pod
+		reason, message string
+	}{
+		"quota":        {rejected, nil, fleet.ReasonAgentPodRejected, "exceeded quota"},
+		"no node":      {&appsv1.Deployment{}, unscheduled, fleet.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
+		"image":        {&appsv1.Deployment{}, waiting("ImagePullBackOff"), fleet.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
+		"starting":     {&appsv1.Deployment{}, waiting("ContainerCreating"), "", ""},
+		"nothing seen": {&appsv1.Deployment{}, nil, "", ""},
+	} {
+		if reason, message := podProblem(test.deployment, test.pods); reason != test.reason || message != test.message {
+			t.Errorf("%s: %s %s", name, reason, message)
+		}
+	}
+}
+
+func TestValuesOfTheText_CannotBeSet(t *testing.T) {
+	o := options{}
+	o.values.Values = []string{"token=x", "apiServerURL=y"}
+	_, err := o.userValues()
+	const want = "error: value apiServerURL comes from the join text and cannot be set\nerror: value token comes from the join text and cannot be set\nfix: fleet join --help\n"
+	if exit.Text(err) != want || exit.CodeOf(err) != exit.Usage {
+		t.Errorf("code %d: %s", exit.CodeOf(err), exit.Text(err))
+	}
+	o.values.Values = []string{"fleetAgent.scope=x"}
+	o.image = "r/i:t"
+	values, err := o.userValues()
+	if err != nil || values["internal"].(map[string]any)["image"] != "r/i:t" {
+		t.Errorf("%v %v", values, err)
+	}
+}
