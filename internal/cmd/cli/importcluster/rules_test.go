@@ -1,0 +1,188 @@
+package importcluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const canary = "canary-93ab"
+
+func options1() *options {
+	return &options{flags: access.NewFlags(), name: "east"}
+}
+
+func TestAsIs_RefusesWhatTheHubRefuses(t *testing.T) {
+	const again = "\nfix: leave out --as-is: then the hub gets the token of a service account of its own\n"
+	const refused = "\nreason: KubeconfigRefused (docs/conditions.md)"
+	tests := map[string]struct{ server, user, want string }{
+		"a token":           {"https://203.0.113.7:6443", "token: " + canary, ""},
+		"exec":              {"https://203.0.113.7:6443", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws}", "error: the hub would refuse the kubeconfig: the kubeconfig runs a command to log in (exec); use a token or a client certificate" + refused + again},
+		"an auth provider":  {"https://203.0.113.7:6443", "auth-provider: {name: gcp}", "error: the hub would refuse the kubeconfig: the kubeconfig logs in through an auth-provider; use a token or a client certificate" + refused + again},
+		"a token file":      {"https://203.0.113.7:6443", "tokenFile: /token", "error: the hub would refuse the kubeconfig: the kubeconfig points to a file; embed the data (kubectl config view --raw --flatten): tokenFile" + refused + again},
+		"a key file":        {"https://203.0.113.7:6443", "client-key: /key", "error: the hub would refuse the kubeconfig: the kubeconfig points to a file; embed the data (kubectl config view --raw --flatten): client-key" + refused + again},
+		"another user":      {"https://203.0.113.7:6443", "{token: " + canary + ", as: admin}", "error: the hub would refuse the kubeconfig: the kubeconfig acts as another user (as, as-uid, as-groups, as-user-extra); use a credential that has the rights itself" + refused + again},
+		"a loopback server": {"https://127.0.0.1:6443", "token: " + canary, "error: the hub would refuse the kubeconfig: " + foreign.ErrKubeconfigAddress.Error() + refused + "\nfix: give the address by which the hub reaches the cluster: --server https://HOST:6443\n"},
+		"plain HTTP":        {"http://203.0.113.7", "token: " + canary, "error: the hub would refuse the kubeconfig: " + foreign.ErrKubeconfigPlain.Error() + refused + "\nfix: give an https address that needs no proxy: --server https://HOST:6443\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			document := `{apiVersion: v1, kind: Config, contexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: d}}],
+				clusters: [{name: c, cluster: {server: "` + test.server + `"}}, {name: d, cluster: {server: "https://other"}}],
+				users: [{name: u, user: ` + inline(test.user) + `}]}`
+			raw, err := clientcmd.Load([]byte(document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, err := asIs(*raw, "a", "")
+			if err != nil || strings.Contains(string(stored), "https://other") {
+				t.Fatalf("%v: %s", err, stored)
+			}
+			err = check(stored, settings{options: foreign.Options{Now: time.Now()}})
+			if test.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if exit.Text(err) != test.want || exit.CodeOf(err) != exit.Refused || strings.Contains(err.Error(), canary) {
+				t.Errorf("code %d, got:\n%s\nwant:\n%s", exit.CodeOf(err), exit.Text(err), test.want)
+			}
+		})
+	}
+}
+
+func inline(user string) string {
+	if strings.HasPrefix(user, "{") {
+		return user
+	}
+	return "{" + user + "}"
+}
+
+func TestOwnKubeconfig_HasOnlyTheToken(t *testing.T) {
+	cfg := &rest.Config{Host: "https://203.0.113.7:6443", Username: "me", Password: "secret-of-mine", BearerToken: "token-of-mine"}
+	stored, err := own(cfg, cfg.Host, canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(stored); !strings.Contains(text, canary) || strings.Contains(text, "of-mine") {
+		t.Error(text)
+	}
+	if err := check(stored, settings{options: foreign.Options{Now: time.Now()}}); err != nil {
+		t.Error(err)
+	}
+	if serverOf(stored) != cfg.Host {
+		t.Errorf("server %q", serverOf(stored))
+	}
+}
+
+func TestSettingsOfTheHub_AreUsed(t *testing.T) {
+	local, err := own(&rest.Config{}, "https://10.96.0.1", canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, accepted := range map[string]bool{
+		`{}`: true, `{"refusedKubeconfigCIDRs": ["10.96.0.0/12"]}`: false,
+		`{"refusedKubeconfigCIDRs": ["10.96.0.0/12"], "allowLocalKubeconfigs": true}`: true,
+	} {
+		if err := check(local, settingsOf(document, time.Now())); (err == nil) != accepted {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	const server = "https://203.0.113.7:6443"
+	stored, err := own(&rest.Config{}, server, canary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := func(label string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east-kubeconfig", Labels: map[string]string{labelManagedBy: label}},
+			Data:       map[string][]byte{protocol.KubeconfigValueKey: stored},
+		}
+	}
+	cluster := func(kubeconfig string, reporting bool) *fleet.Cluster {
+		c := &fleet.Cluster{Spec: fleet.ClusterSpec{KubeConfigSecret: kubeconfig}}
+		if reporting {
+			c.Status.Agent.LastSeen = metav1.Now()
+		}
+		return c
+	}
+	tests := map[string]struct {
+		cluster *fleet.Cluster
+		secret  *corev1.Secret
+		server  string
+		want    step
+		err     string
+	}{
+		"nothing there: it is created":            {nil, nil, server, stepCreate, ""},
+		"an interrupted import: it continues":     {nil, secret(managedBy), server, stepCreate, ""},
+		"a Cluster without an agent: it is named": {cluster("", false), nil, server, stepChange, ""},
+		"not reporting yet: it waits":             {cluster("east-kubeconfig", false), secret(managedBy), server, stepWait, ""},
+		"imported: nothing is done":               {cluster("east-kubeconfig", true), secret(managedBy), server, stepNothing, ""},
+		"another Secret of that name":             {nil, secret("me"), server, "", "Secret fleet-default/east-kubeconfig exists and was not created by this command"},
+		"joined with a token":                     {cluster("", true), nil, server, "", "Cluster fleet-default/east has joined with a token, and its agent reports"},
+		"another kubeconfig":                      {cluster("other", true), nil, server, "", "Cluster fleet-default/east names another kubeconfig Secret: other"},
+		"another address":                         {cluster("east-kubeconfig", true), secret(managedBy), "https://x", "", "Cluster fleet-default/east was imported from another address: " + server},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := decide(options1(), test.cluster, test.secret, test.server)
+			if got != test.want || (err == nil) != (test.err == "") {
+				t.Fatalf("%q, %v", got, err)
+			}
+			if err != nil && (err.Error() != test.err || exit.CodeOf(err) != exit.Refused) {
+				t.Errorf("code %d: %v", exit.CodeOf(err), err)
+			}
+		})
+	}
+}
+
+func TestState(t *testing.T) {
+	imported := func(status corev1.ConditionStatus, reason string, seen bool) *fleet.Cluster {
+		c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "east"}}
+		c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionImported, Status: status, Reason: reason, Message: "m"}}
+		if seen {
+			c.Status.Agent.LastSeen = metav1.Now()
+		}
+		return c
+	}
+	for name, test := range map[string]struct {
+		cluster *fleet.Cluster
+		done    bool
+		code    exit.Code
+	}{
+		"nothing yet":           {&fleet.Cluster{}, false, exit.Done},
+		"installed":             {imported("True", "", false), false, exit.Done},
+		"reporting":             {imported("True", "", true), true, exit.Done},
+		"unreachable: it waits": {imported("False", fleet.ReasonDownstreamUnreachable, false), false, exit.Done},
+		"refused: it ends":      {imported("False", fleet.ReasonKubeconfigRefused, false), false, exit.Refused},
+	} {
+		if done, err := state(test.cluster); done != test.done || exit.CodeOf(err) != test.code {
+			t.Errorf("%s: %v %v", name, done, err)
+		}
+	}
+}
+
+func TestInvalidFlags_AreNamedAllAtOnce(t *testing.T) {
+	o := options1()
+	o.name, o.server, o.labels = "East", "http://x", map[string]string{"a b": "c"}
+	err := o.check()
+	if len(err.(*exit.Error).Problems) != 4 || exit.CodeOf(err) != exit.Usage { //nolint:errorlint // it is not wrapped
+		t.Errorf("%v", err)
+	}
+}
