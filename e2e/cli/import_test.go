@@ -10,26 +10,26 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
-	v1alpha1 "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var _ = Describe("A cluster is imported", Ordered, func() {
 	It("not if it is the hub's own", func(ctx SpecContext) {
-		refused := fleet(ctx, "", "import", "itself", "--cluster-context", hub)
+		refused := run(ctx, "", "import", "itself", "--cluster-context", hub)
 		Expect(refused.code).To(Equal(exit.Refused))
 		Expect(refused.stderr).To(ContainSubstring("reason: TargetIsHub"))
 	})
 
 	It("after checks that write nothing", func(ctx SpecContext) {
-		shown := fleet(ctx, "", "import", east, "--cluster-context", east, "--dry-run")
+		shown := run(ctx, "", "import", east, "--cluster-context", east, "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		Expect(shown.stdout).To(And(ContainSubstring("kind: ClusterRoleBinding"), ContainSubstring("kubeConfigSecret: east-kubeconfig")))
-		var cluster v1alpha1.Cluster
+		var cluster fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, east, &cluster)).NotTo(Succeed())
 	})
 
 	It("with the token of a service account of its own", func(ctx SpecContext) {
-		imported := fleet(ctx, "", "import", east, "--cluster-context", east, "--label", "env=prod")
+		imported := run(ctx, "", "import", east, "--cluster-context", east, "--label", "env=prod")
 		Expect(imported.code).To(Equal(exit.Done), imported.stderr)
 		Expect(imported.stdout).To(Equal("imported as Cluster fleet-default/east\n"))
 		secret, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, "east-kubeconfig", metav1.GetOptions{})
@@ -44,7 +44,7 @@ var _ = Describe("A cluster is imported", Ordered, func() {
 	})
 
 	It("only once", func(ctx SpecContext) {
-		again := fleet(ctx, "", "import", east, "--cluster-context", east)
+		again := run(ctx, "", "import", east, "--cluster-context", east)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
 		Expect(again.stdout).To(HavePrefix("was imported already"))
 	})

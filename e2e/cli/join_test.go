@@ -14,15 +14,15 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	v1alpha1 "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var _ = Describe("A cluster joins", Ordered, func() {
 	var text string
 
 	It("after checks that write nothing", func(ctx SpecContext) {
-		text = joinText(fleet(ctx, "", "token", "create", west, "--cluster", west, "--label", "env=prod", "--ttl", "1h").stdout)
-		shown := fleet(ctx, text, "join", "--context", west, "--dry-run")
+		text = joinText(run(ctx, "", "token", "create", west, "--cluster", west, "--label", "env=prod", "--ttl", "1h").stdout)
+		shown := run(ctx, text, "join", "--context", west, "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		Expect(shown.stdout).To(ContainSubstring("kind: Deployment"))
 		_, err := world.On(west).Kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
@@ -31,40 +31,40 @@ var _ = Describe("A cluster joins", Ordered, func() {
 
 	It("with one paste", func(ctx SpecContext) {
 		start := time.Now()
-		joined := fleet(ctx, text, "join", "--context", west)
+		joined := run(ctx, text, "join", "--context", west)
 		GinkgoWriter.Printf("joined within %s\n", time.Since(start))
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 		Expect(joined.stdout).To(Equal("joined as Cluster fleet-default/west of " + world.Plane.Hub.URL + "\n"))
 		for _, phase := range []string{"1/5 read", "2/5 check the hub", "3/5 check the cluster", "4/5 install", "5/5 wait"} {
 			Expect(joined.stderr).To(ContainSubstring(phase))
 		}
-		var cluster v1alpha1.Cluster
+		var cluster fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, west, &cluster)).To(Succeed())
 		Expect(cluster.Status.Agent.LastSeen.IsZero()).To(BeFalse())
 		Expect(cluster.Labels).To(HaveKeyWithValue("env", "prod"))
-		Expect(fleet(ctx, "", "token", "show", west).stdout).To(MatchRegexp(`west +Ready +\d+m +west +west`))
+		Expect(run(ctx, "", "token", "show", west).stdout).To(MatchRegexp(`west +Ready +\d+m +west +west`))
 	})
 
 	It("only once", func(ctx SpecContext) {
-		again := fleet(ctx, text, "join", "--context", west)
+		again := run(ctx, text, "join", "--context", west)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
 		Expect(again.stdout).To(HavePrefix("has joined already as Cluster fleet-default/west"))
 	})
 
 	It("not as another one", func(ctx SpecContext) {
-		other := joinText(fleet(ctx, "", "token", "create", "other", "--cluster", "other").stdout)
-		refused := fleet(ctx, other, "join", "--context", west)
+		other := joinText(run(ctx, "", "token", "create", "other", "--cluster", "other").stdout)
+		refused := run(ctx, other, "join", "--context", west)
 		Expect(refused.code).To(Equal(exit.Refused))
 		Expect(refused.stderr).To(ContainSubstring("this cluster has joined as Cluster fleet-default/west"))
-		Expect(fleet(ctx, other, "join", "--context", hub)).To(And(
+		Expect(run(ctx, other, "join", "--context", hub)).To(And(
 			HaveField("Code()", exit.Refused), HaveField("Stderr()", ContainSubstring("this cluster is the hub itself"))))
 	})
 
 	It("not with a revoked token", func(ctx SpecContext) {
-		other := joinText(fleet(ctx, "", "token", "show", "other", "--with-secret").stdout)
-		Expect(fleet(ctx, "", "token", "revoke", "other").code).To(Equal(exit.Done))
+		other := joinText(run(ctx, "", "token", "show", "other", "--with-secret").stdout)
+		Expect(run(ctx, "", "token", "revoke", "other").code).To(Equal(exit.Done))
 		Eventually(func(g Gomega) {
-			refused := fleet(ctx, other, "join", "--context", north, "--dry-run")
+			refused := run(ctx, other, "join", "--context", north, "--dry-run")
 			g.Expect(refused.code).To(Equal(exit.Preflight))
 			g.Expect(refused.stderr).To(ContainSubstring("reason: TokenRejected"))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed()) // until the garbage collector has deleted the account's rights
@@ -73,26 +73,26 @@ var _ = Describe("A cluster joins", Ordered, func() {
 
 var _ = Describe("Both sides at once", Ordered, func() {
 	It("join with one command", func(ctx SpecContext) {
-		joined := fleet(ctx, "", "join", "--hub-context", hub, "--context", north, "--label", "env=test")
+		joined := run(ctx, "", "join", "--hub-context", hub, "--context", north, "--label", "env=test")
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 		Expect(joined.stdout).To(ContainSubstring("fleet-default/north"))
 	})
 
 	It("are refused if they are the same", func(ctx SpecContext) {
-		refused := fleet(ctx, "", "join", "--hub-context", hub, "--context", hub)
+		refused := run(ctx, "", "join", "--hub-context", hub, "--context", hub)
 		Expect(refused.code).To(Equal(exit.Refused))
 	})
 })
 
 var _ = Describe("A manifest", Ordered, func() {
 	It("joins a cluster with kubectl apply", func(ctx SpecContext) {
-		manifest := fleet(ctx, "", "token", "create", south, "--cluster", south, "--format", "manifest").stdout
+		manifest := run(ctx, "", "token", "create", south, "--cluster", south, "--format", "manifest").stdout
 		Expect(manifest).To(HavePrefix("apiVersion: v1\nkind: Namespace\n"))
 		Expect(apply(ctx, south, manifest)).To(Succeed())
 		_, err := world.Joined(ctx, framework.Workspace, south, framework.Named(south))
 		Expect(err).NotTo(HaveOccurred())
-		text := joinText(fleet(ctx, "", "token", "show", south, "--with-secret").stdout)
-		again := fleet(ctx, text, "join", "--context", south)
+		text := joinText(run(ctx, "", "token", "show", south, "--with-secret").stdout)
+		again := run(ctx, text, "join", "--context", south)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
 		Expect(strings.Contains(again.stdout, "already")).To(BeTrue())
 	})

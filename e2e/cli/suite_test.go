@@ -35,6 +35,7 @@ const (
 	north = "north" // joins in one step
 	east  = "east"  // is imported
 	south = "south" // joins with a manifest
+	lake  = "lake"  // joins after interruptions
 )
 
 var world *framework.World
@@ -44,7 +45,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south}}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 
@@ -95,8 +96,8 @@ func configOf(name string) *rest.Config {
 	return config
 }
 
-// fleet runs a command with this standard input, and adds it to the transcript without its secrets.
-func fleet(ctx SpecContext, stdin string, args ...string) answer {
+// run runs a command of fleet with this standard input, and adds it to the transcript without its secrets.
+func run(ctx SpecContext, stdin string, args ...string) answer {
 	GinkgoHelper()
 	var out, problems bytes.Buffer
 	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", kubeconfig()}, args...),

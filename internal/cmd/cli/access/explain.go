@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,9 @@ func Explain(doing string, err error) error {
 	var explained *exit.Error
 	if err == nil || errors.As(err, &explained) {
 		return err
+	}
+	if errors.Is(err, context.Canceled) { // the user interrupted the command
+		return fmt.Errorf("%s: interrupted: %w", doing, context.Canceled)
 	}
 	err = foreign.Classify(err)
 	problem := said{text: foreign.Excerpt(doing+": "+err.Error(), saidLimit), error: err}

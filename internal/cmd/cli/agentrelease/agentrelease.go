@@ -130,8 +130,17 @@ func New(cfg *rest.Config, namespace string) (*Helm, error) {
 	return &Helm{config: config, namespace: namespace}, nil
 }
 
-// Last returns the last revision of the agent's release, or nil if there is none.
-func (h *Helm) Last() (*release.Release, error) {
+// Status returns the status of the agent's release, or an empty text if there is none.
+func (h *Helm) Status() (release.Status, error) {
+	last, err := h.last()
+	if last == nil {
+		return "", err
+	}
+	return last.Info.Status, nil
+}
+
+// last returns the last revision of the agent's release, or nil if there is none.
+func (h *Helm) last() (*release.Release, error) {
 	last, err := h.config.Releases.Last(chartName)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
 		return nil, nil //nolint:nilnil // there is no release, which is not an error
@@ -148,7 +157,7 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) error {
 	if err != nil {
 		return err
 	}
-	last, err := h.Last()
+	last, err := h.last()
 	if err != nil {
 		return err
 	}

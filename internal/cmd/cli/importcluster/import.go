@@ -104,7 +104,7 @@ func secretName(cluster string) string { return names.SafeConcat(cluster, "kubec
 func (o *options) check() error {
 	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet import --help"}}
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 || len(o.name) > validation.LabelValueMaxLength {
-		failure.Problems = append(failure.Problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, - and .", o.name))
+		failure.Problems = append(failure.Problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, dots and hyphens", o.name))
 	}
 	if o.clusterContext == "" {
 		failure.Problems = append(failure.Problems, errors.New("--cluster-context is required"))

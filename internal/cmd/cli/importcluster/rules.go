@@ -115,23 +115,36 @@ const (
 
 // decide returns what to do with a Cluster. existing and secret are nil if they do not exist.
 func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
-	refuse := func(format string, args ...any) *exit.Error { return exit.Errorf(exit.Refused, format, args...) }
 	name := o.flags.Namespace() + "/" + o.name
 	if secret != nil && secret.Labels[labelManagedBy] != managedBy {
 		return "", refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
 			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
 	}
-	switch {
-	case existing == nil:
+	if existing == nil {
 		return stepCreate, nil
+	}
+	if existing.Spec.KubeConfigSecret != "" && existing.DeletionTimestamp.IsZero() {
+		return decideImported(o, existing, secret, server)
+	}
+	switch {
 	case !existing.DeletionTimestamp.IsZero():
 		return "", refuse("Cluster %s is being deleted", name).
 			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.name, o.flags.Namespace()))
-	case existing.Spec.KubeConfigSecret == "" && !existing.Status.Agent.LastSeen.IsZero():
+	case !existing.Status.Agent.LastSeen.IsZero():
 		return "", refuse("Cluster %s has joined with a token, and its agent reports", name).
 			With(fmt.Sprintf("import under another name, or run first: fleet unregister %s -n %s", o.name, o.flags.Namespace()))
-	case existing.Spec.KubeConfigSecret == "":
-		return stepChange, nil
+	}
+	return stepChange, nil
+}
+
+func refuse(format string, args ...any) *exit.Error {
+	return exit.Errorf(exit.Refused, format, args...)
+}
+
+// decideImported is the part of decide for a Cluster that names a kubeconfig.
+func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
+	name := o.flags.Namespace() + "/" + o.name
+	switch {
 	case existing.Spec.KubeConfigSecret != secretName(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
 		return "", refuse("Cluster %s names another kubeconfig Secret: %s", name, output.Line(existing.Spec.KubeConfigSecret)).
 			With(fmt.Sprintf("fleet repair %s -n %s", o.name, o.flags.Namespace()), "or import under another name")

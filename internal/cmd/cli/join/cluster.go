@@ -90,12 +90,8 @@ func (j *joiner) gather(ctx context.Context) (found, error) {
 	if err := f.readObjects(ctx, core); err != nil {
 		return f, err
 	}
-	last, err := j.helm.Last()
-	if err != nil {
+	if f.release, err = j.helm.Status(); err != nil {
 		return f, access.Explain("reading Helm releases", err)
-	}
-	if last != nil {
-		f.release = last.Info.Status
 	}
 	if f.identity == nil || !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
 		return f, nil
@@ -279,13 +275,22 @@ func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, messa
 			}
 		}
 		for _, container := range pod.Status.ContainerStatuses {
-			if waiting := container.State.Waiting; waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing" {
-				return fleet.ReasonAgentPodFailing, fmt.Sprintf("the container of pod %s does not run: %s: %s", pod.Name, waiting.Reason, waiting.Message)
-			}
-			if ended := container.State.Terminated; ended != nil && ended.ExitCode != 0 {
-				return fleet.ReasonAgentPodFailing, fmt.Sprintf("the container of pod %s has ended with exit code %d: %s", pod.Name, ended.ExitCode, ended.Message)
+			if message := containerProblem(container.State); message != "" {
+				return fleet.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
 			}
 		}
 	}
 	return "", ""
+}
+
+// containerProblem returns why a container does not run, or an empty text.
+func containerProblem(state corev1.ContainerState) string {
+	waiting, ended := state.Waiting, state.Terminated
+	switch {
+	case waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing":
+		return fmt.Sprintf(" does not run: %s: %s", waiting.Reason, waiting.Message)
+	case ended != nil && ended.ExitCode != 0:
+		return fmt.Sprintf(" has ended with exit code %d: %s", ended.ExitCode, ended.Message)
+	}
+	return ""
 }

@@ -80,16 +80,15 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(ctx context.Context) (bool, error) {
 		f := found{namespace: j.namespace}
 		if progress.err = f.readObjects(ctx, j.cluster.Core); progress.err != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // late reports it
 		}
-		progress.deployment = f.deployment
 		if progress.credential = f.identity != nil && sameHub(j.text, f.server, f.identity.ClusterNamespace); !progress.credential {
 			return false, nil
 		}
 		joined.Cluster = f.identity.ClusterName
 		last, err := j.heartbeat(ctx, f)
 		if progress.err = err; err != nil || last.lastSeen.IsZero() {
-			return false, nil
+			return false, nil //nolint:nilerr // late reports it
 		}
 		joined.LastSeen = last.lastSeen.UTC().Format(time.RFC3339)
 		return true, nil
@@ -108,8 +107,8 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 
 // waiting is how far phase 5 has come.
 type waiting struct {
-	deployment, credential bool
-	err                    error
+	credential bool
+	err        error
 }
 
 // diagnosisTimeout limits the requests for a diagnosis.

@@ -357,7 +357,7 @@ func (p phases) run(ctx context.Context, number int, name string, do func(contex
 	start := p.clock()
 	note, err := do(ctx)
 	took := p.clock().Sub(start).Round(time.Millisecond)
-	if err == nil && ctx.Err() != nil {
+	if ctx.Err() != nil { // whatever the interrupted request says
 		err = ctx.Err()
 	}
 	if errors.Is(err, errPreviewed) {

@@ -68,6 +68,13 @@ func decide(text jointext.Text, f found) (step, error) {
 			"if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME")
 	case f.identity != nil:
 		return decideJoined(text, f)
+	}
+	return decideOther(text, f)
+}
+
+// decideOther is the part of decide for a cluster without an identity.
+func decideOther(text jointext.Text, f found) (step, error) {
+	switch {
 	case f.bootstrap != nil && !sameHub(text, f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace):
 		return "", refuse(f, fmt.Sprintf("the agent on this cluster registers at another hub: %s, workspace %s", f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace))
 	case f.deployment && f.imported:

@@ -103,7 +103,7 @@ func Encode(text Text) (string, error) {
 // The ways in which a join text can be wrong.
 var (
 	ErrEmpty     = errors.New("there is no join text: standard input is empty")
-	ErrNotOne    = errors.New("the input is not a join text: it has to start with " + prefix)
+	ErrNotOne    = errors.New("the input is not a join text: " + prefix + " is missing at its start")
 	ErrTooLarge  = errors.New("the join text is too large")
 	ErrVersion   = errors.New("the join text has another version")
 	ErrTruncated = errors.New("the join text is truncated: its end is missing")

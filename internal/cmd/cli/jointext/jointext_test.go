@@ -126,7 +126,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 		in, want string
 	}{
 		"no text":                  {" \n", "error: there is no join text: standard input is empty\n" + again},
-		"the command was pasted":   {"fleet join --context west", "error: the input is not a join text: it has to start with fleet-join-v1:\n" + again},
+		"the command was pasted":   {"fleet join --context west", "error: the input is not a join text: fleet-join-v1: is missing at its start\n" + again},
 		"half of the prefix":       {"fleet-join", "error: the join text is truncated: its end is missing\n" + again},
 		"only the prefix":          {prefix, "error: the join text is truncated: its end is missing\n" + again},
 		"the last character":       {good[:len(good)-1], "error: the join text is truncated: its end is missing\n" + again},
@@ -136,7 +136,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 			strings.Replace(good, "v1", "v2", 1),
 			"error: the join text has another version: it has version 2, and this program reads version 1\nfix: use the fleet binary of the hub's release\n",
 		},
-		"a version that is not a number": {strings.Replace(good, "v1", "vx", 1), "error: the input is not a join text: it has to start with fleet-join-v1:\n" + again},
+		"a version that is not a number": {strings.Replace(good, "v1", "vx", 1), "error: the input is not a join text: fleet-join-v1: is missing at its start\n" + again},
 		"a changed character":            {good[:middle] + flipped + good[middle+1:], "error: the join text is corrupted: it was changed after it was printed\n" + again},
 		"a character of another kind":    {good[:middle] + "?" + good[middle+1:], "error: the join text is corrupted: it was changed after it was printed\n" + again},
 		"not gzip":                       {prefix + base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("x", 40))), "error: the join text is corrupted: it was changed after it was printed\n" + again},

@@ -136,10 +136,10 @@ func (o Order) Check() error {
 func (o Order) problems() error {
 	var problems []error
 	if errs := validation.IsDNS1123Subdomain(o.Name); len(errs) > 0 || len(o.Name) > validation.LabelValueMaxLength {
-		problems = append(problems, fmt.Errorf("token name %q: use at most 63 lowercase letters, digits, - and .", o.Name))
+		problems = append(problems, fmt.Errorf("token name %q: use at most 63 lowercase letters, digits, dots and hyphens", o.Name))
 	}
 	if o.Cluster != "" && (len(validation.IsDNS1123Subdomain(o.Cluster)) > 0 || len(o.Cluster) > validation.LabelValueMaxLength) {
-		problems = append(problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, - and .", o.Cluster))
+		problems = append(problems, fmt.Errorf("cluster name %q: use at most 63 lowercase letters, digits, dots and hyphens", o.Cluster))
 	}
 	if o.Cluster == "" && len(o.Labels) > 0 {
 		problems = append(problems, errors.New("--label needs --cluster: it is a label of that Cluster"))
@@ -398,7 +398,7 @@ func readValues(ctx context.Context, hub *access.Cluster, workspace, name string
 	}
 	values, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
 	if err != nil || secret.Type != protocol.SecretTypeValues {
-		return protocol.Values{}, fmt.Errorf("Secret %s/%s: %w", workspace, name, errNotYet)
+		return protocol.Values{}, fmt.Errorf("reading Secret %s/%s: %w", workspace, name, errNotYet)
 	}
 	return values, nil
 }
