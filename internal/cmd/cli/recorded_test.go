@@ -7,20 +7,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
 )
 
-const recordings = clitest.Recordings("testdata/recorded")
+const recorded = recordings.Folder("testdata/recorded")
 
 // The cases of `apply -o`. Those against a cluster are in package apply.
 //
 // One difference is on purpose: the progress of a dependency update is printed to standard error, so that standard output
 // is YAML. So the first two lines of chart-file-dependency are missing.
 func TestRecordedApply_PrintsTheSameBytes(t *testing.T) {
-	for _, name := range recordings.CasesWithout(t, "cli-", "online-") {
+	for _, name := range recorded.CasesWithout(t, "cli-", "online-") {
 		t.Run(name, func(t *testing.T) {
-			recorded := recordings.Open(t, name)
-			got, want := recorded.Run(t, nil), recorded.Want(t)
+			opened := recorded.Open(t, name)
+			got, want := opened.Run(t, nil), opened.Want(t)
 			if name == "chart-file-dependency" {
 				want.Stdout = strings.TrimPrefix(want.Stdout, "Saving 1 charts\nDeleting outdated charts\n")
 				got.Stdout = regexp.MustCompile(`generated: ".*"`).ReplaceAllString(got.Stdout, `generated: "<TIME>"`)

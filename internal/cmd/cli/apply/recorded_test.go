@@ -19,11 +19,11 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const recordings = clitest.Recordings("../testdata/recorded")
+const recorded = recordings.Folder("../testdata/recorded")
 
 var control = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs})
 
@@ -155,9 +155,9 @@ func decode(t *testing.T, documents string) []*unstructured.Unstructured {
 // Two differences are on purpose. A Secret of another type that has the name of a Bundle stays: it is not deleted
 // (online-foreign-secret), and nothing is written if the Bundle has values (online-foreign-secret-values).
 func TestRecordedApplyToCluster_WritesTheSameObjects(t *testing.T) {
-	for _, name := range recordings.Cases(t, "online-") {
+	for _, name := range recorded.Cases(t, "online-") {
 		t.Run(name, func(t *testing.T) {
-			recorded := recordings.Open(t, name)
+			recorded := recorded.Open(t, name)
 			h := newHub(t, name)
 			h.create(t, recorded.File("before.yaml"), name == "online-deleting")
 			got := recorded.Run(t, nil, "--kubeconfig", control.Plane(t).Hub.KubeconfigPath, "-n", h.namespace)

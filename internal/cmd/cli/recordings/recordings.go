@@ -1,7 +1,7 @@
-// Package clitest runs the recorded cases of Rancher Fleet's command line in tests.
+// Package recordings runs the recorded cases of Rancher Fleet's command line in tests.
 //
 //	testdata/recorded ─► Open ─► copy of the input ─► Run ─► result, to compare with Want
-package clitest
+package recordings
 
 import (
 	"bytes"
@@ -28,24 +28,24 @@ import (
 // address is where the recorded chart repositories are served.
 const address = "127.0.0.1:18879"
 
-// Recordings is the folder with the recorded cases. Its README describes them.
-type Recordings string
+// Folder is a folder with the recorded cases. Its README describes them.
+type Folder string
 
 // Cases returns the names of the cases that begin with the prefix.
-func (r Recordings) Cases(t *testing.T, prefix string) []string {
+func (r Folder) Cases(t *testing.T, prefix string) []string {
 	t.Helper()
 	return r.cases(t, func(name string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // CasesWithout returns the names of the cases that begin with none of the prefixes.
-func (r Recordings) CasesWithout(t *testing.T, prefixes ...string) []string {
+func (r Folder) CasesWithout(t *testing.T, prefixes ...string) []string {
 	t.Helper()
 	return r.cases(t, func(name string) bool {
 		return !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	})
 }
 
-func (r Recordings) cases(t *testing.T, wanted func(name string) bool) []string {
+func (r Folder) cases(t *testing.T, wanted func(name string) bool) []string {
 	t.Helper()
 	entries, err := os.ReadDir(string(r))
 	if err != nil {
@@ -79,7 +79,7 @@ type Case struct {
 }
 
 // Open copies the input of a case.
-func (r Recordings) Open(t *testing.T, name string) *Case {
+func (r Folder) Open(t *testing.T, name string) *Case {
 	t.Helper()
 	folder, err := filepath.Abs(filepath.Join(string(r), name))
 	if err != nil {
