@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importcluster"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
@@ -25,6 +26,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		join.New(streams, clock),
 		importcluster.New(streams, clock),
 		clusters.New(streams, clock),
+		doctor.New(streams, clock),
 		apply.New(streams, environment),
 		release.New(streams),
 	}

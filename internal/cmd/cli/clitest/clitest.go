@@ -244,6 +244,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case code != 0:
 		fail(w, code, "refused by the test")
+	case r.URL.Path == "/version":
+		answer(w, http.StatusOK, map[string]string{"gitVersion": "v1.35.1"})
 	case !ok:
 		fail(w, http.StatusNotFound, "the test has no such path")
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":

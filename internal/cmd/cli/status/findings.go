@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -21,10 +21,6 @@ const (
 	maxProblems = 10
 	// soon is when a token counts as one that expires soon.
 	soon = 24 * time.Hour
-	// skew is the tolerated difference between the clocks of this machine and of the hub.
-	skew = time.Minute
-	// defaultLease is the duration of a Lease that does not name one.
-	defaultLease = 45 * time.Second
 )
 
 // Status is the result of the command. Absent fields are not known.
@@ -32,21 +28,12 @@ type Status struct {
 	// Version is the version of the hub's configuration.
 	Version string `json:"version,omitempty"`
 	// SystemNamespace is the namespace of the controllers.
-	SystemNamespace string   `json:"systemNamespace"`
-	Leases          []Lease  `json:"leases,omitempty"`
-	Clusters        Clusters `json:"clusters"`
-	Tokens          *Tokens  `json:"tokens,omitempty"`
+	SystemNamespace string         `json:"systemNamespace"`
+	Leases          []leases.Lease `json:"leases,omitempty"`
+	Clusters        Clusters       `json:"clusters"`
+	Tokens          *Tokens        `json:"tokens,omitempty"`
 	// Problems are the most frequent problems.
 	Problems []Problem `json:"problems"`
-}
-
-// Lease is a Lease of the hub's controllers.
-type Lease struct {
-	Name    string            `json:"name"`
-	Holder  string            `json:"holder,omitempty"`
-	Renewed *metav1.MicroTime `json:"renewed,omitempty"`
-	// Active means that the holder has renewed the Lease in time.
-	Active bool `json:"active"`
 }
 
 // Clusters counts Clusters by state.
@@ -83,7 +70,7 @@ type findings struct {
 	now           time.Time
 	version       string
 	system        string
-	leases        []Lease
+	leases        []leases.Lease
 	leasesKnown   bool
 	clusters      Clusters
 	tokens        Tokens
@@ -204,20 +191,6 @@ func (f *findings) checkLeader() {
 		}
 	}
 	f.add(problem)
-}
-
-// leaseOf returns what the status shows of a Lease.
-func leaseOf(lease *coordinationv1.Lease, now time.Time) Lease {
-	result := Lease{Name: lease.Name, Renewed: lease.Spec.RenewTime}
-	if lease.Spec.HolderIdentity != nil {
-		result.Holder = *lease.Spec.HolderIdentity
-	}
-	life := defaultLease
-	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
-		life = time.Duration(*seconds) * time.Second
-	}
-	result.Active = result.Holder != "" && result.Renewed != nil && now.Sub(result.Renewed.Time) < life+skew
-	return result
 }
 
 // stateCount is the number of Clusters in a state.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -116,7 +117,7 @@ func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *fi
 		lease, err := hub.Core.CoordinationV1().Leases(o.system).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			found.leases = append(found.leases, leaseOf(lease, found.now))
+			found.leases = append(found.leases, leases.Of(lease, found.now))
 		case name == names.ControllerLease && !apierrors.IsNotFound(err):
 			o.warn("reading the leader of the hub: %v", err)
 			return
@@ -173,8 +174,8 @@ func printTable(out io.Writer, result Status, now time.Time) error {
 	return output.Rows(out, []string{"PROBLEM", "FIX OF THE EXAMPLE"}, fixes)
 }
 
-func leaderText(leases []Lease, now time.Time) string {
-	for _, lease := range leases {
+func leaderText(held []leases.Lease, now time.Time) string {
+	for _, lease := range held {
 		if lease.Name != names.ControllerLease {
 			continue
 		}

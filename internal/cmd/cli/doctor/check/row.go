@@ -1,0 +1,149 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+)
+
+// Verdict is the result of a check. The words are stable.
+type Verdict string
+
+const (
+	// OK means that the check found no problem.
+	OK Verdict = "ok"
+	// Warning means that something needs attention, but works.
+	Warning Verdict = "warning"
+	// Failed means that something does not work.
+	Failed Verdict = "failed"
+	// Skipped means that the facts of the check could not be read.
+	Skipped Verdict = "skipped"
+)
+
+// rank orders verdicts, the worst first.
+func (v Verdict) rank() int {
+	return slices.Index([]Verdict{Failed, Warning, Skipped, OK}, v)
+}
+
+// IsWorseThanOrEqual reports whether a verdict is as bad as another one or worse. Skipped counts as better than a warning.
+func (v Verdict) IsWorseThanOrEqual(other Verdict) bool { return v.rank() <= other.rank() }
+
+// Object identifies an object of a cluster. The zero value means the cluster as a whole.
+type Object struct {
+	Kind string `json:"kind"`
+	// Group is the API group, empty for the core group.
+	Group     string `json:"group,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String returns kind, namespace and name.
+func (o Object) String() string {
+	switch {
+	case o.Kind == "":
+		return ""
+	case o.Namespace == "":
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// Resource returns the object as kubectl prints it with -o name.
+func (o Object) Resource() string {
+	kind := strings.ToLower(o.Kind)
+	if o.Group != "" {
+		kind += "." + o.Group
+	}
+	return kind + "/" + o.Name
+}
+
+// Row is one result of a check. Objects with the same problem share a row. The field names are stable.
+type Row struct {
+	// ID identifies the check.
+	ID      string  `json:"id"`
+	Verdict Verdict `json:"verdict"`
+	// Object is the object with the problem, or the first of them.
+	Object *Object `json:"object,omitempty"`
+	// Count is the number of objects with the problem. It is absent if there is one.
+	Count int `json:"count,omitempty"`
+	// Examples are more objects with the problem.
+	Examples []Object `json:"examples,omitempty"`
+	// Cause is what is wrong and where. For a verdict ok it is what was found, or empty.
+	Cause string `json:"cause,omitempty"`
+	// Fix is the command that fixes the problem of Object, or a sentence where no command does.
+	Fix string `json:"fix,omitempty"`
+	// Docs is where the documentation explains the check.
+	Docs string `json:"docs"`
+}
+
+// Ok returns a row for an object without a problem. cause says what was found.
+func Ok(object Object, cause string) Row { return row(OK, object, cause, "") }
+
+// Warn returns a row for a problem that needs attention.
+func Warn(object Object, cause, fix string) Row { return row(Warning, object, cause, fix) }
+
+// Fail returns a row for something that does not work.
+func Fail(object Object, cause, fix string) Row { return row(Failed, object, cause, fix) }
+
+func row(verdict Verdict, object Object, cause, fix string) Row {
+	r := Row{Verdict: verdict, Cause: cause, Fix: fix}
+	if object.Kind != "" {
+		r.Object = &object
+	}
+	return r
+}
+
+const (
+	// maxExamples is the number of objects that a row names besides the first.
+	maxExamples = 3
+	// maxCause is the length of a cause in bytes. Clusters choose many of the texts.
+	maxCause = 512
+)
+
+// Groups collects rows, so that objects with the same problem share one. The zero value is empty.
+type Groups struct {
+	rows  []*Row
+	index map[string]*Row
+}
+
+// Add adds a row. Rows with the same key have the same problem: the cause and the fix of the first one are kept.
+func (g *Groups) Add(key string, added Row) {
+	if g.index == nil {
+		g.index = map[string]*Row{}
+	}
+	first := g.index[key]
+	if first == nil {
+		added.Count = 1
+		g.index[key] = &added
+		g.rows = append(g.rows, &added)
+		return
+	}
+	first.Count++
+	if len(first.Examples) < maxExamples && added.Object != nil {
+		first.Examples = append(first.Examples, *added.Object)
+	}
+}
+
+// Rows returns the rows, those with the most objects first.
+func (g *Groups) Rows() []Row {
+	rows := make([]Row, 0, len(g.rows))
+	for _, r := range g.rows {
+		shared := *r
+		if shared.Count == 1 {
+			shared.Count = 0
+		}
+		rows = append(rows, shared)
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.Count, a.Count) })
+	return rows
+}
+
+// bounded returns a row whose texts cannot control the terminal.
+func bounded(r Row) Row {
+	r.Cause = foreign.Excerpt(r.Cause, maxCause)
+	r.Fix = output.Line(r.Fix)
+	return r
+}

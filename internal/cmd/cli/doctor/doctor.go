@@ -1,0 +1,127 @@
+// Package doctor implements `fleet doctor`: what is wrong, why, and which command fixes it?
+//
+//	hub     ─► package hub (facts, checks)    ─┐
+//	cluster ─► package agent (facts, checks)  ─┴─► check.Report ─► table, JSON, YAML, names; exit code
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+const (
+	// defaultTimeout limits all requests together.
+	defaultTimeout = 30 * time.Second
+	// requestTimeout limits one request, so that other checks have time left.
+	requestTimeout = 10 * time.Second
+)
+
+// options are the flags of a subcommand.
+type options struct {
+	streams genericiooptions.IOStreams
+	clock   func() time.Time
+	flags   *access.Flags
+	format  output.Format
+
+	system  string
+	all     bool
+	failOn  check.Threshold
+	timeout time.Duration
+}
+
+// New returns the command. clock returns the current time.
+func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
+	command := newHub(newOptions(streams, clock), "doctor")
+	command.Args = func(command *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exit.Subcommand(command, args)
+		}
+		return nil
+	}
+	command.AddCommand(newHub(newOptions(streams, clock), "hub"))
+	return command
+}
+
+func newOptions(streams genericiooptions.IOStreams, clock func() time.Time) *options {
+	return &options{streams: streams, clock: clock, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout}
+}
+
+const rowsHelp = `Each check is ok, warning, failed or skipped. A check is skipped if you lack a right that it needs; the cause names the
+right. The table shows problems only, unless --all is given. The exit code is 1 if a check has the verdict of --fail-on or a
+worse one. The fix repairs the named object. ` + check.Page + ` explains each check.`
+
+func newHub(o *options, use string) *cobra.Command {
+	command := &cobra.Command{
+		Use:     use,
+		Short:   "Check the hub, and print the command that fixes each problem",
+		Long:    "Check the hub and the objects of a workspace, or with -A of all workspaces.\n\n" + rowsHelp,
+		Example: "  fleet doctor hub -A\n  fleet doctor hub -A -o json | jq '.rows[] | select(.verdict == \"failed\")'",
+		Args:    cobra.NoArgs,
+		RunE:    func(command *cobra.Command, _ []string) error { return o.run(command.Context(), o.checkHub) },
+	}
+	o.bind(command)
+	o.flags.BindAll(command.Flags())
+	command.Flags().StringVar(&o.system, "system-namespace", names.SystemNamespace, "namespace of the hub's controllers")
+	return command
+}
+
+// bind declares the flags that all subcommands have.
+func (o *options) bind(command *cobra.Command) {
+	flags := command.Flags()
+	o.flags.Bind(flags)
+	o.format.Bind(flags)
+	o.failOn.Bind(flags)
+	flags.BoolVar(&o.all, "all", false, "also show checks that are ok")
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time for all checks together")
+}
+
+// run prints the rows of some checks. A report that exceeds --fail-on makes the exit code 1 without an error message.
+func (o *options) run(ctx context.Context, checks ...func(context.Context) ([]check.Row, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	var rows []check.Row
+	for _, rowsOf := range checks {
+		found, err := rowsOf(ctx)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, found...)
+	}
+	report := check.NewReport(rows)
+	if err := report.Print(o.streams.Out, o.format, o.all); err != nil {
+		return err
+	}
+	if o.failOn.Exceeds(report) {
+		return exit.Printed{Code: exit.Failed}
+	}
+	return nil
+}
+
+// open returns the cluster of flags. Each of its requests has a time limit.
+func (o *options) open(flags *access.Flags) (*access.Cluster, error) {
+	cluster, err := flags.Open()
+	if err != nil {
+		return nil, err
+	}
+	cluster.Config.Timeout = min(requestTimeout, o.timeout)
+	return access.ForConfig(cluster.Config, cluster.Namespace)
+}
+
+func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
+	cluster, err := o.open(o.flags)
+	if err != nil {
+		return nil, err
+	}
+	return hub.Check(ctx, cluster, hub.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock())
+}
