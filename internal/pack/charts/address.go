@@ -45,18 +45,43 @@ type address struct {
 	sshKey []byte
 }
 
-// parse recognizes an address.
-func parse(text string) (*address, error) {
-	forced, rest := cutForced(text)
+// expand separates a prefix such as `git::` and completes short forms.
+func expand(text string) (forced, rest string) {
+	forced, rest = cutForced(text)
 	if forced == "" {
 		if short, ok := expandHost(rest); ok {
-			forced, rest = "git", short
-		} else if ssh, ok := expandSCP(rest); ok {
-			forced, rest = "git", ssh
+			return "git", short
 		}
-	} else if ssh, ok := expandSCP(rest); ok && (forced == "git" || forced == "ssh") {
-		rest = ssh
 	}
+	if ssh, ok := expandSCP(rest); ok {
+		switch forced {
+		case "":
+			return "git", ssh
+		case "git", "ssh":
+			return forced, ssh
+		}
+	}
+	return forced, rest
+}
+
+// schemeOf returns how to download from a URL, or local.
+func schemeOf(forced string, u *url.URL) scheme {
+	kind := forced
+	if kind == "" {
+		kind = strings.ToLower(u.Scheme)
+	}
+	switch kind {
+	case "git", "ssh":
+		return schemeGit
+	case "http", "https":
+		return schemeHTTP
+	}
+	return schemeLocal
+}
+
+// parse recognizes an address.
+func parse(text string) (*address, error) {
+	forced, rest := expand(text)
 	location, sub, hasSub := cutFolder(rest)
 	parsed := &address{sub: sub, hasSub: hasSub, path: location}
 	u, err := url.Parse(location)
@@ -66,12 +91,7 @@ func parse(text string) (*address, error) {
 		}
 		return nil, errors.New("the address is not a valid URL")
 	}
-	switch kind := strings.ToLower(u.Scheme); {
-	case forced == "git", forced == "ssh", forced == "" && (kind == "git" || kind == "ssh"):
-		parsed.scheme = schemeGit
-	case forced == "http", forced == "https", kind == "http", kind == "https":
-		parsed.scheme = schemeHTTP
-	default:
+	if parsed.scheme = schemeOf(forced, u); parsed.scheme == schemeLocal {
 		return parsed, confine(sub)
 	}
 	if parsed.scheme == schemeHTTP && u.Host == "" {

@@ -70,14 +70,18 @@ func checkout(ctx context.Context, address *address, auth Auth, dir string, limi
 	if err != nil {
 		return nil, err
 	}
-	options := git.CloneOptions{
+	return cloneRevision(ctx, address.ref, dir, limits, git.CloneOptions{
 		URL: from.String(), Auth: method, NoCheckout: true, SingleBranch: true, Depth: max(address.depth, 1), Tags: git.NoTags,
 		InsecureSkipTLS: auth.InsecureSkipVerify, CABundle: auth.CABundle,
-	}
+	})
+}
+
+// cloneRevision clones a repository and returns the tree of the branch, tag or commit, or of HEAD if ref is empty.
+func cloneRevision(ctx context.Context, ref, dir string, limits limits, options git.CloneOptions) (*object.Tree, error) {
 	attempts := []git.CloneOptions{options}
-	if address.ref != "" {
+	if ref != "" {
 		branch, tag, all := options, options, options
-		branch.ReferenceName, tag.ReferenceName = plumbing.NewBranchReferenceName(address.ref), plumbing.NewTagReferenceName(address.ref)
+		branch.ReferenceName, tag.ReferenceName = plumbing.NewBranchReferenceName(ref), plumbing.NewTagReferenceName(ref)
 		all.SingleBranch, all.Depth, all.Tags = false, 0, git.AllTags
 		attempts = []git.CloneOptions{branch, tag, all}
 	}
@@ -85,10 +89,10 @@ func checkout(ctx context.Context, address *address, auth Auth, dir string, limi
 		repository, err := cloneInto(ctx, filepath.Join(dir, fmt.Sprint(i)), attempt, limits)
 		last := i == len(attempts)-1
 		switch {
-		case err == nil && (address.ref == "" || !last):
+		case err == nil && (ref == "" || !last):
 			return treeOf(repository, "")
 		case err == nil:
-			return treeOf(repository, address.ref)
+			return treeOf(repository, ref)
 		case last || !errors.Is(err, git.NoMatchingRefSpecError{}) && !errors.Is(err, plumbing.ErrReferenceNotFound):
 			return nil, err
 		}

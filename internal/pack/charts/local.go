@@ -63,22 +63,28 @@ func copyFolder(root *os.Root, sub string, into *sink, links bool) error {
 		switch {
 		case err != nil || name == ".":
 			return err
-		case entry.IsDir():
-			return into.dir(name)
 		case entry.Type()&fs.ModeSymlink != 0 && !links:
 			return fmt.Errorf("%q is a symbolic link, which is not allowed after //", path.Join(sub, name))
-		case entry.Type()&fs.ModeSymlink != 0:
-			return copyLink(folder, name, into)
-		case !entry.Type().IsRegular():
-			return fmt.Errorf("%q is neither a file nor a folder", path.Join(sub, name))
 		}
-		file, err := folder.Open(name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		return into.file(name, file)
+		return copyEntry(folder, name, entry, into)
 	})
+}
+
+func copyEntry(folder *os.Root, name string, entry fs.DirEntry, into *sink) error {
+	switch {
+	case entry.IsDir():
+		return into.dir(name)
+	case entry.Type()&fs.ModeSymlink != 0:
+		return copyLink(folder, name, into)
+	case !entry.Type().IsRegular():
+		return fmt.Errorf("%q is neither a file nor a folder", name)
+	}
+	file, err := folder.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return into.file(name, file)
 }
 
 func copyLink(folder *os.Root, name string, into *sink) error {

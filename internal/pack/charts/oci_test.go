@@ -35,8 +35,6 @@ func serveOCI(t *testing.T, wrap func(http.Handler) http.Handler, versions ...st
 	return host
 }
 
-func public(handler http.Handler) http.Handler { return handler }
-
 // private requires credentials with the challenge that registries send.
 func private(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -39,11 +39,6 @@ const controllerLog = "kubectl logs -n " + names.SystemNamespace + " deployment/
 // itself, not for the hub, contain --context NAME.
 func OfCluster(cluster *fleet.Cluster, reason string) string {
 	namespace, name := cluster.Namespace, cluster.Name
-	agent := cluster.Spec.AgentNamespace
-	if agent == "" {
-		agent = names.SystemNamespace
-	}
-	there := []string{"kubectl", "--context", name, "-n", agent}
 	switch reason {
 	case fleet.ReasonError:
 		return controllerLog
@@ -57,19 +52,28 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
 	case fleet.ReasonAgentInherited:
 		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, fleet.AnnotationTakeOverAgent+"=true")
-	case fleet.ReasonAgentPodFailing, fleet.ReasonAgentPodRejected:
-		return Command(append(there, "describe", "pods")...)
-	case fleet.ReasonAgentNotReporting:
-		return Command(append(there, "logs", "deployment/"+names.Agent)...)
-	case fleet.ReasonAwaitingAgent:
-		if cluster.Spec.KubeConfigSecret != "" {
-			return ""
-		}
-		return Command("fleet", "token", "create", name, "--cluster", name, "-n", namespace)
 	case fleet.ReasonHubAddressChanged:
 		return Command("fleet", "repair", name, "-n", namespace)
 	case fleet.ReasonTokenBlocked:
 		return Command("kubectl", "describe", "clusterregistrationtokens.fleet.cattle.io", "-n", namespace, names.ImportToken(name))
+	}
+	return ofAgent(cluster, reason)
+}
+
+// ofAgent returns the command for a reason that concerns the agent.
+func ofAgent(cluster *fleet.Cluster, reason string) string {
+	agent := cluster.Spec.AgentNamespace
+	if agent == "" {
+		agent = names.SystemNamespace
+	}
+	there := []string{"kubectl", "--context", cluster.Name, "-n", agent}
+	switch {
+	case reason == fleet.ReasonAgentPodFailing, reason == fleet.ReasonAgentPodRejected:
+		return Command(append(there, "describe", "pods")...)
+	case reason == fleet.ReasonAgentNotReporting:
+		return Command(append(there, "logs", "deployment/"+names.Agent)...)
+	case reason == fleet.ReasonAwaitingAgent && cluster.Spec.KubeConfigSecret == "":
+		return Command("fleet", "token", "create", cluster.Name, "--cluster", cluster.Name, "-n", cluster.Namespace)
 	}
 	return ""
 }
@@ -88,6 +92,7 @@ func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 	return create + " --dry-run=client -o yaml | kubectl apply -f -"
 }
 
+// SecretNamespace returns the namespace of the kubeconfig Secret of a Cluster.
 func SecretNamespace(cluster *fleet.Cluster) string {
 	if cluster.Spec.KubeConfigSecretNamespace != "" {
 		return cluster.Spec.KubeConfigSecretNamespace
