@@ -2,10 +2,6 @@
 package cli
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,17 +10,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
-	"github.com/fleet-hub/fleet/internal/cmd/cli"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
 
@@ -99,47 +93,9 @@ func configOf(name string) *rest.Config {
 // run runs a command of fleet with this standard input, and adds it to the transcript without its secrets.
 func run(ctx SpecContext, stdin string, args ...string) answer {
 	GinkgoHelper()
-	var out, problems bytes.Buffer
-	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", kubeconfig()}, args...),
-		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
-	a := answer{code, out.String(), problems.String()}
-	transcript := fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), a.stdout, a.stderr, code)
-	AddReportEntry("transcript", withoutSecrets(transcript))
-	GinkgoWriter.Println(withoutSecrets(transcript))
-	return a
-}
-
-// withoutSecrets returns a text in which join texts are cut.
-func withoutSecrets(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, "fleet-join-v1:") && len(line) > 24 {
-			lines[i] = line[:24] + "…"
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// kubeconfig returns the path of a file with a context for each cluster. The hub's is the current one.
-func kubeconfig() string {
-	GinkgoHelper()
-	path := filepath.Join(world.LogDir, "cli-kubeconfig")
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	all := clientcmdapi.NewConfig()
-	for name, own := range map[string][]byte{
-		hub: world.Plane.Hub.Kubeconfig, west: downstream(west), north: downstream(north), east: downstream(east), south: downstream(south),
-	} {
-		one, err := clientcmd.Load(own)
-		Expect(err).NotTo(HaveOccurred())
-		current := one.Contexts[one.CurrentContext]
-		all.Clusters[name], all.AuthInfos[name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
-		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	}
-	all.CurrentContext = hub
-	Expect(clientcmd.WriteToFile(*all, path)).To(Succeed())
-	return path
+	a, err := commandline.Run(ctx, world, stdin, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return answer{a.Code, a.Stdout, a.Stderr}
 }
 
 func downstream(name string) []byte {
@@ -158,6 +114,6 @@ func joinText(stdout string) string {
 	GinkgoHelper()
 	_, rest, found := strings.Cut(stdout, "<<'JOIN'\n")
 	text, _, closed := strings.Cut(rest, "\nJOIN\n")
-	Expect(found && closed).To(BeTrue(), withoutSecrets(stdout))
+	Expect(found && closed).To(BeTrue(), commandline.WithoutSecrets(stdout))
 	return text
 }
