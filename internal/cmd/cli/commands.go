@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importcluster"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jobs"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
@@ -20,7 +21,7 @@ import (
 
 // commands returns all commands, in the order of the help.
 func commands(streams genericiooptions.IOStreams, environment env.Environment) []*cobra.Command {
-	return []*cobra.Command{
+	return append([]*cobra.Command{
 		status.New(streams, clock),
 		token.New(streams, clock),
 		join.New(streams, clock),
@@ -29,7 +30,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		doctor.New(streams, clock),
 		apply.New(streams, environment),
 		release.New(streams),
-	}
+	}, jobs.New(streams.ErrOut)...)
 }
 
 // clock returns the current time. Commands take it as an argument.

@@ -55,3 +55,15 @@ func TestCompletionPluginOfKubectl_CompletesCommands(t *testing.T) {
 		t.Errorf("code %d, stdout:\n%s", code, stdout)
 	}
 }
+
+func TestJobsOfOtherCharts_EndWithoutAnError(t *testing.T) {
+	for _, job := range []string{"cleanup clusterregistration --min 10ms", "cleanup gitjob --batch-size=5000", "migrate gitrepo-helm-url-regex -v 3"} {
+		code, stdout, stderr := run(t, append([]string{"/usr/bin/fleet"}, strings.Fields(job)...)...)
+		if code != exit.Done || stdout != "" || strings.Count(stderr, "nothing to do") != 1 {
+			t.Errorf("%s: code %d, stdout %q, stderr:\n%s", job, code, stdout, stderr)
+		}
+	}
+	if _, help, _ := run(t, "fleet", "--help"); strings.Contains(help, "cleanup") || strings.Contains(help, "migrate") {
+		t.Errorf("the help shows the jobs:\n%s", help)
+	}
+}
