@@ -1,4 +1,4 @@
-// Command fleetcontroller runs the controllers of a hub. When started under the name fleet, it runs a few jobs.
+// Command fleetcontroller runs the controllers of a hub.
 package main
 
 import (
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
@@ -16,9 +15,6 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	command := controller.New(env.OS, os.Stderr)
-	if filepath.Base(os.Args[0]) == "fleet" {
-		command = controller.Jobs(os.Stderr)
-	}
 	err := env.NoticeSilence(env.OS, os.Setenv)
 	if err == nil {
 		err = command.ExecuteContext(ctx)

@@ -20,8 +20,8 @@ type Options struct {
 	Version string
 	// Platforms are linux/amd64, linux/arm64, or both. Empty means both. It is ignored if Binaries is set.
 	Platforms []string
-	// Binaries maps a platform to a directory with built executables fleetcontroller and fleetagent. If it is
-	// empty, Build compiles them, which takes some minutes the first time.
+	// Binaries maps a platform to a directory with built executables fleetcontroller, fleet and fleetagent. If it
+	// is empty, Build compiles them, which takes some minutes the first time.
 	Binaries map[string]string
 	// Root is the directory of the project's module. Empty means the working directory.
 	Root string
@@ -74,7 +74,7 @@ func Build(ctx context.Context, options Options) ([]Archived, error) {
 	return made, nil
 }
 
-// compileAll compiles both programs for all platforms, into one directory per platform.
+// compileAll compiles all programs for all platforms, into one directory per platform.
 func compileAll(ctx context.Context, options Options, scratch string) (map[string]string, error) {
 	platforms := options.Platforms
 	if len(platforms) == 0 {
@@ -83,7 +83,9 @@ func compileAll(ctx context.Context, options Options, scratch string) (map[strin
 	binaries := map[string]string{}
 	for _, platform := range platforms {
 		folder := filepath.Join(scratch, filepath.FromSlash(platform))
-		for _, program := range []struct{ name, source string }{{Controller, "./cmd/controller"}, {Agent, "./cmd/agent"}} {
+		for _, program := range []struct{ name, source string }{
+			{Controller, "./cmd/controller"}, {CommandLine, "./cmd/fleet"}, {Agent, "./cmd/agent"},
+		} {
 			if options.Progress != nil {
 				options.Progress(fmt.Sprintf("building %s for %s", program.name, platform))
 			}

@@ -19,33 +19,33 @@ import (
 const (
 	Controller = "fleetcontroller"
 	Agent      = "fleetagent"
+	// CommandLine is in the image of the controllers, because jobs of charts start it there.
+	CommandLine = "fleet"
 )
 
-// user is the uid and gid of both programs, as the charts require.
+// user is the uid and gid of the programs, as the charts require.
 const user = 1000
 
 // Fleet returns the project's images fleet and fleet-agent for a registry and a tag. binaries maps each platform
-// (linux/amd64, ...) to a directory with the built executables fleetcontroller and fleetagent.
+// (linux/amd64, ...) to a directory with the built executables fleetcontroller, fleet and fleetagent.
 func Fleet(repo, tag, version string, binaries map[string]string) ([]Image, error) {
-	controller, err := ofProgram(repo+"/fleet:"+tag, Controller, "Fleet's controllers", version, binaries)
+	controller, err := ofPrograms(repo+"/fleet:"+tag, "Fleet's controllers", version, binaries, Controller, CommandLine)
 	if err != nil {
 		return nil, err
 	}
-	// Jobs of charts call the program by this name.
-	controller.Files = append(controller.Files, File{Path: "/usr/bin/fleet", Link: Controller})
-	agent, err := ofProgram(repo+"/fleet-agent:"+tag, Agent, "Fleet's agent", version, binaries)
+	agent, err := ofPrograms(repo+"/fleet-agent:"+tag, "Fleet's agent", version, binaries, Agent)
 	if err != nil {
 		return nil, err
 	}
 	return []Image{controller, agent}, nil
 }
 
-// ofProgram returns the image of one program. The program's directory is on the PATH, because the command of some
-// pods is only the program's name.
-func ofProgram(name, program, title, version string, binaries map[string]string) (Image, error) {
+// ofPrograms returns the image of some programs, which starts the first one. The directory of the programs is on the
+// PATH, because the command of some pods is only the name of a program.
+func ofPrograms(name, title, version string, binaries map[string]string, programs ...string) (Image, error) {
 	image := Image{
 		Name:       name,
-		Entrypoint: []string{program},
+		Entrypoint: programs[:1],
 		User:       fmt.Sprintf("%d:%d", user, user),
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Labels: map[string]string{
@@ -55,13 +55,15 @@ func ofProgram(name, program, title, version string, binaries map[string]string)
 		Files: root(),
 	}
 	for _, platform := range slices.Sorted(maps.Keys(binaries)) {
-		binary := path.Join(binaries[platform], program)
-		if err := checkProgram(binary, platform); err != nil {
-			return Image{}, err
+		variant := Variant{Platform: platform}
+		for _, program := range programs {
+			binary := path.Join(binaries[platform], program)
+			if err := checkProgram(binary, platform); err != nil {
+				return Image{}, err
+			}
+			variant.Files = append(variant.Files, File{Path: "/usr/bin/" + program, Mode: 0o755, From: binary})
 		}
-		image.Variants = append(image.Variants, Variant{
-			Platform: platform, Files: []File{{Path: "/usr/bin/" + program, Mode: 0o755, From: binary}},
-		})
+		image.Variants = append(image.Variants, variant)
 	}
 	return image, nil
 }

@@ -83,7 +83,7 @@ func checkTold(t *testing.T, content archive, descriptor v1.Descriptor, index v1
 
 func TestBuild_EachPlatformHasItsOwnPrograms(t *testing.T) {
 	out, _ := build(t, nil)
-	for file, name := range map[string]string{"fleet.tar": Controller, "fleet-agent.tar": Agent} {
+	for name, file := range map[string]string{Controller: "fleet.tar", CommandLine: "fleet.tar", Agent: "fleet-agent.tar"} {
 		content := open(t, filepath.Join(out, file))
 		_, index := content.one(t)
 		for _, image := range index.Manifests {
@@ -150,7 +150,7 @@ func TestDigests_DependOnContentOnly(t *testing.T) {
 		"another time":                                    {func(o *Options) { o.Form.Created = time.Unix(1, 0) }, false},
 		"for one platform only":                           {func(o *Options) { delete(o.Binaries, "linux/arm64") }, false},
 		"other programs": {func(o *Options) {
-			for _, name := range []string{Controller, Agent} {
+			for _, name := range []string{Controller, CommandLine, Agent} {
 				if err := os.WriteFile(filepath.Join(o.Binaries["linux/arm64"], name), program(elf.EM_AARCH64, false, "new"), 0o600); err != nil {
 					panic(err)
 				}

@@ -61,8 +61,6 @@ type File struct {
 	Content []byte
 	// From is the path of a file on this machine whose content is used.
 	From string
-	// Link is the target of a symbolic link. A link has no content.
-	Link string
 }
 
 // Form configures how images are packed. Releases use the zero value.

@@ -111,10 +111,7 @@ func add(writer *tar.Writer, file File) error {
 	if file.Mode&fs.ModeSticky != 0 {
 		header.Mode |= 0o1000
 	}
-	switch {
-	case file.Link != "":
-		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, file.Link, 0o777
-	case file.Mode.IsDir():
+	if file.Mode.IsDir() {
 		header.Typeflag, header.Name, header.Size, content = tar.TypeDir, header.Name+"/", 0, nil
 	}
 	if err := writer.WriteHeader(header); err != nil {

@@ -41,13 +41,13 @@ func program(machine elf.Machine, linked bool, content string) []byte {
 	return append(out.Bytes(), content...)
 }
 
-// programs creates a directory with both programs for each platform.
+// programs creates a directory with the programs for each platform.
 func programs(t *testing.T) map[string]string {
 	t.Helper()
 	folders := map[string]string{}
 	for platform, machine := range map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64} {
 		folder := t.TempDir()
-		for _, name := range []string{Controller, Agent} {
+		for _, name := range []string{Controller, CommandLine, Agent} {
 			write(t, filepath.Join(folder, name), program(machine, false, name+" for "+platform))
 		}
 		folders[platform] = folder
@@ -158,17 +158,10 @@ func (a archive) tell(t *testing.T, image v1.Descriptor) string {
 		}
 		say("layer %s", layer.MediaType)
 		for _, e := range untar(t, raw) {
-			say("  %s %4d:%-4d %s %s", e.header.FileInfo().Mode(), e.header.Uid, e.header.Gid, e.header.ModTime.UTC().Format("2006-01-02"), nameOf(e))
+			say("  %s %4d:%-4d %s %s", e.header.FileInfo().Mode(), e.header.Uid, e.header.Gid, e.header.ModTime.UTC().Format("2006-01-02"), e.header.Name)
 		}
 	}
 	return told.String()
-}
-
-func nameOf(e entry) string {
-	if e.header.Linkname != "" {
-		return e.header.Name + " -> " + e.header.Linkname
-	}
-	return e.header.Name
 }
 
 func (a archive) unzip(t *testing.T, layer v1.Descriptor) []byte {

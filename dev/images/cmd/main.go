@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,7 +48,8 @@ var errTooLarge = errors.New("image exceeds the size limit")
 func buildCommand(out, progress io.Writer) *cobra.Command {
 	options := images.Options{Progress: func(line string) { _, _ = fmt.Fprintln(progress, line) }}
 	var output string
-	var epoch, limit int64
+	var epoch int64
+	var limits map[string]int64
 	cmd := &cobra.Command{
 		Use:   "build",
 		Short: "Write fleet.tar and fleet-agent.tar: OCI archives, the same bytes from the same source",
@@ -63,7 +66,7 @@ func buildCommand(out, progress io.Writer) *cobra.Command {
 			if err := report(out, output, made, func() string { return table(made) }); err != nil {
 				return err
 			}
-			return checkSizes(made, limit)
+			return checkSizes(made, limits)
 		},
 	}
 	flags := cmd.Flags()
@@ -76,13 +79,16 @@ func buildCommand(out, progress io.Writer) *cobra.Command {
 	flags.BoolVar(&options.Form.Fast, "fast", false, "faster packing with less compression")
 	flags.BoolVar(&options.Local, "local", false, "reuse of the local build cache; digests then depend on the source directory")
 	flags.Int64Var(&epoch, "source-date-epoch", 0, "creation time of the images in seconds since 1970")
-	flags.Int64Var(&limit, "max-size", 25_000_000, "maximum download size of one platform of an image in bytes; 0: no limit")
+	flags.StringToInt64Var(&limits, "max-size", map[string]int64{"fleet": 42_000_000, "fleet-agent": 25_000_000},
+		"maximum download size of one platform of an image in bytes; images that are not named have no limit")
 	flags.StringVarP(&output, "output", "o", "table", "output format: table or json")
 	return cmd
 }
 
-func checkSizes(made []images.Archived, limit int64) error {
+// checkSizes compares images with the limits of their archives, by name without the extension.
+func checkSizes(made []images.Archived, limits map[string]int64) error {
 	for _, image := range made {
+		limit := limits[strings.TrimSuffix(filepath.Base(image.Archive), ".tar")]
 		for _, platform := range image.Platforms {
 			if limit > 0 && platform.Compressed > limit {
 				return fmt.Errorf("%w: %s for %s has %s, the limit is %s: check what its program links, or raise --max-size",

@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/images"
 )
 
-// programs creates a directory with both programs: only headers, and 2 MB that hardly compress.
+// programs creates a directory with the programs: only headers, and 2 MB that hardly compress.
 func programs(t *testing.T) string {
 	t.Helper()
 	var program bytes.Buffer
@@ -36,7 +36,7 @@ func programs(t *testing.T) string {
 		program.WriteByte(byte(noise >> 24))
 	}
 	folder := t.TempDir()
-	for _, name := range []string{images.Controller, images.Agent} {
+	for _, name := range []string{images.Controller, images.CommandLine, images.Agent} {
 		if err := os.WriteFile(filepath.Join(folder, name), program.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -127,16 +127,17 @@ func TestCommand_FailsOnWrongInput(t *testing.T) {
 		want string
 	}{
 		"image over its limit: error": {
-			args: []string{"build", "--binaries", binaries, "--max-size", "1500000"},
-			want: "image exceeds the size limit: docker.io/fleethub/fleet:dev for linux/amd64 has 2.1 MB, the limit is 1.5 MB: check what its program links, or raise --max-size",
+			args: []string{"build", "--binaries", binaries, "--max-size", "fleet=3500000"},
+			want: "image exceeds the size limit: docker.io/fleethub/fleet:dev for linux/amd64 has 4.1 MB, the limit is 3.5 MB: check what its program links, or raise --max-size",
 		},
-		"no limit: success":                {args: []string{"build", "--binaries", binaries, "--max-size", "0"}},
-		"build with unknown output: error": {args: []string{"build", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
-		"push with unknown output: error":  {args: []string{"push", "x.tar", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
-		"invalid tag: error":               {args: []string{"build", "--binaries", binaries, "--tag", "a b"}, want: `"docker.io/fleethub/fleet:a b" is not a valid image name`},
-		"no archive to push: error":        {args: []string{"push"}, want: "requires at least 1 arg(s)"},
-		"missing archive: error":           {args: []string{"push", "/nowhere/x.tar"}, want: "/nowhere/x.tar does not exist: create it with `make images`"},
-		"missing programs: error":          {args: []string{"build", "--binaries", "linux/amd64=/nowhere"}, want: "executable /nowhere/fleetcontroller for linux/amd64 does not exist: build it first"},
+		"limit of the other image: success": {args: []string{"build", "--binaries", binaries, "--max-size", "fleet-agent=3500000"}},
+		"no limit: success":                 {args: []string{"build", "--binaries", binaries, "--max-size", "fleet=0"}},
+		"build with unknown output: error":  {args: []string{"build", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
+		"push with unknown output: error":   {args: []string{"push", "x.tar", "-o", "yaml"}, want: `unknown --output "yaml": use table or json`},
+		"invalid tag: error":                {args: []string{"build", "--binaries", binaries, "--tag", "a b"}, want: `"docker.io/fleethub/fleet:a b" is not a valid image name`},
+		"no archive to push: error":         {args: []string{"push"}, want: "requires at least 1 arg(s)"},
+		"missing archive: error":            {args: []string{"push", "/nowhere/x.tar"}, want: "/nowhere/x.tar does not exist: create it with `make images`"},
+		"missing programs: error":           {args: []string{"build", "--binaries", "linux/amd64=/nowhere"}, want: "executable /nowhere/fleetcontroller for linux/amd64 does not exist: build it first"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,9 +2,7 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -22,7 +20,6 @@ import (
 //	fleetcontroller --shard-id=ID               the delivery of objects with this shard label
 //	fleetcontroller agentmanagement             all controllers, without ports: the first container uses them
 //	fleetcontroller cleanup, gitjob, helmops    idle
-//	fleet cleanup …, fleet migrate …            jobs: exit at once
 
 // worker runs a controller with its options until ctx ends.
 type worker func(ctx context.Context, options env.Controller, out io.Writer) error
@@ -89,31 +86,4 @@ func standAside(ctx context.Context, options env.Controller, out io.Writer, beca
 	log.Info("nothing to do", "command", "fleetcontroller", "health", listening.Health, "metrics", listening.Metrics, "because", because)
 	<-ctx.Done()
 	return nil
-}
-
-// Jobs returns the command `fleet` of the image: the jobs that Rancher Fleet's charts start before and after an
-// installation, and every day. It refuses other jobs, so that a job with work to do does not seem to succeed.
-func Jobs(out io.Writer) *cobra.Command {
-	command := &cobra.Command{
-		Use:           "fleet",
-		Short:         "Jobs of other charts, which have nothing to do here",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cobra.ArbitraryArgs,
-		RunE:          noSuchJob,
-	}
-	cleanup := &cobra.Command{Use: "cleanup", Args: cobra.ArbitraryArgs, RunE: noSuchJob}
-	companion.Add(cleanup, out,
-		companion.Command{Use: "clusterregistration", Why: "the controllers delete what a newer registration replaces", Ends: true},
-		companion.Command{Use: "gitjob", Why: "GitRepos are not acted on", Ends: true},
-	)
-	migrate := &cobra.Command{Use: "migrate", Args: cobra.ArbitraryArgs, RunE: noSuchJob}
-	companion.Add(migrate, out, companion.Command{Use: "gitrepo-helm-url-regex", Why: "GitRepos are not acted on", Ends: true})
-	command.AddCommand(cleanup, migrate)
-	return command
-}
-
-func noSuchJob(command *cobra.Command, args []string) error {
-	return fmt.Errorf("%q is not a job of this image, which has: fleet cleanup clusterregistration, fleet cleanup gitjob, fleet migrate gitrepo-helm-url-regex",
-		strings.Join(append([]string{command.CommandPath()}, args...), " "))
 }

@@ -274,31 +274,3 @@ func get(t *testing.T, url string) string {
 	}
 	return fmt.Sprintf("%d %s", response.StatusCode, body)
 }
-
-func TestJobs(t *testing.T) {
-	tests := map[string]struct{ args, says, err string }{
-		"after an installation": {args: "cleanup clusterregistration --min 10ms", says: "the controllers delete what a newer registration replaces"},
-		"every day":             {args: "cleanup gitjob --batch-size 5000", says: "GitRepos are not acted on"},
-		"before an upgrade":     {args: "migrate gitrepo-helm-url-regex", says: "GitRepos are not acted on"},
-		"what should do something is refused": {
-			args: "apply bundle ./", err: `"fleet apply bundle ./" is not a job of this image, which has: fleet cleanup clusterregistration`,
-		},
-		"an unknown cleanup":   {args: "cleanup all", err: `"fleet cleanup all" is not a job of this image`},
-		"an unknown migration": {args: "migrate all", err: `"fleet migrate all" is not a job of this image`},
-		"nothing":              {err: `"fleet" is not a job of this image`},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			command := Jobs(&out)
-			command.SetArgs(strings.Fields(test.args))
-			err := command.ExecuteContext(t.Context())
-			if (err == nil) != (test.err == "") || err != nil && !strings.HasPrefix(err.Error(), test.err) {
-				t.Fatalf("error %v, want %q", err, test.err)
-			}
-			if !strings.Contains(out.String(), test.says) {
-				t.Errorf("it said %q, want %q", out.String(), test.says)
-			}
-		})
-	}
-}
