@@ -91,7 +91,7 @@ bench: build ## Measure what clusters cost a hub, and an agent its cluster, as J
 	@go build -o bin/bench ./e2e/bench
 	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)
 
-generate: ## Regenerate deepcopy functions, CRDs and docs/api.md.
+generate: ## Regenerate deepcopy functions, CRDs, docs/api.md and docs/cli.md.
 	go generate ./...
 
 verify: ## Fail if generated files, go.mod or the format of the code are not up to date.

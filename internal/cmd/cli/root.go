@@ -51,6 +51,11 @@ func New(streams genericiooptions.IOStreams, environment env.Environment) *cobra
 	root := &cobra.Command{
 		Use:   "fleet",
 		Short: "Joins clusters to a hub, finds and repairs problems, and delivers Bundles",
+		Long: `Joins clusters to a hub, finds and repairs problems, and delivers Bundles.
+
+Exit codes: 0 done, 1 failed, 2 invalid usage, 3 a check failed before the first change, 4 timeout, 5 refused.
+
+docs/cli.md describes all commands. As kubectl-fleet on the PATH, this program is a plugin of kubectl: kubectl fleet.`,
 		// Run prints the error once, without the usage.
 		SilenceUsage:  true,
 		SilenceErrors: true,
