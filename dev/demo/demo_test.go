@@ -47,7 +47,7 @@ func TestCommandWithWrongArguments_NamesTheMistake(t *testing.T) {
 func TestBinariesIn_ReturnsAbsolutePaths(t *testing.T) {
 	folder := t.TempDir()
 	want := map[string]string{}
-	for _, name := range []string{"fleetcontroller", "fleetagent"} {
+	for _, name := range []string{"fleetcontroller", "fleetagent", "fleet", "kubectl-fleet", "kubectl_complete-fleet"} {
 		want[name] = filepath.Join(folder, name)
 		if err := os.WriteFile(want[name], nil, 0o700); err != nil { //nolint:gosec // an executable
 			t.Fatal(err)
@@ -102,6 +102,21 @@ func TestPrintJSON(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPrintNext_NamesKubeconfigAndPrograms(t *testing.T) {
+	d := finished()
+	d.commands = &commandLine{folder: "/bin-of-the-demo", kubeconfig: "/data/kubeconfig"}
+	var out bytes.Buffer
+	d.printNext(&out)
+	for _, line := range []string{
+		"  export KUBECONFIG=/data/kubeconfig   # contexts hub, east and west\n", "  export PATH=/bin-of-the-demo:$PATH\n",
+		"  kubectl fleet clusters -A\n", "Logs: /logs\n",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("%q is missing in:\n%s", line, out.String())
+		}
 	}
 }
 

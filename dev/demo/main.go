@@ -1,6 +1,7 @@
 // Command demo runs the whole service on one machine, without containers. It starts a hub and two clusters,
 // registers each cluster (the hub's own too) in a different way, delivers two Bundles to all three clusters, and
-// rolls out a change of one Bundle partition by partition.
+// rolls out a change of one Bundle partition by partition. It registers clusters with the command line `fleet`, and prints
+// each command with its output.
 //
 // make demo runs until Ctrl-C. make demo ONCE=1 ends after success with exit code 0, or after the first failure
 // with exit code 1.
@@ -61,7 +62,7 @@ func command(out, progress io.Writer) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&o.once, "once", false, "exit after the rollout instead of running until Ctrl-C")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
-	cmd.Flags().StringVar(&o.binaries, "binaries", "bin", "directory of the executables fleetcontroller and fleetagent")
+	cmd.Flags().StringVar(&o.binaries, "binaries", "bin", "directory of the executables: fleetcontroller, fleetagent and fleet with its plugins")
 	cmd.Flags().BoolVar(&o.withParent, "with-parent", false, "exit when the parent process ends")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "time limit of the demo, without the time to build and start the control planes")
 	return cmd

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
 
-	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
 )
 
 // reporter writes one line per step when the step ends. On a terminal it also shows the step while it runs.
 type reporter struct {
+	mu       sync.Mutex
 	to       io.Writer
 	terminal bool
 	started  time.Time
@@ -29,6 +31,8 @@ func newReporter(to io.Writer) *reporter {
 }
 
 func (r *reporter) begin(step string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.step, r.since = step, now()
 	if r.terminal {
 		fmt.Fprintf(r.to, "  %s …", step)
@@ -36,6 +40,8 @@ func (r *reporter) begin(step string) {
 }
 
 func (r *reporter) end(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	mark := "✓"
 	if err != nil {
 		mark = "✗"
@@ -46,9 +52,16 @@ func (r *reporter) end(err error) {
 }
 
 // note writes a line between steps or during a step.
-func (r *reporter) note(format string, args ...any) {
+func (r *reporter) note(format string, args ...any) { r.write("· " + fmt.Sprintf(format, args...)) }
+
+// say writes what a user types or sees, indented.
+func (r *reporter) say(text string) { r.write("    " + strings.ReplaceAll(text, "\n", "\n    ")) }
+
+func (r *reporter) write(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.clear()
-	fmt.Fprintf(r.to, "· "+format+"\n", args...)
+	fmt.Fprintln(r.to, text)
 	if r.terminal && r.step != "" {
 		fmt.Fprintf(r.to, "  %s …", r.step)
 	}
@@ -76,18 +89,18 @@ func (d *demo) print(out io.Writer, form string) error {
 	return table.Flush()
 }
 
-// printNext prints the kubeconfigs and example commands for the running clusters.
+// printNext prints example commands for the running clusters.
 func (d *demo) printNext(out io.Writer) {
-	hub := d.world.Plane.Hub.KubeconfigPath
-	fmt.Fprintf(out, "\nThe demo runs until you press Ctrl-C. Kubeconfigs:\n")
-	for _, cluster := range append([]*plane.Cluster{d.world.Plane.Hub}, d.world.Downstreams...) {
-		fmt.Fprintf(out, "  %-5s %s\n", cluster.Name, cluster.KubeconfigPath)
-	}
-	fmt.Fprintf(out, `Commands to try:
-  kubectl --kubeconfig %[1]s get clusters.fleet.cattle.io -A
-  kubectl --kubeconfig %[1]s get bundles.fleet.cattle.io,bundledeployments.fleet.cattle.io -A
-  kubectl --kubeconfig %[2]s get all,configmaps -n demo-manifests
-  kubectl --kubeconfig %[1]s -n %[3]s patch bundle chart --type merge -p '{"spec":{"helm":{"values":{"greeting":"good morning"}}}}'
+	fmt.Fprintf(out, `
+The demo runs until you press Ctrl-C. In another terminal:
+  export KUBECONFIG=%[1]s   # contexts hub, east and west
+  export PATH=%[2]s:$PATH
+  fleet status
+  kubectl fleet clusters -A
+  fleet clusters describe east
+  fleet token list
+  kubectl --context east get all,configmaps -n demo-manifests
+  kubectl patch bundles.fleet.cattle.io chart -n %[3]s --type merge -p '{"spec":{"helm":{"values":{"greeting":"good morning"}}}}'
 Logs: %[4]s
-`, hub, d.world.Cluster(east).KubeconfigPath, framework.Workspace, d.world.LogDir)
+`, d.commands.kubeconfig, d.commands.folder, framework.Workspace, d.world.LogDir)
 }

@@ -66,14 +66,14 @@ func stages() *fleet.RolloutStrategy {
 
 // rollOut changes the chart and reports the progress of each partition.
 func (d *demo) rollOut(ctx context.Context) error {
-	stage, called := map[string]string{}, map[string]string{} // the partition of each Cluster, and the name to print for it
+	stage := map[string]string{} // the partition of each Cluster
 	for _, r := range d.rows {
 		if env := r.cluster.Labels["env"]; r.cluster.Namespace == framework.Workspace && env != "" {
-			stage[r.cluster.Name], called[r.cluster.Name] = env, r.Cluster
+			stage[r.Cluster] = env
 		}
 	}
 	next := chartBundle(framework.Workspace, "0.2.0")
-	told := newStory(content.Manifest{Resources: next.Spec.Resources}.ID(), []string{"dev", "prod"}, stage, called)
+	told := newStory(content.Manifest{Resources: next.Spec.Resources}.ID(), []string{"dev", "prod"}, stage)
 	failed, watching := make(chan error, 1), make(chan struct{})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -118,15 +118,15 @@ var errEarly = errors.New("a cluster got the change before the earlier partition
 type story struct {
 	manifestID string
 	order      []string          // partitions, in rollout order
-	of, called map[string]string // keyed by Cluster: its partition, and the name to print
+	of         map[string]string // the partition of each Cluster
 	// Clusters with a known BundleDeployment, with the change in its spec, and with the change ready.
 	seen, told, ready map[string]bool
 	wrong             error
 }
 
-func newStory(manifestID string, order []string, of, called map[string]string) *story {
+func newStory(manifestID string, order []string, of map[string]string) *story {
 	return &story{
-		manifestID: manifestID, order: order, of: of, called: called,
+		manifestID: manifestID, order: order, of: of,
 		seen: map[string]bool{}, told: map[string]bool{}, ready: map[string]bool{},
 	}
 }
@@ -144,13 +144,13 @@ func (s *story) see(bd *fleet.BundleDeployment) (lines []string) {
 	}
 	if !s.told[cluster] {
 		s.told[cluster] = true
-		lines = append(lines, fmt.Sprintf("partition %s: %s gets the change", partition, s.called[cluster]))
+		lines = append(lines, fmt.Sprintf("partition %s: %s gets the change", partition, cluster))
 		for _, before := range s.order {
 			if before == partition {
 				break
 			}
 			if ready, all := s.count(before); ready < all {
-				s.wrong = fmt.Errorf("%w: cluster %s of partition %s, while %d of %d clusters of partition %s were ready", errEarly, s.called[cluster], partition, ready, all, before)
+				s.wrong = fmt.Errorf("%w: cluster %s of partition %s, while %d of %d clusters of partition %s were ready", errEarly, cluster, partition, ready, all, before)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func written(cluster, told, applied string) *fleet.BundleDeployment {
 }
 
 func TestStory_ReportsPartitionsAndDetectsWrongOrder(t *testing.T) {
-	other := written("east", "new", "new")
+	other := written(east, "new", "new")
 	other.Labels[fleet.LabelBundleName] = "other"
 	tests := map[string]struct {
 		states []*fleet.BundleDeployment
@@ -35,8 +35,8 @@ func TestStory_ReportsPartitionsAndDetectsWrongOrder(t *testing.T) {
 	}{
 		"partitions in order: rollout succeeds": {
 			[]*fleet.BundleDeployment{
-				written("east", "old", "old"), written("c-1", "old", "old"), written("east", "new", "old"),
-				written("east", "new", "new"), written("c-1", "new", "old"), written("c-1", "new", "new"),
+				written(east, "old", "old"), written(west, "old", "old"), written(east, "new", "old"),
+				written(east, "new", "new"), written(west, "new", "old"), written(west, "new", "new"),
 			},
 			[]string{
 				"partition dev: east gets the change", "partition dev: 1 of 1 clusters ready",
@@ -44,17 +44,17 @@ func TestStory_ReportsPartitionsAndDetectsWrongOrder(t *testing.T) {
 			}, nil, true,
 		},
 		"second partition too early: rollout is wrong": {
-			[]*fleet.BundleDeployment{written("east", "new", "old"), written("c-1", "new", "old")},
+			[]*fleet.BundleDeployment{written(east, "new", "old"), written(west, "new", "old")},
 			[]string{"partition dev: east gets the change", "partition prod: west gets the change"}, errEarly, true,
 		},
 		"one cluster not ready: rollout continues": {
-			[]*fleet.BundleDeployment{written("east", "new", "new"), written("east", "new", "new"), other, written("unknown", "new", "new")},
+			[]*fleet.BundleDeployment{written(east, "new", "new"), written(east, "new", "new"), other, written("unknown", "new", "new")},
 			[]string{"partition dev: east gets the change", "partition dev: 1 of 1 clusters ready"}, nil, false,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newStory("new", []string{"dev", "prod"}, map[string]string{"east": "dev", "c-1": "prod"}, map[string]string{"east": "east", "c-1": "west"})
+			s := newStory("new", []string{"dev", "prod"}, map[string]string{east: "dev", west: "prod"})
 			var got []string
 			for _, bd := range test.states {
 				got = append(got, s.see(bd)...)

@@ -23,8 +23,9 @@ const (
 
 // demo is one run of the demo.
 type demo struct {
-	report *reporter
-	world  *framework.World
+	report   *reporter
+	world    *framework.World
+	commands *commandLine
 	// rows are the registered clusters, in registration order.
 	rows []row
 }
@@ -37,7 +38,9 @@ type row struct {
 	BundlesReady string  `json:"bundlesReady"`
 	// Agent describes how the agent is managed.
 	Agent string `json:"agent"`
-	// cluster is the Cluster at the first heartbeat, pod the UID of the agent's pod at that time.
+	// since is when the registration began. cluster is the Cluster at the first heartbeat, pod the UID of the agent's pod at
+	// that time.
+	since   time.Time
 	cluster *fleet.Cluster
 	pod     types.UID
 }
@@ -50,7 +53,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	}
 	d := &demo{report: report}
 	report.begin("start control planes hub, east and west")
-	d.world, err = framework.Start(ctx, framework.Options{Downstreams: []string{east, west}, Binaries: binaries, Progress: report.note})
+	d.world, err = framework.Start(ctx, framework.Options{Downstreams: []string{east, west}, Binaries: inPods(binaries), Progress: report.note})
 	report.end(err)
 	if err != nil {
 		return err
@@ -61,6 +64,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 			err = fmt.Errorf("%w\nlogs: %s", err, d.world.LogDir)
 		}
 	}()
+	if d.commands, err = newCommandLine(filepath.Dir(binaries[fleetProgram]), d.world, report); err != nil {
+		return err
+	}
 	if err := d.join(ctx, o.timeout); err != nil {
 		return err
 	}
@@ -87,12 +93,13 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 	}{
 		{"install chart fleet on the hub", d.installController},
 		{"register the hub's own cluster", d.joinLocal},
-		{"register east with a kubeconfig Secret", d.joinEast},
-		{"register west with chart fleet-agent", d.joinWest},
+		{"register east from the hub: fleet import", d.joinEast},
+		{"register west from west: fleet join", d.joinWest},
 		{"agents are managed by their Bundles", d.adopt},
 		{"deliver Bundles chart and manifests", d.deliver},
 		{"target chart at a ClusterGroup, customise east", d.customise},
 		{"roll out chart 0.2.0: first dev, then prod", d.rollOut},
+		{"list the clusters as kubectl's plugin", d.list},
 	} {
 		d.report.begin(step.says)
 		err := step.do(ctx)
@@ -104,10 +111,10 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// binariesIn returns the paths of fleetcontroller and fleetagent in a directory. The demo's pods run them.
+// binariesIn returns the paths of the executables in a directory. The demo runs fleet, and its pods run the others.
 func binariesIn(folder string) (map[string]string, error) {
 	binaries := map[string]string{}
-	for _, name := range []string{"fleetcontroller", "fleetagent"} {
+	for _, name := range []string{"fleetcontroller", "fleetagent", fleetProgram, pluginProgram, completionProgram} {
 		file, err := filepath.Abs(filepath.Join(folder, name))
 		if err != nil {
 			return nil, err
@@ -118,6 +125,11 @@ func binariesIn(folder string) (map[string]string, error) {
 		binaries[name] = file
 	}
 	return binaries, nil
+}
+
+// inPods returns the executables that pods run.
+func inPods(binaries map[string]string) map[string]string {
+	return map[string]string{"fleetcontroller": binaries["fleetcontroller"], "fleetagent": binaries["fleetagent"]}
 }
 
 // crdSettling is how long an API server delays the first objects of a new CRD. The demo waits before it installs

@@ -8,8 +8,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // joinLocal waits until the hub has registered its own cluster. No action is needed.
@@ -23,58 +23,42 @@ func (d *demo) joinLocal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.awaitHeartbeat(ctx, joining{
-		cluster: names.LocalCluster, way: "local: registered by the hub itself", namespace: framework.LocalWorkspace, since: now(),
-		is: func(c *fleet.Cluster) bool { return c.Name == names.LocalCluster },
-	})
+	return d.awaitHeartbeat(ctx, framework.LocalWorkspace, row{Cluster: names.LocalCluster, WayIn: "local: registered by the hub itself", since: now()})
 }
 
-// joinEast registers east manager-initiated: the admin gives the hub a kubeconfig of the cluster.
+// joinEast registers east manager-initiated: the hub gets the token of a service account on the cluster.
 func (d *demo) joinEast(ctx context.Context) error {
 	since := now()
-	if err := d.world.Import(ctx, east, map[string]string{"env": "dev"}); err != nil {
+	if _, err := d.commands.run(ctx, "", fleetProgram, "import", east, "--cluster-context", east, "--label", "env=dev"); err != nil {
 		return err
 	}
-	return d.awaitHeartbeat(ctx, joining{
-		cluster: east, way: "manager-initiated: a kubeconfig Secret", namespace: framework.Workspace, since: since,
-		is: func(c *fleet.Cluster) bool { return c.Name == east },
-	})
+	return d.awaitHeartbeat(ctx, framework.Workspace, row{Cluster: east, WayIn: "manager-initiated: fleet import", since: since})
 }
 
-// joinWest registers west agent-initiated. One admin creates a token on the hub, the other installs the agent's
-// chart with the token's values. The hub never connects to west.
+// joinWest registers west agent-initiated. One admin creates a token on the hub, the other one pastes the command that was
+// printed. The hub never connects to west.
 func (d *demo) joinWest(ctx context.Context) error {
-	values, err := d.world.TokenValues(ctx, west)
+	created, err := d.commands.run(ctx, "", fleetProgram, "token", "create", west, "--cluster", west, "--label", "env=prod")
 	if err != nil {
 		return err
 	}
-	values["labels"] = map[string]any{"env": "prod"}
-	since := now()
-	if err := d.world.InstallAgent(ctx, west, values); err != nil {
+	text, err := transcript.JoinText(created)
+	if err != nil {
 		return err
 	}
-	return d.awaitHeartbeat(ctx, joining{
-		cluster: west, way: "agent-initiated: helm install fleet-agent", namespace: framework.Workspace, since: since,
-		is: func(c *fleet.Cluster) bool { return c.Name != east },
-	})
-}
-
-// joining describes a cluster that is being registered.
-type joining struct {
-	cluster, way, namespace string
-	since                   time.Time
-	is                      func(*fleet.Cluster) bool
+	since := now()
+	if _, err := d.commands.run(ctx, text, fleetProgram, "join", "--context", west); err != nil {
+		return err
+	}
+	return d.awaitHeartbeat(ctx, framework.Workspace, row{Cluster: west, WayIn: "agent-initiated: fleet join", since: since})
 }
 
 // awaitHeartbeat waits until the hub has recorded the cluster's first heartbeat, and adds the cluster's row.
-func (d *demo) awaitHeartbeat(ctx context.Context, j joining) error {
-	cluster, err := client.Until(ctx, client.Await{
-		From: d.world.Hub.Fleet, Resource: client.Clusters, Namespace: j.namespace, For: "the first heartbeat of " + j.cluster, Within: 2 * time.Minute,
-	}, func(c *fleet.Cluster) bool { return j.is(c) && !c.Status.Agent.LastSeen.IsZero() })
-	if err != nil {
+func (d *demo) awaitHeartbeat(ctx context.Context, workspace string, joined row) (err error) {
+	if joined.cluster, err = d.world.Joined(ctx, workspace, joined.Cluster, framework.Named(joined.Cluster)); err != nil {
 		return err
 	}
-	joined := row{Cluster: j.cluster, WayIn: j.way, Seconds: now().Sub(j.since).Seconds(), cluster: cluster}
+	joined.Seconds = now().Sub(joined.since).Seconds()
 	pod, err := d.world.AgentPod(ctx, joined.downstream())
 	if err != nil {
 		return err

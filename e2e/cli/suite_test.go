@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
+	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
 
@@ -93,7 +94,7 @@ func configOf(name string) *rest.Config {
 // run runs a command of fleet with this standard input, and adds it to the transcript without its secrets.
 func run(ctx SpecContext, stdin string, args ...string) answer {
 	GinkgoHelper()
-	a, err := commandline.Run(ctx, world, stdin, args...)
+	a, err := commandline.Run(ctx, world.User, stdin, args...)
 	Expect(err).NotTo(HaveOccurred())
 	return answer{a.Code, a.Stdout, a.Stderr}
 }
@@ -112,8 +113,7 @@ func downstream(name string) []byte {
 // joinText returns the join text in what `fleet token create` prints.
 func joinText(stdout string) string {
 	GinkgoHelper()
-	_, rest, found := strings.Cut(stdout, "<<'JOIN'\n")
-	text, _, closed := strings.Cut(rest, "\nJOIN\n")
-	Expect(found && closed).To(BeTrue(), commandline.WithoutSecrets(stdout))
+	text, err := transcript.JoinText(stdout)
+	Expect(err).NotTo(HaveOccurred(), transcript.Redact(stdout))
 	return text
 }

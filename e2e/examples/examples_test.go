@@ -28,7 +28,7 @@ const repository = "http://127.0.0.1:8879"
 // run runs a command that succeeds.
 func run(ctx SpecContext, args ...string) {
 	GinkgoHelper()
-	answer, err := commandline.Run(ctx, world, "", args...)
+	answer, err := commandline.Run(ctx, world.User, "", args...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(answer.Code).To(Equal(exit.Done), answer.Stderr)
 }
@@ -102,7 +102,7 @@ var _ = Describe("The examples", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Eventually(func(g Gomega) {
-			answer, err := commandline.Run(ctx, world, "", "clusters")
+			answer, err := commandline.Run(ctx, world.User, "", "clusters")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(answer.Stdout).To(And(MatchRegexp(`east +Ready `), MatchRegexp(`west +Ready `)))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())

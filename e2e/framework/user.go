@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
@@ -55,6 +57,26 @@ func NewUser(logs string, sites ...Site) (*User, error) {
 
 // On returns the admin's client of a cluster.
 func (u *User) On(cluster string) *client.Client { return u.admins[cluster] }
+
+// Logs returns the directory of the clusters' logs.
+func (u *User) Logs() string { return u.logs }
+
+// Kubeconfig returns a kubeconfig with a context for each cluster, which has the cluster's name. The hub's is the current
+// one.
+func (u *User) Kubeconfig() ([]byte, error) {
+	all := clientcmdapi.NewConfig()
+	for name, site := range u.sites {
+		own, err := clientcmd.Load(site.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
+		}
+		current := own.Contexts[own.CurrentContext]
+		all.Clusters[name], all.AuthInfos[name] = own.Clusters[current.Cluster], own.AuthInfos[current.AuthInfo]
+		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	}
+	all.CurrentContext = HubName
+	return clientcmd.Write(*all)
+}
 
 // InstallHub installs chart fleet on the hub with these values and the hub's address. It also creates the
 // workspace of the clusters.

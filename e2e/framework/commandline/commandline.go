@@ -14,11 +14,9 @@ import (
 	"github.com/onsi/ginkgo/v2"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
@@ -29,10 +27,10 @@ type Answer struct {
 	Stdout, Stderr string
 }
 
-// Run runs a command of fleet with this standard input, as the administrator of all clusters of the world. It adds the
+// Run runs a command of fleet with this standard input, as the administrator of all clusters of the user. It adds the
 // command and its output to the report of the story, without secrets.
-func Run(ctx context.Context, world *framework.World, stdin string, args ...string) (Answer, error) {
-	kubeconfig, err := kubeconfig(world)
+func Run(ctx context.Context, user *framework.User, stdin string, args ...string) (Answer, error) {
+	kubeconfig, err := kubeconfig(user)
 	if err != nil {
 		return Answer{}, fmt.Errorf("writing the kubeconfig: %w", err)
 	}
@@ -40,39 +38,21 @@ func Run(ctx context.Context, world *framework.World, stdin string, args ...stri
 	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", kubeconfig}, args...),
 		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
 	answer := Answer{code, out.String(), problems.String()}
-	transcript := WithoutSecrets(fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), answer.Stdout, answer.Stderr, code))
-	ginkgo.AddReportEntry("transcript", transcript)
-	ginkgo.GinkgoWriter.Println(transcript)
+	printed := transcript.Redact(fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), answer.Stdout, answer.Stderr, code))
+	ginkgo.AddReportEntry("transcript", printed)
+	ginkgo.GinkgoWriter.Println(printed)
 	return answer, nil
 }
 
-// WithoutSecrets returns a text in which join texts are cut.
-func WithoutSecrets(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, "fleet-join-v1:") && len(line) > 24 {
-			lines[i] = line[:24] + "…"
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
 // kubeconfig returns the path of a file with a context for each cluster, named after it. The hub's is the current one.
-func kubeconfig(world *framework.World) (string, error) {
-	path := filepath.Join(world.LogDir, "cli-kubeconfig")
+func kubeconfig(user *framework.User) (string, error) {
+	path := filepath.Join(user.Logs(), "cli-kubeconfig")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	all := clientcmdapi.NewConfig()
-	for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
-		one, err := clientcmd.Load(cluster.Kubeconfig)
-		if err != nil {
-			return "", err
-		}
-		name, current := cluster.Name, one.Contexts[one.CurrentContext]
-		all.Clusters[name], all.AuthInfos[name] = one.Clusters[current.Cluster], one.AuthInfos[current.AuthInfo]
-		all.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	document, err := user.Kubeconfig()
+	if err != nil {
+		return "", err
 	}
-	all.CurrentContext = framework.HubName
-	return path, clientcmd.WriteToFile(*all, path)
+	return path, os.WriteFile(path, document, 0o600)
 }

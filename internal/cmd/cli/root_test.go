@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func run(t *testing.T, args ...string) (code exit.Code, stdout, stderr string) {
@@ -65,5 +68,21 @@ func TestJobsOfOtherCharts_EndWithoutAnError(t *testing.T) {
 	}
 	if _, help, _ := run(t, "fleet", "--help"); strings.Contains(help, "cleanup") || strings.Contains(help, "migrate") {
 		t.Errorf("the help shows the jobs:\n%s", help)
+	}
+}
+
+func TestPluginOfKubectl_ListsAndCompletesClusters(t *testing.T) {
+	server := clitest.Start(t,
+		&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-local", Name: "local"}},
+		&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east"}},
+		&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}},
+	)
+	code, stdout, stderr := run(t, "/usr/bin/kubectl-fleet", "clusters", "-A", "-o", "name", "--kubeconfig", server.Kubeconfig)
+	if want := "cluster.fleet.cattle.io/east\ncluster.fleet.cattle.io/west\ncluster.fleet.cattle.io/local\n"; code != exit.Done || stdout != want {
+		t.Errorf("code %d, stdout:\n%s\nstderr:\n%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = run(t, "/usr/bin/kubectl_complete-fleet", "clusters", "describe", "--kubeconfig", server.Kubeconfig, "")
+	if code != exit.Done || stdout != "east\nwest\n:4\n" {
+		t.Errorf("code %d, stdout:\n%s\nstderr:\n%s", code, stdout, stderr)
 	}
 }
