@@ -111,7 +111,7 @@ func TestAgentRefusals(t *testing.T) {
 		},
 		"no values of a token": {
 			in:   release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system"},
-			want: []string{"apiServerURL is required", "kubectl --namespace WORKSPACE get secret TOKEN", "chart fleet"},
+			want: []string{"apiServerURL is required", "fleet token show TOKEN -n WORKSPACE --with-secret", "chart fleet"},
 		},
 		"a hub without TLS":          {in: agent("apiServerURL: http://hub.example.com\n"), want: []string{"apiServerURL has to be an https URL"}},
 		"a hub's name and no scheme": {in: agent("apiServerURL: hub.example.com:6443\n"), want: []string{"apiServerURL has to be an https URL"}},
@@ -120,7 +120,7 @@ func TestAgentRefusals(t *testing.T) {
 				chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system",
 				values: "apiServerURL: https://hub.example.com\n",
 			},
-			want: []string{"tokenName is required", "base64 -d > token.yaml"},
+			want: []string{"tokenName is required", "--format values > token.yaml"},
 		},
 		"two limits of disruption": {
 			in:   agent("fleetAgent: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 50%}}\n"),
