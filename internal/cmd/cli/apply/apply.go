@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/report"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/pack"
 )
@@ -28,7 +29,7 @@ type command struct {
 	flags
 	streams     genericiooptions.IOStreams
 	environment env.Environment
-	report      reporter
+	report      report.Reporter
 }
 
 // New returns the command.
@@ -36,7 +37,7 @@ func New(streams genericiooptions.IOStreams, environment env.Environment) *cobra
 	clock := time.Now //nolint:forbidigo // this is where the clock is made
 	c := &command{
 		flags: flags{access: access.NewFlags()}, streams: streams, environment: environment,
-		report: newReporter(streams.ErrOut, environment, clock),
+		report: report.New(streams.ErrOut, environment, clock),
 	}
 	cobraCommand := &cobra.Command{
 		Use:   "apply [flags] BUNDLE_NAME [PATH...]",
@@ -77,16 +78,16 @@ func (c *command) finish(err error) error {
 	}
 	var withheld *pack.Withheld
 	if errors.As(err, &withheld) {
-		c.report.warn(withheld.Hint())
+		c.report.Warn(withheld.Hint())
 	}
-	c.report.fail(err)
+	c.report.Fail(err)
 	return exit.Printed{Code: exit.Failed}
 }
 
 // attempt makes the Bundles and prints or writes them.
 func (c *command) attempt(ctx context.Context, paths []string, folders []pack.Folder, options pack.Options) error {
 	for _, folder := range folders {
-		c.report.log("packing " + folder.Path)
+		c.report.Log("packing " + folder.Path)
 	}
 	bundles, err := pack.Pack(ctx, folders, options)
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *command) warnings(bundles []*pack.Bundle) error {
 	found := 0
 	for _, bundle := range bundles {
 		for _, warning := range bundle.Warnings {
-			c.report.warn(warning.String())
+			c.report.Warn(warning.String())
 			found++
 		}
 	}

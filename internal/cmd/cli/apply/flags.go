@@ -124,7 +124,7 @@ func (c *command) run(ctx context.Context, set *pflag.FlagSet, args []string) er
 	if err := c.readVariables(set); err != nil {
 		return err
 	}
-	c.report.debug = c.debug
+	c.report.Debug = c.debug
 	switch {
 	case c.file != "" && len(args) != 1:
 		return errors.New("the bundle name is required as the first argument")

@@ -48,7 +48,7 @@ func (w *writer) gone(ctx context.Context, name string, targets []*target) ([]*f
 // delete deletes Bundles.
 func (w *writer) delete(ctx context.Context, old []*fleet.Bundle) error {
 	for _, bundle := range old {
-		w.report.log("deleting Bundle " + bundle.Name)
+		w.report.Log("deleting Bundle " + bundle.Name)
 		options := metav1.NewPreconditionDeleteOptions(string(bundle.UID))
 		err := w.cluster.Bundles(bundle.Namespace).Delete(ctx, bundle.Name, *options)
 		if err != nil && !apierrors.IsNotFound(err) {

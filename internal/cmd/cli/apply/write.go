@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/report"
 	"github.com/fleet-hub/fleet/internal/pack"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -107,7 +108,7 @@ func (c *command) refuseRegistry(ctx context.Context, cluster *access.Cluster) e
 // writer writes the Bundles of one call.
 type writer struct {
 	cluster *access.Cluster
-	report  reporter
+	report  report.Reporter
 }
 
 // writeLarge writes the Bundles that may be too large. Those that are too large are in refused.

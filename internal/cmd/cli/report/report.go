@@ -1,0 +1,105 @@
+// Package report prints the errors and warnings of the Bundle verbs. How does Rancher Fleet's command line print them?
+//
+//	error, warning ─► Reporter ─► one line of text with the time, or of JSON (FLEET_JSON_OUTPUT)
+//
+// Scripts and GitRepo jobs read these lines. Other verbs print errors as package exit does.
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
+)
+
+// Reporter prints errors and warnings as text or JSON. Each is one line.
+type Reporter struct {
+	// Debug enables Log.
+	Debug bool
+
+	out   io.Writer
+	clock func() time.Time
+	json  bool
+}
+
+// keyError is the key under which a GitRepo's job reports its error to the hub.
+const keyError = "fleetErrorMessage"
+
+// New returns a Reporter that prints to out.
+func New(out io.Writer, environment env.Environment, clock func() time.Time) Reporter {
+	return Reporter{out: out, clock: clock, json: strings.EqualFold(environment("FLEET_JSON_OUTPUT"), "true")}
+}
+
+// Fail prints the error that ends the call.
+func (r Reporter) Fail(err error) {
+	if r.json {
+		slog.New(slog.NewJSONHandler(r.out, nil)).Error("Fleet cli failed", keyError, err.Error())
+		return
+	}
+	r.line(err.Error())
+}
+
+// Warn prints a warning.
+func (r Reporter) Warn(text string) {
+	if r.json {
+		slog.New(slog.NewJSONHandler(r.out, nil)).Warn(text)
+		return
+	}
+	r.line("warning: " + text)
+}
+
+// Log prints what is done, with --debug.
+func (r Reporter) Log(text string) {
+	switch {
+	case !r.Debug:
+	case r.json:
+		slog.New(slog.NewJSONHandler(r.out, nil)).Info(text)
+	default:
+		r.line(text)
+	}
+}
+
+// Finish prints an error and the commands that fix it, and returns an error that is not printed again.
+func (r Reporter) Finish(err error) error {
+	if err == nil {
+		return nil
+	}
+	r.Fail(err)
+	var failure *exit.Error
+	if errors.As(err, &failure) && !r.json {
+		for _, fix := range failure.Fixes {
+			fmt.Fprintf(r.out, "fix: %s\n", fix)
+		}
+	}
+	return exit.Printed{Code: exit.Failed}
+}
+
+// Bind makes run the action of a command without arguments, and prints all errors of the command, also those of its
+// flags.
+func (r Reporter) Bind(command *cobra.Command, run func(context.Context) error) {
+	command.Args = cobra.ArbitraryArgs
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return r.Finish(usage(command, err)) })
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return r.Finish(usage(command, fmt.Errorf("unexpected argument %q", args[0])))
+		}
+		return r.Finish(run(command.Context()))
+	}
+}
+
+func usage(command *cobra.Command, err error) error {
+	return exit.Errorf(exit.Usage, "%w", err).With(command.CommandPath() + " --help")
+}
+
+func (r Reporter) line(text string) {
+	fmt.Fprintf(r.out, "%s %s\n", r.clock().Format("2006/01/02 15:04:05"), output.Line(text))
+}
