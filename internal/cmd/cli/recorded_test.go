@@ -1,13 +1,21 @@
 package cli_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 const recorded = recordings.Folder("testdata/recorded")
@@ -33,5 +41,71 @@ func TestRecordedApply_PrintsTheSameBytes(t *testing.T) {
 				t.Errorf("standard error %q, exit code %d; want %q, %d", got.Stderr, got.Code, want.Stderr, want.Code)
 			}
 		})
+	}
+}
+
+// recordedNamespace is the namespace of the objects in the recorded cases.
+const recordedNamespace = "rec-apply"
+
+// hub starts an API server with the objects that are in the cluster before a case.
+func hub(t *testing.T, before string) *clitest.Server {
+	t.Helper()
+	server := clitest.Start(t)
+	for document := range strings.SplitSeq(before, "\n---\n") {
+		object := &clitest.Object{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		object.SetNamespace(recordedNamespace)
+		if object.GetKind() == "Cluster" { // the recordings do not contain the status
+			object.Object["status"] = map[string]any{"namespace": names.ClusterNamespace(recordedNamespace, object.GetName())}
+		}
+		server.Put(runtime.Object(object))
+	}
+	return server
+}
+
+// The cases of target. There is no difference.
+func TestRecordedOtherVerbs_PrintTheSameBytes(t *testing.T) {
+	for _, name := range recorded.Cases(t, "cli-target") {
+		t.Run(name, func(t *testing.T) {
+			opened := recorded.Open(t, name)
+			server := hub(t, opened.File("before.yaml"))
+			got, want := opened.Run(t, nil, "--kubeconfig", server.Kubeconfig), opened.Want(t)
+			if diff := cmp.Diff(strings.Split(want.Stdout, "\n"), strings.Split(got.Stdout, "\n")); diff != "" {
+				t.Errorf("standard output (-want +got):\n%.5000s", diff)
+			}
+			if got.Stderr != want.Stderr || got.Code != want.Code {
+				t.Errorf("standard error %q, exit code %d; want %q, %d", got.Stderr, got.Code, want.Stderr, want.Code)
+			}
+			if writes := server.Writes(); len(writes) > 0 {
+				t.Errorf("requests that write: %v", writes)
+			}
+		})
+	}
+}
+
+// The tests of this package and of package apply run every recorded case, each once.
+func TestRecordedCases_AreAllRun(t *testing.T) {
+	const all = 97
+	run := slices.Concat(recorded.CasesWithout(t, "cli-", "online-"), recorded.Cases(t, "cli-"), recorded.Cases(t, "online-"))
+	slices.Sort(run)
+	folders, err := filepath.Glob(filepath.Join(string(recorded), "*", "cmd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, folder := range folders {
+		found = append(found, filepath.Base(filepath.Dir(folder)))
+	}
+	if diff := cmp.Diff(found, run); diff != "" || len(found) != all {
+		t.Errorf("%d cases (-found +run):\n%s", len(found), diff)
+	}
+	text, err := os.ReadFile("apply/recorded_test.go")
+	if err != nil || !strings.Contains(string(text), `recorded.Cases(t, "online-")`) {
+		t.Errorf("package apply does not run the cases against a cluster: %v", err)
 	}
 }

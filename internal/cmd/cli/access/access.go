@@ -144,6 +144,19 @@ func Each[T object, L runtime.Object](
 	return version, chunks.EachListItem(ctx, options, func(item runtime.Object) error { return do(item.(T)) })
 }
 
+// All returns all objects of a client. kind and namespace are for errors.
+func All[T object, L runtime.Object](ctx context.Context, client *Client[T, L], kind, namespace string) (all []T, err error) {
+	_, err = Each(ctx, client, metav1.ListOptions{}, func(one T) error {
+		all = append(all, one)
+		return nil
+	})
+	where := " in all namespaces"
+	if namespace != "" {
+		where = " in namespace " + namespace
+	}
+	return all, Explain("listing "+kind+where, err)
+}
+
 // client returns the client of a resource.
 func client[T object, L runtime.Object](c *Cluster, resource, namespace string, newObject func() T, newList func() L) *Client[T, L] {
 	return gentype.NewClientWithList[T, L](resource, c.fleet, metav1.ParameterCodec, namespace, newObject, newList)
@@ -158,6 +171,12 @@ func (c *Cluster) Clusters(namespace string) *Client[*fleet.Cluster, *fleet.Clus
 func (c *Cluster) ClusterGroups(namespace string) *Client[*fleet.ClusterGroup, *fleet.ClusterGroupList] {
 	return client(c, "clustergroups", namespace, func() *fleet.ClusterGroup { return &fleet.ClusterGroup{} },
 		func() *fleet.ClusterGroupList { return &fleet.ClusterGroupList{} })
+}
+
+// Mappings returns the client of BundleNamespaceMappings.
+func (c *Cluster) Mappings(namespace string) *Client[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList] {
+	return client(c, "bundlenamespacemappings", namespace, func() *fleet.BundleNamespaceMapping { return &fleet.BundleNamespaceMapping{} },
+		func() *fleet.BundleNamespaceMappingList { return &fleet.BundleNamespaceMappingList{} })
 }
 
 // Tokens returns the client of ClusterRegistrationTokens.
