@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
 // Code is an exit code of the program.
@@ -137,27 +139,40 @@ func CodeOf(err error) Code {
 	return Failed
 }
 
-// Text returns what to print: one line for each problem, the reason, and how to fix them.
+// Text returns what to print: one line for each problem, the reason, and how to fix them. Problems contain texts of
+// clusters and servers, so no text can control the terminal or look like one of the other lines.
 func Text(err error) string {
 	var failure *Error
 	if !errors.As(err, &failure) {
-		return fmt.Sprintf("error: %v\n", err)
+		return "error: " + paragraph(err.Error())
 	}
 	var text strings.Builder
 	if err.Error() == failure.Error() {
 		for _, problem := range failure.Problems {
-			fmt.Fprintf(&text, "error: %v\n", problem)
+			text.WriteString("error: " + paragraph(problem.Error()))
 		}
 	} else {
-		fmt.Fprintf(&text, "error: %v\n", err)
+		text.WriteString("error: " + paragraph(err.Error()))
 	}
 	if failure.Reason != "" {
-		fmt.Fprintf(&text, "reason: %s (docs/conditions.md)\n", failure.Reason)
+		fmt.Fprintf(&text, "reason: %s (docs/conditions.md)\n", output.Line(failure.Reason))
 	}
 	for _, fix := range failure.Fixes {
-		fmt.Fprintf(&text, "fix: %s\n", fix)
+		fmt.Fprintf(&text, "fix: %s\n", output.Line(fix))
 	}
 	return text.String()
+}
+
+// longestProblem is the number of characters of a problem that are printed.
+const longestProblem = 4096
+
+// paragraph returns a text whose lines after the first are indented.
+func paragraph(text string) string {
+	lines := strings.Split(strings.TrimRight(output.Shorten(text, longestProblem), "\n"), "\n")
+	for i := range lines {
+		lines[i] = output.Line(lines[i])
+	}
+	return strings.Join(lines, "\n  ") + "\n"
 }
 
 // Subcommand fails with Usage if a command that only has subcommands was called without a known one. It is such a

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
@@ -82,14 +83,17 @@ func Object(out io.Writer, object any) error {
 	return Print(out, YAML, fields)
 }
 
-// Rows prints a table as kubectl does. Cells must not contain secrets. Control characters in cells are replaced, because
-// clusters choose many of the texts.
+// longestCell is the number of characters of a cell that are printed.
+const longestCell = 2048
+
+// Rows prints a table as kubectl does. Cells must not contain secrets. Control characters in cells are replaced and long
+// cells are shortened, because clusters choose many of the texts.
 func Rows(out io.Writer, header []string, rows [][]string) error {
 	writer := printers.GetNewTabWriter(out)
 	for _, row := range append([][]string{header}, rows...) {
 		cells := make([]string, 0, len(row))
 		for _, cell := range row {
-			cells = append(cells, Line(cell))
+			cells = append(cells, Line(Shorten(cell, longestCell)))
 		}
 		if _, err := fmt.Fprintln(writer, strings.Join(cells, "\t")); err != nil {
 			return err
@@ -107,4 +111,16 @@ func Line(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// Shorten returns a text of at most limit characters. It ends with an ellipsis if something is left out.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	characters := []rune(text[:min(len(text), (limit+1)*utf8.UTFMax)])
+	if len(characters) <= limit {
+		return text
+	}
+	return string(characters[:limit-1]) + "…"
 }
