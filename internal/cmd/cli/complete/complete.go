@@ -5,6 +5,7 @@ package complete
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,27 @@ func Clusters(flags *access.Flags) cobra.CompletionFunc {
 		}
 		return all, nil
 	})
+}
+
+// Tokens completes all arguments with names of tokens that are not among them.
+func Tokens(flags *access.Flags) cobra.CompletionFunc {
+	list := func(ctx context.Context, options metav1.ListOptions) (all []string, err error) {
+		hub, err := flags.Open()
+		if err != nil {
+			return nil, err
+		}
+		list, err := hub.Tokens(hub.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			all = append(all, list.Items[i].Name)
+		}
+		return all, nil
+	}
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return matching(command.Context(), list, args, prefix)
+	}
 }
 
 // Takeovers completes the first argument with names of Clusters, and the second one with the requests that wait for a
@@ -74,18 +96,23 @@ func first(list func(context.Context, metav1.ListOptions) ([]string, error)) cob
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(command.Context(), patience)
-		defer cancel()
-		all, err := list(ctx, metav1.ListOptions{Limit: maxNames})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
-		}
-		matching := all[:0]
-		for _, name := range all {
-			if strings.HasPrefix(name, prefix) {
-				matching = append(matching, name)
-			}
-		}
-		return matching, cobra.ShellCompDirectiveNoFileComp
+		return matching(command.Context(), list, nil, prefix)
 	}
+}
+
+// matching returns the names with a prefix that are not among the arguments.
+func matching(ctx context.Context, list func(context.Context, metav1.ListOptions) ([]string, error), args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	all, err := list(ctx, metav1.ListOptions{Limit: maxNames})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
+	}
+	names := all[:0]
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

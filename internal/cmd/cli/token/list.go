@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/complete"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
@@ -261,7 +262,7 @@ text of "fleet token create" again instead, which contains a secret.`,
 			}
 			return write(streams.Out, format, []Token{shown}, shown, false)
 		},
-		ValidArgsFunction: complete(flags),
+		ValidArgsFunction: complete.Tokens(flags),
 	}
 	flags.Bind(command.Flags())
 	format.Bind(command.Flags())

@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/complete"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
@@ -44,7 +45,7 @@ keep reporting.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: complete(flags),
+		ValidArgsFunction: complete.Tokens(flags),
 	}
 	flags.Bind(command.Flags())
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "print which tokens would be deleted, and delete nothing")

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,28 +92,6 @@ func (h *handover) render(text jointext.Text, cluster string) ([]byte, error) {
 		return agentrelease.ValuesFile(values)
 	}
 	return agentrelease.Manifest(agentrelease.Namespace(text), values)
-}
-
-// complete returns a completion of the names of tokens.
-func complete(flags *access.Flags) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		const keepOrder = cobra.ShellCompDirectiveNoFileComp
-		hub, err := flags.Open()
-		if err != nil {
-			return nil, keepOrder
-		}
-		var found []string
-		_, err = access.Each(command.Context(), hub.Tokens(flags.Namespace()), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
-			if strings.HasPrefix(t.Name, prefix) {
-				found = append(found, t.Name)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, keepOrder
-		}
-		return found, keepOrder
-	}
 }
 
 // read reads a token. A missing token is an error that names the command that lists them.
