@@ -2,11 +2,13 @@
 //
 //	reason, object ─► OfCluster, OfRegistration, OfToken ─► a command to paste, or ""
 //
-// Tenants choose names in these objects. The commands quote them.
+// Tenants choose names in these objects. The commands quote them, and there is no command for what is not a name.
 package remedy
 
 import (
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -32,6 +34,17 @@ func Command(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
+// ifNamed returns a command line, or "" if name is not a name of an object. Fields of a spec that name an object may
+// contain anything, such as --server=https://example.org, which kubectl would take for a flag.
+func ifNamed(name string, words ...string) string {
+	if !isName(name) {
+		return ""
+	}
+	return Command(words...)
+}
+
+func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
+
 // controllerLog is the command that reads the log of the hub's controllers.
 const controllerLog = "kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
 
@@ -46,8 +59,8 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigRefused:
 		return writeKubeconfig(cluster, reason)
 	case fleet.ReasonKubeconfigNamespaceRefused:
-		return Command("kubectl", "annotate", "secret", "--overwrite", "-n", SecretNamespace(cluster), cluster.Spec.KubeConfigSecret,
-			fleet.AnnotationAllowedWorkspaces+"="+namespace)
+		return ifNamed(cluster.Spec.KubeConfigSecret, "kubectl", "annotate", "secret", "--overwrite", "-n", SecretNamespace(cluster),
+			cluster.Spec.KubeConfigSecret, fleet.AnnotationAllowedWorkspaces+"="+namespace)
 	case fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid:
 		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
 	case fleet.ReasonAgentInherited:
@@ -81,8 +94,11 @@ func ofAgent(cluster *fleet.Cluster, reason string) string {
 // writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret.
 func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 	file := cluster.Name + ".kubeconfig"
-	create := Command("kubectl", "create", "secret", "generic", "-n", SecretNamespace(cluster), cluster.Spec.KubeConfigSecret,
-		"--from-file=value="+file)
+	create := ifNamed(cluster.Spec.KubeConfigSecret, "kubectl", "create", "secret", "generic", "-n", SecretNamespace(cluster),
+		cluster.Spec.KubeConfigSecret, "--from-file=value="+file)
+	if create == "" {
+		return ""
+	}
 	switch reason {
 	case fleet.ReasonKubeconfigMissing:
 		return create
@@ -103,7 +119,7 @@ func SecretNamespace(cluster *fleet.Cluster) string {
 // OfRegistration returns the command for a reason of a ClusterRegistration's condition, or "" if there is none.
 func OfRegistration(request *fleet.ClusterRegistration, reason string) string {
 	cluster := request.Status.ClusterName
-	if cluster == "" {
+	if !isName(cluster) {
 		return ""
 	}
 	switch reason {

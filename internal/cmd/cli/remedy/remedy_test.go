@@ -32,7 +32,7 @@ func TestEveryReasonOfAClusterWithACommandInTheDocuments_HasARemedy(t *testing.T
 	found := 0
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .*(?:kubectl|helm) .*$").FindAllStringSubmatch(rows, -1) {
 		found++
-		if remedy.OfCluster(west(), row[1]) == "" {
+		if remedy.OfCluster(west(), row[1]) == "" && remedy.OfCluster(imported(), row[1]) == "" {
 			t.Errorf("reason %s has no remedy: %s", row[1], row[0])
 		}
 	}
@@ -42,8 +42,9 @@ func TestEveryReasonOfAClusterWithACommandInTheDocuments_HasARemedy(t *testing.T
 }
 
 func TestCommands(t *testing.T) {
-	odd := imported()
-	odd.Spec.KubeConfigSecret = "x; rm -rf ~ 'y'"
+	odd, flag := imported(), imported()
+	odd.Spec.KubeConfigSecret, odd.Spec.AgentNamespace = "x; rm -rf ~ 'y'", "x; rm -rf ~ 'y'"
+	flag.Spec.KubeConfigSecret = "--server=https://example.org"
 	request := func(cluster string) *fleet.ClusterRegistration {
 		return &fleet.ClusterRegistration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "request-1"}, Status: fleet.ClusterRegistrationStatus{ClusterName: cluster},
@@ -61,9 +62,14 @@ func TestCommands(t *testing.T) {
 				"-n secrets west-kubeconfig --from-file=value=west.kubeconfig --dry-run=client -o yaml | kubectl apply -f -",
 		},
 		"name with shell syntax: quoted": {
-			remedy.OfCluster(odd, fleet.ReasonKubeconfigMissing),
-			`kubectl create secret generic -n secrets 'x; rm -rf ~ '\''y'\''' --from-file=value=west.kubeconfig`,
+			remedy.OfCluster(odd, fleet.ReasonAgentPodFailing),
+			`kubectl --context west -n 'x; rm -rf ~ '\''y'\''' describe pods`,
 		},
+		"Secret with a name that is not valid": {remedy.OfCluster(odd, fleet.ReasonKubeconfigMissing), ""},
+		"Secret with the name of a flag":       {remedy.OfCluster(flag, fleet.ReasonKubeconfigMissing), ""},
+		"the same, with a kubeconfig to write": {remedy.OfCluster(flag, fleet.ReasonKubeconfigInvalid), ""},
+		"the same, in another namespace":       {remedy.OfCluster(flag, fleet.ReasonKubeconfigNamespaceRefused), ""},
+		"request for a flag":                   {remedy.OfRegistration(request("--server=https://example.org"), fleet.ReasonAccountReplaced), ""},
 		"Secret of another namespace": {
 			remedy.OfCluster(imported(), fleet.ReasonKubeconfigNamespaceRefused),
 			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
