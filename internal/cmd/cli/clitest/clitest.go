@@ -19,11 +19,13 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -282,7 +284,9 @@ func parse(path string) (key, bool) {
 
 func (s *Server) one(w http.ResponseWriter, at key) {
 	if s.objects[at] == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("%s %q not found", at.resource, at.name))
+		status := apierrors.NewNotFound(schema.GroupResource{Resource: at.resource}, at.name).ErrStatus
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		answer(w, http.StatusNotFound, status)
 		return
 	}
 	answer(w, http.StatusOK, s.objects[at].Object)

@@ -91,7 +91,7 @@ func (o *options) list(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return exit.Errorf(exit.Failed, "listing Clusters: %w", err)
+		return access.Explain("listing Clusters", err)
 	}
 	switch o.format {
 	case output.Name:

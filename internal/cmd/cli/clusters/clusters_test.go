@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -87,8 +90,43 @@ func TestListWithoutRights_NamesTheRequest(t *testing.T) {
 	server := clitest.Start(t)
 	server.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters", 403)
 	stderr, err := run(t.Context(), server, io.Discard)
-	if exit.CodeOf(err) != exit.Failed || !strings.Contains(stderr, "listing Clusters") {
+	if exit.CodeOf(err) != exit.Refused || !strings.Contains(stderr, "listing Clusters") {
 		t.Errorf("error %v, stderr %s", err, stderr)
+	}
+}
+
+func TestClusterWithoutTheAPI_IsNotTakenForAHub(t *testing.T) {
+	const path = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters"
+	server := clitest.Start(t)
+	server.Refuse(path, 404)
+	server.Refuse(path+"/east", 404)
+	for _, args := range [][]string{{"list"}, {"describe", "east"}, {"watch"}} {
+		stderr, err := run(t.Context(), server, io.Discard, args...)
+		if exit.CodeOf(err) != exit.Preflight || !strings.Contains(stderr, "this cluster is not a hub") || !strings.Contains(stderr, "\nfix: select the hub with --context") {
+			t.Errorf("%v: error %v, stderr %s", args, err, stderr)
+		}
+	}
+}
+
+func TestLongAnswer_IsShortened(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"`+strings.Repeat("x", 1<<16)+`"}`)
+	}))
+	defer server.Close()
+	fake := clitest.Start(t)
+	text, err := os.ReadFile(fake.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(fake.Kubeconfig, bytes.ReplaceAll(text, []byte(fake.URL), []byte(server.URL)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"list"}, {"describe", "east"}} {
+		if stderr, err := run(t.Context(), fake, io.Discard, args...); err == nil || len(stderr) > 1200 {
+			t.Errorf("%v: error %v, %d bytes", args, err, len(stderr))
+		}
 	}
 }
 
@@ -222,7 +260,7 @@ func TestWatchWithoutRights_Fails(t *testing.T) {
 	server := clitest.Start(t)
 	server.Refuse("GET /apis/fleet.cattle.io/v1alpha1/clusters", 403)
 	stderr, err := run(t.Context(), server, io.Discard, "watch", "-A")
-	if exit.CodeOf(err) != exit.Failed || !strings.Contains(stderr, "watching Clusters") {
+	if exit.CodeOf(err) != exit.Refused || !strings.Contains(stderr, "watching Clusters") {
 		t.Errorf("error %v, stderr %s", err, stderr)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -119,12 +118,8 @@ func (o *options) printNone(namespace string) error {
 // Get reads a Cluster, or returns an error with the command that lists the existing ones.
 func Get(ctx context.Context, hub *access.Cluster, name string) (*fleet.Cluster, error) {
 	cluster, err := hub.Clusters(hub.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
 		return nil, exit.Errorf(exit.Failed, "Cluster %s/%s does not exist", hub.Namespace, name).With("fleet clusters -A")
 	}
-	if err != nil {
-		return nil, exit.Errorf(exit.Failed, "reading Cluster %s/%s: %w", hub.Namespace, name, err).
-			With(remedy.Command("fleet", "clusters", "-n", hub.Namespace))
-	}
-	return cluster, nil
+	return cluster, access.Explain(fmt.Sprintf("reading Cluster %s/%s", hub.Namespace, name), err)
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -66,7 +65,7 @@ func (o *options) watch(ctx context.Context) error {
 			err = w.follow(ctx, version, flush)
 		}
 		if err != nil && ctx.Err() == nil {
-			return exit.Errorf(exit.Failed, "watching Clusters: %w", err)
+			return access.Explain("watching Clusters", err)
 		}
 	}
 	return nil

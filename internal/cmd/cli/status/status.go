@@ -21,7 +21,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -85,22 +84,19 @@ func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, e
 		return nil
 	})
 	if err != nil {
-		return nil, exit.Errorf(exit.Failed, "listing Clusters: %w", err).With("kubectl auth can-i list clusters.fleet.cattle.io -n " + o.flags.Namespace())
+		return nil, access.Explain("listing Clusters", err)
 	}
 	_, err = access.Each(ctx, hub.Tokens(hub.Namespace), metav1.ListOptions{}, func(token *fleet.ClusterRegistrationToken) error {
 		found.addToken(token)
 		return nil
 	})
-	if found.tokensUnknown = err != nil; err != nil {
-		o.warn("listing tokens: %v", err)
-	}
+	found.tokensUnknown = err != nil
+	o.warn("listing tokens", err)
 	_, err = access.Each(ctx, hub.Registrations(hub.Namespace), metav1.ListOptions{}, func(request *fleet.ClusterRegistration) error {
 		found.addRegistration(request)
 		return nil
 	})
-	if err != nil {
-		o.warn("listing registrations: %v", err)
-	}
+	o.warn("listing registrations", err)
 	o.readSystem(ctx, hub, found)
 	return found, nil
 }
@@ -110,24 +106,26 @@ func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *fi
 	conf, err := hub.Core.CoreV1().ConfigMaps(o.system).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err == nil {
 		found.version = conf.Annotations[fleet.AnnotationVersion]
-	} else {
-		o.warn("reading the version of the hub: %v", err)
 	}
+	o.warn("reading the version of the hub", err)
 	for _, name := range []string{names.ControllerLease, names.CleanupLease, names.DeliveryLease} {
 		lease, err := hub.Core.CoordinationV1().Leases(o.system).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
 			found.leases = append(found.leases, leases.Of(lease, found.now))
 		case name == names.ControllerLease && !apierrors.IsNotFound(err):
-			o.warn("reading the leader of the hub: %v", err)
+			o.warn("reading the leader of the hub", err)
 			return
 		}
 	}
 	found.leasesKnown = true
 }
 
-func (o *options) warn(format string, args ...any) {
-	fmt.Fprintln(o.streams.ErrOut, "warning: "+output.Line(fmt.Sprintf(format, args...)))
+// warn prints what could not be read, unless err is nil.
+func (o *options) warn(doing string, err error) {
+	if err != nil {
+		fmt.Fprintln(o.streams.ErrOut, "warning: "+output.Line(access.Explain(doing, err).Error()))
+	}
 }
 
 func printNames(out io.Writer, result Status) error {

@@ -120,7 +120,7 @@ func TestMissingRights_AreWarningsExceptForClusters(t *testing.T) {
 	}
 	golden.Expect(t, "few-rights.golden", run(t, server))
 	server.Refuse(prefix+"clusters", 403)
-	if got := run(t, server); !strings.HasPrefix(got, "exit code 1\nerror: listing Clusters") {
+	if got := run(t, server); !strings.HasPrefix(got, "exit code 5\nerror: listing Clusters") {
 		t.Error(got)
 	}
 }
