@@ -230,8 +230,8 @@ func checksum(text string) (algorithm, digest string, err error) {
 	return algorithm, strings.ToLower(digest), nil
 }
 
-// redact returns an address without passwords and keys.
-func redact(text string) string {
+// Redact returns an address without passwords and keys.
+func Redact(text string) string {
 	for _, secret := range secrets(text) {
 		text = strings.ReplaceAll(text, secret, redacted)
 	}

@@ -75,7 +75,7 @@ func TestAddressInMessages_ContainsNoSecret(t *testing.T) {
 		"https://me@h/x":                        "https://me@h/x",
 		"http://127.0.0.1:18879/a?b=c:d@e":      "http://127.0.0.1:18879/a?b=c:d@e",
 	} {
-		if got := redact(text); got != want {
+		if got := Redact(text); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
@@ -99,6 +99,6 @@ func FuzzAddress(f *testing.F) {
 		if parsed.scheme != schemeLocal && parsed.url == nil {
 			t.Error("no URL")
 		}
-		_ = redact(text)
+		_ = Redact(text)
 	})
 }

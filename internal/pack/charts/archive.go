@@ -208,18 +208,15 @@ func unzipEntry(entry *zip.File, into *sink) error {
 	if mode&fs.ModeSymlink == 0 {
 		return into.file(entry.Name, content)
 	}
-	to, err := io.ReadAll(io.LimitReader(content, maxLink))
+	to, err := io.ReadAll(io.LimitReader(content, maxName))
 	if err != nil {
 		return fmt.Errorf("reading archive: entry %q: %w", entry.Name, err)
 	}
 	return into.symlink(entry.Name, string(to))
 }
 
-// Bytes that a symbolic link, and an entry of a zip archive's directory, may have on average.
-const (
-	maxLink        = 4096
-	directoryEntry = 512
-)
+// directoryEntry is the number of bytes that an entry of a zip archive's directory may have on average.
+const directoryEntry = 512
 
 // directory bounds how much of a zip archive is read before its entries can be counted.
 type directory struct {

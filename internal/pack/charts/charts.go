@@ -69,7 +69,7 @@ func fetch(ctx context.Context, source Source, to string, limits limits) error {
 		return err
 	}
 	if err := retrieve(ctx, target, to, limits); err != nil {
-		text := redact(target.text)
+		text := Redact(target.text)
 		return scrub(fmt.Errorf("retrieving file from %q: %w", text, err), secrets(target.text)...)
 	}
 	return nil
@@ -101,7 +101,7 @@ func locate(ctx context.Context, source Source, limits limits) (target, error) {
 	}
 	text, err := resolve(ctx, source, limits)
 	if err != nil {
-		return target{}, fmt.Errorf("failed to resolve URL of repo=%s chart=%s version=%s: %w", redact(source.Repo), source.Chart, source.Version, err)
+		return target{}, fmt.Errorf("failed to resolve URL of repo=%s chart=%s version=%s: %w", Redact(source.Repo), source.Chart, source.Version, err)
 	}
 	result.text, result.archive = text, ".tgz"
 	if !sameOrigin(source.Repo, text) && source.Auth.Username+source.Auth.Password != "" {

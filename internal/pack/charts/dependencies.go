@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -26,7 +25,7 @@ func UpdateDependencies(ctx context.Context, dir string, auth Auth, progress io.
 }
 
 func updateDependencies(ctx context.Context, dir string, auth Auth, progress io.Writer, limits limits) error {
-	loaded, err := load(dir)
+	loaded, err := load(dir, limits)
 	if err != nil {
 		return err
 	}
@@ -40,26 +39,26 @@ func updateDependencies(ctx context.Context, dir string, auth Auth, progress io.
 			if err != nil {
 				return err
 			}
-			if err := checkLinks(path); err != nil {
+			if err := checkFiles(path, limits); err != nil {
 				return fmt.Errorf("dependency %s: %w", dependency.Name, err)
 			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if err := update(ctx, dir, dependencies, auth, progress, limits); err != nil {
-		var hidden []string
-		for _, dependency := range dependencies {
-			hidden = append(hidden, secrets(dependency.Repository)...)
-		}
+	var hidden []string
+	for _, dependency := range dependencies {
+		hidden = append(hidden, secrets(dependency.Repository)...)
+	}
+	if err := update(ctx, dir, dependencies, auth, scrubbing{progress, hidden}, limits); err != nil {
 		return scrub(fmt.Errorf("updating the dependencies of chart %s: %w", loaded.Name(), err), hidden...)
 	}
 	return nil
 }
 
 // load loads the chart in a folder.
-func load(dir string) (*chart.Chart, error) {
-	if err := checkLinks(dir); err != nil {
+func load(dir string, limits limits) (*chart.Chart, error) {
+	if err := checkFiles(dir, limits); err != nil {
 		return nil, err
 	}
 	loaded, err := loader.LoadDir(dir)
@@ -67,27 +66,6 @@ func load(dir string) (*chart.Chart, error) {
 		return nil, fmt.Errorf("loading chart: %w", err)
 	}
 	return loaded, nil
-}
-
-// checkLinks returns an error if a chart contains a symbolic link that leads out of it, or to a folder: Helm follows
-// links, and those to folders can form loops.
-func checkLinks(dir string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.Type()&fs.ModeSymlink == 0 {
-			return err
-		}
-		if info, err := root.Stat(name); err != nil {
-			return fmt.Errorf("symlink %q: %w", name, err)
-		} else if info.IsDir() {
-			return fmt.Errorf("symlink %q: links to folders are not supported in charts", name)
-		}
-		return nil
-	})
 }
 
 // update runs Helm's update of dependencies, with clients of its own.
@@ -118,7 +96,8 @@ func update(ctx context.Context, dir string, dependencies []*chart.Dependency, a
 		return &webGetter{ctx, client, limits}, nil
 	}}
 	oci := getter.Provider{Schemes: []string{"oci"}, New: func(options ...getter.Option) (getter.Getter, error) {
-		return getter.NewOCIGetter(append(options, getter.WithRegistryClient(registry))...)
+		inner, err := getter.NewOCIGetter(append(options, getter.WithRegistryClient(registry))...)
+		return &checkedGetter{inner, limits}, err
 	}}
 	return (&downloader.Manager{
 		Out:              progress,
@@ -145,8 +124,44 @@ func (w *webGetter) Get(text string, _ ...getter.Option) (*bytes.Buffer, error) 
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("failed to fetch %s : %s", redact(text), response.Status)
+		return nil, fmt.Errorf("failed to fetch %s : %s", Redact(text), response.Status)
 	}
 	data, err := readAll(response.Body, w.limits)
-	return bytes.NewBuffer(data), err
+	if err != nil {
+		return nil, err
+	}
+	return bytes.NewBuffer(data), checkArchive(data, w.limits)
+}
+
+// checkedGetter checks the archives that another getter returns.
+type checkedGetter struct {
+	getter.Getter
+	limits limits
+}
+
+// Get downloads a URL.
+func (c *checkedGetter) Get(text string, options ...getter.Option) (*bytes.Buffer, error) {
+	data, err := c.Getter.Get(text, options...)
+	if err != nil {
+		return nil, err
+	}
+	return data, checkArchive(data.Bytes(), c.limits)
+}
+
+// scrubbing is a writer of texts whose secrets are replaced.
+type scrubbing struct {
+	io.Writer
+	secrets []string
+}
+
+// Write writes a text.
+func (s scrubbing) Write(text []byte) (int, error) {
+	clean := text
+	for _, secret := range s.secrets {
+		clean = bytes.ReplaceAll(clean, []byte(secret), []byte(redacted))
+	}
+	if _, err := s.Writer.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }

@@ -132,24 +132,50 @@ func writeTree(ctx context.Context, tree *object.Tree, sub string, into *sink) e
 			return fmt.Errorf("folder %q does not exist in the download", sub)
 		}
 	}
-	return tree.Files().ForEach(func(file *object.File) error {
-		if err := ctx.Err(); err != nil {
-			return err
+	walker := object.NewTreeWalker(tree, true, nil)
+	defer walker.Close()
+	for {
+		name, entry, err := walker.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
-		content, err := file.Reader()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil {
+			err = writeEntry(tree, name, &entry, into)
+		}
 		if err != nil {
 			return err
 		}
-		defer content.Close()
-		if file.Mode != filemode.Symlink {
-			return into.file(file.Name, content)
-		}
-		to, err := io.ReadAll(io.LimitReader(content, maxLink))
-		if err != nil {
-			return err
-		}
-		return into.symlink(file.Name, string(to))
-	})
+	}
+}
+
+// writeEntry writes a file, a link or a folder. Folders count as well: a few objects can describe billions of them.
+func writeEntry(tree *object.Tree, name string, entry *object.TreeEntry, into *sink) error {
+	switch entry.Mode {
+	case filemode.Dir:
+		return into.dir(name)
+	case filemode.Submodule:
+		return nil
+	}
+	file, err := tree.TreeEntryFile(entry)
+	if err != nil {
+		return err
+	}
+	content, err := file.Reader()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if entry.Mode != filemode.Symlink {
+		return into.file(name, content)
+	}
+	to, err := io.ReadAll(io.LimitReader(content, maxName+1))
+	if err != nil {
+		return err
+	}
+	return into.symlink(name, string(to))
 }
 
 // authenticate returns how to authenticate at a git server, or nil. Credentials in the address win.

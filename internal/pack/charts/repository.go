@@ -38,7 +38,7 @@ func readIndex(ctx context.Context, source Source, limits limits) (*repo.IndexFi
 		return nil, err
 	}
 	if address.scheme != schemeHTTP {
-		return nil, fmt.Errorf("%s is not the URL of a chart repository: it must begin with http://, https:// or oci://", redact(source.Repo))
+		return nil, fmt.Errorf("%s is not the URL of a chart repository: it must begin with http://, https:// or oci://", Redact(source.Repo))
 	}
 	auth, from := source.Auth, *address.url
 	if from.User != nil {
@@ -56,7 +56,7 @@ func readIndex(ctx context.Context, source Source, limits limits) (*repo.IndexFi
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("failed to read helm repo from %s, error code: %d", redact(text), response.StatusCode)
+		return nil, fmt.Errorf("failed to read helm repo from %s, error code: %d", Redact(text), response.StatusCode)
 	}
 	return loadIndex(response.Body, limits)
 }

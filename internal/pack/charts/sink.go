@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 )
 
 // limits bound what one download may cost.
@@ -18,6 +19,13 @@ type limits struct {
 	memory  int64
 	entries int
 }
+
+// maxName and maxDepth limit the path of an entry: its bytes, and how deep its folders are nested. Each entry creates the
+// folders of its path, which are not counted.
+const (
+	maxName  = 4096
+	maxDepth = 100
+)
 
 func defaultLimits() limits {
 	return limits{received: 2 << 30, unpacked: 2 << 30, memory: 256 << 20, entries: 100_000}
@@ -47,9 +55,15 @@ func (s *sink) enter(name string) (string, error) {
 	if s.entries++; s.entries > s.limits.entries {
 		return "", fmt.Errorf("more than %d files and folders", s.limits.entries)
 	}
+	if len(name) > maxName {
+		return "", fmt.Errorf("entry %.100q… has a path of more than %d bytes", name, maxName)
+	}
 	clean := path.Clean(name)
 	if path.IsAbs(name) || !filepath.IsLocal(clean) {
 		return "", fmt.Errorf("entry %q leads out of the folder", name)
+	}
+	if strings.Count(clean, "/") > maxDepth {
+		return "", fmt.Errorf("entry %.100q… is nested more than %d levels deep", clean, maxDepth)
 	}
 	if parent := path.Dir(clean); parent != "." {
 		if err := s.root.MkdirAll(parent, 0o700); err != nil {
@@ -94,7 +108,7 @@ func (s *sink) symlink(name, to string) error {
 	if err != nil {
 		return err
 	}
-	if path.IsAbs(to) || filepath.IsAbs(to) {
+	if path.IsAbs(to) || filepath.IsAbs(to) || len(to) > maxName {
 		return fmt.Errorf("link %q leads out of the folder", name)
 	}
 	if err := s.remove(clean); err != nil {
