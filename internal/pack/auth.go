@@ -71,27 +71,33 @@ func (c Credentials) of(folder string) (charts.Auth, error) {
 	return charts.Auth{}, nil
 }
 
-// Withheld means that a chart could not be fetched, and that credentials were not sent.
-type Withheld struct {
-	Err error
-	// URL is the address of the chart.
-	URL string
-	// Expression is the expression that does not match it, or empty.
-	Expression string
+// explained is an error with an explanation that its text, which is that of Rancher Fleet, does not contain.
+type explained struct {
+	error
+	hint string
 }
 
-// Error returns the error of the request.
-func (w *Withheld) Error() string { return w.Err.Error() }
+// Unwrap returns the error.
+func (e *explained) Unwrap() error { return e.error }
 
-// Unwrap returns the error of the request.
-func (w *Withheld) Unwrap() error { return w.Err }
-
-// Hint explains the error.
-func (w *Withheld) Hint() string {
-	if w.Expression == "" {
-		return fmt.Sprintf("credentials were not sent to %s, because there is no expression that allows it; add --helm-repo-url-regex", w.URL)
+// Hint returns the explanation of an error and how to go on, or empty.
+func Hint(err error) string {
+	var found *explained
+	if !errors.As(err, &found) {
+		return ""
 	}
-	return fmt.Sprintf("credentials were not sent to %s, because --helm-repo-url-regex %q does not match its start", w.URL, w.Expression)
+	return found.hint
+}
+
+// explainWithheld explains the error of a request without credentials.
+func (c Credentials) explainWithheld(err error, url string) error {
+	url = charts.Redact(url)
+	if c.Expression == "" {
+		return &explained{err, fmt.Sprintf(
+			"credentials were not sent to %s, because there is no expression that allows it; add --helm-repo-url-regex", url)}
+	}
+	return &explained{err, fmt.Sprintf(
+		"credentials were not sent to %s, because --helm-repo-url-regex %q does not match its start", url, c.Expression)}
 }
 
 // withheldHint is added to the error of a download.
@@ -129,7 +135,7 @@ func (c Credentials) with(auth charts.Auth, url string, fetch func(charts.Auth) 
 	if c.Expression == "" && !errors.As(err, &resolving) {
 		err = fmt.Errorf("%w: %s", err, withheldHint)
 	}
-	return &Withheld{Err: err, URL: url, Expression: c.Expression}
+	return c.explainWithheld(err, url)
 }
 
 func hasSecrets(auth charts.Auth) bool {

@@ -61,26 +61,35 @@ func ChartPrefix(helm *fleet.HelmOptions) string {
 	return chartFolder + hex.EncodeToString(sum[:])
 }
 
+// contents are the files of a Bundle, with warnings about those that are not.
+type contents struct {
+	files    []file
+	warnings []Warning
+}
+
 // load returns the files of a Bundle, sorted by name.
-func (p *packer) load(ctx context.Context, folder Folder, auth charts.Auth, spec *fleet.BundleSpec, excluded map[string]bool) ([]file, error) {
+func (p *packer) load(ctx context.Context, folder Folder, auth charts.Auth, spec *fleet.BundleSpec, excluded map[string]bool) (contents, error) {
 	wanted := directories(folder.Path, spec)
-	loaded, failures := make([][]file, len(wanted)), make([]error, len(wanted))
+	loaded := make([]contents, len(wanted))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelLoads)
 	for i, directory := range wanted {
-		group.Go(func() error {
+		group.Go(func() (err error) {
 			l := loader{packer: p, folder: folder.Path, auth: auth, excluded: excluded}
 			l.updates = spec.Helm == nil || !spec.Helm.DisableDependencyUpdate
-			loaded[i], failures[i] = l.load(ctx, directory)
-			return failures[i]
+			loaded[i], err = l.load(ctx, directory)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return contents{}, err
 	}
-	files := slices.Concat(loaded...)
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
-	return files, nil
+	all := loaded[0] // the Bundle's own folder; the warnings about downloaded charts are for their authors
+	for _, chart := range loaded[1:] {
+		all.files = append(all.files, chart.files...)
+	}
+	slices.SortFunc(all.files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return all, nil
 }
 
 // loader reads the directories of one Bundle.
@@ -94,34 +103,35 @@ type loader struct {
 	updates bool
 }
 
-func (l loader) load(ctx context.Context, wanted directory) ([]file, error) {
+func (l loader) load(ctx context.Context, wanted directory) (contents, error) {
 	if wanted.chart == nil && isHidden(l.folder) {
-		return nil, nil
+		return contents{}, nil
 	}
 	root, err := filepath.Abs(l.folder)
 	if err != nil {
-		return nil, err
+		return contents{}, err
 	}
 	shown := "."
 	if wanted.chart != nil {
 		temporary, err := os.MkdirTemp("", "fleet-chart-")
 		if err != nil {
-			return nil, err
+			return contents{}, err
 		}
 		defer os.RemoveAll(temporary)
 		if err := l.fetch(ctx, wanted, root, temporary); err != nil {
-			return nil, err
+			return contents{}, err
 		}
 		root, shown = temporary, temporary
 	}
-	files, err := readFolder(root, l.excluded, func(folder string) error { return l.update(ctx, folder) })
-	if err != nil {
-		return nil, fmt.Errorf("loading directory %s, %s: failed to read %s relative to %s: %w", wanted.prefix, l.folder, shown, root, err)
+	r := &reader{shown: l.folder, excluded: l.excluded, left: &l.left}
+	r.update = func(folder string) error { return l.update(ctx, folder) }
+	if err := r.read(root); err != nil {
+		return contents{}, fmt.Errorf("loading directory %s, %s: failed to read %s relative to %s: %w", wanted.prefix, l.folder, shown, root, err)
 	}
-	for i := range files {
-		files[i].name = path.Join(wanted.prefix, files[i].name)
+	for i := range r.files {
+		r.files[i].name = path.Join(wanted.prefix, r.files[i].name)
 	}
-	return files, nil
+	return r.contents, nil
 }
 
 // fetch downloads a chart into a folder. root is the Bundle's folder.

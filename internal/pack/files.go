@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
@@ -18,12 +19,13 @@ const (
 	// maxBytes and maxFiles limit the files of one folder.
 	maxBytes = content.MaxSize
 	maxFiles = 100_000
+	// maxDepth limits how deep folders are nested.
+	maxDepth = 100
+	// maxTotal limits the files of all folders together, because they are in memory at the same time.
+	maxTotal = 1 << 30
 	// maxOptions limits a fleet.yaml, a file with patterns, and a file with values.
 	maxOptions = 4 << 20
 )
-
-// errEscapes means that a link leads out of the folder.
-var errEscapes = errors.New("target escapes bundle directory")
 
 // file is a file of a Bundle, named by its path in the Bundle.
 type file struct {
@@ -33,39 +35,39 @@ type file struct {
 
 // reader reads the files of one folder.
 type reader struct {
-	// root is the folder, absolute and without links.
-	root string
+	// root is the folder, absolute and without links. shown is its name in messages.
+	root, shown string
 	// excluded are the files, relative to root, that do not become resources.
 	excluded map[string]bool
 	// update completes the folder of a chart before it is read.
 	update func(folder string) error
+	// left is the number of bytes that all folders may have.
+	left *atomic.Int64
 
-	files []file
+	contents
 	bytes int
 }
 
-// readFolder returns the files below a folder that become resources.
-func readFolder(folder string, excluded map[string]bool, update func(folder string) error) ([]file, error) {
-	root, err := filepath.EvalSymlinks(folder)
-	if err != nil {
-		return nil, err
+// read reads the files below a folder that become resources.
+func (r *reader) read(folder string) (err error) {
+	if r.root, err = filepath.EvalSymlinks(folder); err != nil {
+		return err
 	}
-	r := &reader{root: root, excluded: excluded, update: update}
-	if err := r.folder("", nil); err != nil {
-		return nil, err
-	}
-	return r.files, nil
+	return r.folder("", 0, nil)
 }
 
 // folder reads a folder below the root.
-func (r *reader) folder(relative string, patterns ignored) error {
+func (r *reader) folder(relative string, depth int, patterns ignored) error {
+	if depth > maxDepth {
+		return fmt.Errorf("folders are nested more than %d levels deep: exclude what is not deployed in %s", maxDepth, ignoreFile)
+	}
 	where := filepath.Join(r.root, relative)
 	if _, err := os.Stat(filepath.Join(where, "Chart.yaml")); err == nil {
 		if err := r.update(where); err != nil {
 			return err
 		}
 	}
-	patterns, err := patterns.and(where)
+	patterns, err := r.patterns(relative, patterns)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (r *reader) folder(relative string, patterns ignored) error {
 		switch {
 		case strings.HasPrefix(entry.Name(), "."), r.excluded[name], patterns.drops(entry.Name(), entry.IsDir()):
 		case entry.IsDir():
-			if err := r.folder(name, patterns); err != nil {
+			if err := r.folder(name, depth+1, patterns); err != nil {
 				return err
 			}
 		default:
@@ -99,20 +101,33 @@ func (r *reader) file(name string, entry os.DirEntry) error {
 			return err
 		}
 		if !isBelow(r.root, target) {
-			return fmt.Errorf("GetContent: symlink %q: %w", name, errEscapes)
+			err := fmt.Errorf("GetContent: symlink %q: target escapes bundle directory", name)
+			return r.explainLink(err, name, "leads out of the folder of its Bundle")
 		}
 	}
 	data, err := readFile(where, maxBytes)
+	if errors.Is(err, syscall.EISDIR) {
+		return r.explainLink(err, name, "leads to a folder, which is not followed")
+	}
 	if err != nil {
 		return err
 	}
 	r.bytes += len(data)
 	r.files = append(r.files, file{name, data})
-	if r.bytes > maxBytes || len(r.files) > maxFiles {
+	switch {
+	case r.bytes > maxBytes, len(r.files) > maxFiles:
 		return fmt.Errorf("the files have more than %d MiB, or are more than %d: exclude what is not deployed in %s",
 			maxBytes>>20, maxFiles, ignoreFile)
+	case r.left.Add(-int64(len(data))) < 0:
+		return fmt.Errorf("the files of all folders together have more than %d MiB: apply the folders with several calls", maxTotal>>20)
 	}
 	return nil
+}
+
+// explainLink explains the error of a link that cannot be a file of the Bundle.
+func (r *reader) explainLink(err error, name, problem string) error {
+	return &explained{err, fmt.Sprintf("the link %s %s; replace it by a copy, or exclude it in %s",
+		filepath.Join(r.shown, name), problem, filepath.Join(r.shown, ignoreFile))}
 }
 
 // isHidden reports whether a folder's name begins with a dot. Such a folder has no resources.

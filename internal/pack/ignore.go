@@ -18,27 +18,31 @@ const allOf = "/*"
 // ignored are the patterns that hold for a folder: those of its parents, then its own.
 type ignored []string
 
-// and returns the patterns together with those of a folder's file.
-func (i ignored) and(folder string) (ignored, error) {
-	path := filepath.Join(folder, ignoreFile)
+// patterns returns the patterns of the parents together with those of a folder's file.
+func (r *reader) patterns(relative string, parents ignored) (ignored, error) {
+	path := filepath.Join(r.root, relative, ignoreFile)
 	text, err := readFile(path, maxOptions)
 	if errors.Is(err, fs.ErrNotExist) {
-		return i, nil
+		return parents, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	own, err := parseIgnored(string(text))
+	own, found, err := parseIgnored(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return append(slices.Clip(i), own...), nil
+	if len(r.warnings) < maxWarnings {
+		r.warnings = append(r.warnings, found.in(filepath.Join(r.shown, relative, ignoreFile))...)
+	}
+	return append(slices.Clip(parents), own...), nil
 }
 
 // parseIgnored reads patterns: one for each line. Errors do not contain the line, which may come from a file that is
 // not meant for others.
-func parseIgnored(text string) (ignored, error) {
+func parseIgnored(text string) (ignored, warnings, error) {
 	var patterns ignored
+	var found warnings
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -47,11 +51,31 @@ func parseIgnored(text string) (ignored, error) {
 			continue
 		}
 		if _, err := filepath.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return nil, nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		patterns = append(patterns, pattern)
+		if problem := neverMatches(pattern); problem != "" {
+			found.add(number, "the pattern probably has no effect: %s", problem)
+		}
 	}
-	return patterns, nil
+	return patterns, found, nil
+}
+
+// neverMatches returns why a pattern matches no usual name of a file or folder, or empty. Patterns are those of Rancher Fleet, which
+// are simpler than those of git.
+func neverMatches(pattern string) string {
+	folder, all := strings.CutSuffix(pattern, allOf)
+	switch {
+	case strings.HasPrefix(pattern, "!"):
+		return "patterns cannot be negated with !"
+	case all && (folder == "" || !strings.Contains(folder, "/") && strings.ContainsAny(folder, "*?[")):
+		return "before /* there must be the name of a folder, not a pattern"
+	case !all && strings.Count(pattern, "/") == 1 && strings.HasSuffix(pattern, "/"):
+		return "to exclude the folder, write its name with /* at the end"
+	case strings.Contains(folder, "/"):
+		return "patterns are compared with names, not with paths; put the pattern into a " + ignoreFile + " in that folder"
+	}
+	return ""
 }
 
 // trimBlanks removes blanks at the end, but not one that a backslash precedes.

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,41 +10,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Warning is about a file that has no error, but probably not the effect that its author expects.
-type Warning struct {
-	// File is the file. Line is 0 if the warning is about all of it.
-	File string
-	Line int
-	Text string
-}
-
-// String returns the warning as one line.
-func (w Warning) String() string {
-	if w.Line == 0 {
-		return w.File + ": " + w.Text
-	}
-	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
-}
-
-// maxWarnings limits the warnings about one file.
-const maxWarnings = 20
-
-// unknownKeys returns warnings about the keys of a fleet.yaml that have no effect.
-func unknownKeys(text []byte) []Warning {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil || len(root.Content) == 0 {
-		return nil
-	}
-	checker := keyChecker{seen: map[*yaml.Node]bool{}}
-	checker.check(root.Content[0], reflect.TypeFor[document](), "")
-	slices.SortStableFunc(checker.warnings, func(a, b Warning) int { return a.Line - b.Line })
-	return checker.warnings
-}
-
 // keyChecker compares the keys of a document with the fields of a type.
 type keyChecker struct {
-	warnings []Warning
-	// seen are the nodes behind aliases that were checked.
+	warnings
+	// seen are the nodes with an anchor that were checked.
 	seen map[*yaml.Node]bool
 }
 
@@ -54,11 +22,13 @@ func (c *keyChecker) check(node *yaml.Node, kind reflect.Type, path string) {
 		kind = kind.Elem()
 	}
 	if node.Kind == yaml.AliasNode {
-		if c.seen[node.Alias] {
+		node = node.Alias
+	}
+	if node.Anchor != "" {
+		if c.seen[node] {
 			return
 		}
-		c.seen[node.Alias] = true
-		node = node.Alias
+		c.seen[node] = true
 	}
 	switch {
 	case node.Kind == yaml.SequenceNode && kind.Kind() == reflect.Slice:
@@ -66,21 +36,27 @@ func (c *keyChecker) check(node *yaml.Node, kind reflect.Type, path string) {
 			c.check(item, kind.Elem(), path)
 		}
 	case node.Kind == yaml.MappingNode && kind.Kind() == reflect.Struct && !decodesItself(kind):
-		fields := fieldsOf(kind)
+		fields, seen := fieldsOf(kind), map[string]bool{}
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			c.checkKey(node.Content[i], node.Content[i+1], kind, fields, path)
+			key := node.Content[i]
+			if seen[key.Value] {
+				c.add(key.Line, "key %q is given twice: only the last one has an effect", path+key.Value)
+				continue
+			}
+			seen[key.Value] = true
+			c.checkKey(key, node.Content[i+1], kind, fields, path)
 		}
 	}
 }
 
 func (c *keyChecker) checkKey(key, value *yaml.Node, kind reflect.Type, fields map[string]reflect.Type, path string) {
 	if key.Tag == "!!merge" {
-		c.check(value, kind, path)
+		c.checkMerged(value, kind, path)
 		return
 	}
 	where := path + key.Value
 	if isInternal(kind, key.Value) {
-		c.warn(key.Line, fmt.Sprintf("key %q is ignored: only hubs set it", where))
+		c.add(key.Line, "key %q is ignored: only hubs set it", where)
 		return
 	}
 	for name, field := range fields {
@@ -89,16 +65,21 @@ func (c *keyChecker) checkKey(key, value *yaml.Node, kind reflect.Type, fields m
 			return
 		}
 	}
-	text := fmt.Sprintf("unknown key %q is ignored", where)
 	if near := nearest(key.Value, fields); near != "" {
-		text += fmt.Sprintf("; did you mean %q?", path+near)
+		c.add(key.Line, "unknown key %q is ignored; did you mean %q?", shortened(where), path+near)
+		return
 	}
-	c.warn(key.Line, text)
+	c.add(key.Line, "unknown key %q is ignored", shortened(where))
 }
 
-func (c *keyChecker) warn(line int, text string) {
-	if len(c.warnings) < maxWarnings {
-		c.warnings = append(c.warnings, Warning{Line: line, Text: text})
+// checkMerged checks an object, or each object of a list, that a merge key adds.
+func (c *keyChecker) checkMerged(value *yaml.Node, kind reflect.Type, path string) {
+	if value.Kind != yaml.SequenceNode {
+		c.check(value, kind, path)
+		return
+	}
+	for _, item := range value.Content {
+		c.check(item, kind, path)
 	}
 }
 

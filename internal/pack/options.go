@@ -23,24 +23,24 @@ type document struct {
 	OverrideTargets      []fleet.BundleTargetRestriction `json:"overrideTargets,omitempty"`
 }
 
-// parseOptions reads a fleet.yaml and returns warnings for the keys that have no effect.
-func parseOptions(text []byte) (*document, []Warning, error) {
+// parseOptions reads a fleet.yaml.
+func parseOptions(text []byte) (*document, error) {
 	if err := yamlbound.Check(text); err != nil {
-		return nil, nil, fmt.Errorf("reading fleet.yaml: %w", err)
+		return nil, fmt.Errorf("reading fleet.yaml: %w", err)
 	}
 	var doc document
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, nil, fmt.Errorf("reading fleet.yaml: %w", err)
+		return nil, fmt.Errorf("reading fleet.yaml: %w", err)
 	}
 	doc.dropInternal()
 	if err := checkDependencies(doc.DependsOn); err != nil {
-		return nil, nil, fmt.Errorf("validating fleet.yaml: %w", err)
+		return nil, fmt.Errorf("validating fleet.yaml: %w", err)
 	}
 	doc.Targets = append(doc.Targets, doc.TargetCustomizations...)
 	for i := range doc.Targets {
 		completeTarget(&doc.Targets[i], i, doc.Helm)
 	}
-	return &doc, unknownKeys(text), nil
+	return &doc, nil
 }
 
 // dropInternal removes what only hubs and this program set. Otherwise a repository could change which clusters its

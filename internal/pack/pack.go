@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -61,7 +62,8 @@ type Bundle struct {
 // Pack returns the Bundles of folders, in the same order. A folder without resources makes none. The first error stops
 // it.
 func Pack(ctx context.Context, folders []Folder, options Options) ([]*Bundle, error) {
-	p := &packer{options}
+	p := &packer{Options: options}
+	p.left.Store(maxTotal)
 	bundles := make([]*Bundle, len(folders))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, options.Concurrency))
@@ -81,7 +83,12 @@ func Pack(ctx context.Context, folders []Folder, options Options) ([]*Bundle, er
 	return slices.DeleteFunc(bundles, func(b *Bundle) bool { return b == nil }), nil
 }
 
-type packer struct{ Options }
+type packer struct {
+	Options
+
+	// left is the number of bytes that the files of the other folders may have.
+	left atomic.Int64
+}
 
 // pack returns the Bundle of a folder, or nil if it has no resources.
 func (p *packer) pack(ctx context.Context, folder Folder) (*Bundle, error) {
@@ -89,15 +96,9 @@ func (p *packer) pack(ctx context.Context, folder Folder) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	bundle, err := p.make(ctx, folder, text)
+	bundle, err := p.make(ctx, folder, text, file)
 	if err != nil {
 		return nil, fmt.Errorf("failed to process bundle: %w", err)
-	}
-	if bundle == nil {
-		return nil, nil
-	}
-	for i := range bundle.Warnings {
-		bundle.Warnings[i].File = file
 	}
 	return bundle, nil
 }
@@ -122,35 +123,28 @@ func (p *packer) readOptions(folder Folder) (text []byte, file string, err error
 	return text, file, nil
 }
 
-// make returns the Bundle of a folder with these options, or nil if it has no resources.
-func (p *packer) make(ctx context.Context, folder Folder, text []byte) (*Bundle, error) {
-	doc, warnings, err := parseOptions(text)
+// make returns the Bundle of a folder with these options, or nil if it has no resources. file is the name of the file
+// with the options, for warnings.
+func (p *packer) make(ctx context.Context, folder Folder, text []byte, file string) (*Bundle, error) {
+	doc, err := parseOptions(text)
 	if err != nil {
 		return nil, err
 	}
 	if len(doc.ImageScans) > 0 && !p.ImageScans {
 		return nil, errors.New("imagescan is disabled; remove imagescans from your config files, or enable imagescan")
 	}
+	warnings := warningsOf(text, doc, folder.Path).in(file)
 	id := p.id(folder)
 	scans, err := imageScans(id, doc.ImageScans)
 	if err != nil {
 		return nil, err
 	}
-	auth, err := p.Credentials.of(folder.Path)
+	spec := &doc.BundleSpec
+	read, err := p.read(ctx, folder, spec)
 	if err != nil {
 		return nil, err
 	}
-	spec := &doc.BundleSpec
-	excluded := exclusions(folder.Options, valuesFiles(spec))
-	err = mergeValues(folder.Path, spec)
-	var files []file
-	if err == nil {
-		files, err = p.load(ctx, folder, auth, spec, excluded)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("failed reading resources for %q: %w", folder.Path, err)
-	}
-	if len(files) == 0 {
+	if len(read.files) == 0 {
 		return nil, nil
 	}
 	p.Settings.apply(spec)
@@ -163,9 +157,27 @@ func (p *packer) make(ctx context.Context, folder Folder, text []byte) (*Bundle,
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.labels(doc.Labels), Annotations: doc.Annotations},
 		Spec:       *spec,
 	}
-	addResources(bundle, files, p.Compress)
+	addResources(bundle, read.files, p.Compress)
 	bundle.Namespace, bundle.APIVersion, bundle.Kind = p.Namespace, fleet.SchemeGroupVersion.String(), "Bundle"
-	return &Bundle{Bundle: bundle, Folder: folder.Path, ImageScans: scans, Warnings: warnings}, nil
+	return &Bundle{Bundle: bundle, Folder: folder.Path, ImageScans: scans, Warnings: append(warnings, read.warnings...)}, nil
+}
+
+// read merges the values files of a folder into the spec, and returns its other files.
+func (p *packer) read(ctx context.Context, folder Folder, spec *fleet.BundleSpec) (contents, error) {
+	auth, err := p.Credentials.of(folder.Path)
+	if err != nil {
+		return contents{}, err
+	}
+	excluded := exclusions(folder.Options, valuesFiles(spec))
+	err = mergeValues(folder.Path, spec)
+	var read contents
+	if err == nil {
+		read, err = p.load(ctx, folder, auth, spec, excluded)
+	}
+	if err != nil {
+		return contents{}, fmt.Errorf("failed reading resources for %q: %w", folder.Path, err)
+	}
+	return read, nil
 }
 
 // id returns the name of a folder's Bundle, unless the fleet.yaml has another.

@@ -8,7 +8,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -67,21 +66,18 @@ Exit codes: 0 done, 1 failed.`,
 		},
 	}
 	c.bind(cobraCommand.Flags())
-	cobraCommand.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return c.finish(err) })
+	cobraCommand.SetFlagErrorFunc(func(cobraCommand *cobra.Command, err error) error {
+		return c.finish(exit.Errorf(exit.Usage, "%w", err).With(cobraCommand.CommandPath() + " --help"))
+	})
 	return cobraCommand
 }
 
 // finish prints an error in the format that GitRepo jobs read.
 func (c *command) finish(err error) error {
-	if err == nil {
-		return nil
+	if hint := pack.Hint(err); hint != "" {
+		c.report.Warn(hint)
 	}
-	var withheld *pack.Withheld
-	if errors.As(err, &withheld) {
-		c.report.Warn(withheld.Hint())
-	}
-	c.report.Fail(err)
-	return exit.Printed{Code: exit.Failed}
+	return c.report.Finish(err)
 }
 
 // attempt makes the Bundles and prints or writes them.
@@ -111,15 +107,17 @@ func nothingFound(paths []string) error {
 
 // warnings prints the warnings about all Bundles. With --strict they are an error.
 func (c *command) warnings(bundles []*pack.Bundle) error {
-	found := 0
+	found := sameName(bundles)
 	for _, bundle := range bundles {
 		for _, warning := range bundle.Warnings {
-			c.report.Warn(warning.String())
-			found++
+			found = append(found, warning.String())
 		}
 	}
-	if found > 0 && c.strict {
-		return fmt.Errorf("there are %d warnings, which are errors with --strict", found)
+	for _, warning := range found {
+		c.report.Warn(warning)
+	}
+	if len(found) > 0 && c.strict {
+		return fmt.Errorf("there are %d warnings, which are errors with --strict", len(found))
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (c *command) folders(paths []string) ([]pack.Folder, error) {
 func (c *command) options(name string) (pack.Options, error) {
 	options := pack.Options{
 		Name: name, Namespace: c.access.Namespace(), Labels: c.labelled(), Compress: c.compress, ImageScans: c.imageScans,
-		Settings: c.settings, Concurrency: c.concurrency, Progress: c.streams.ErrOut,
+		Settings: c.settings, Concurrency: c.concurrency, Progress: c.report,
 		Charts: pack.Charts{Fetch: charts.Fetch, UpdateDependencies: charts.UpdateDependencies},
 	}
 	if c.drift.Enabled {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -12,62 +13,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fleet-hub/fleet/internal/pack"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// gone returns the Bundles that an earlier call has made and this one has not.
-func (w *writer) gone(ctx context.Context, name string, targets []*target) ([]*fleet.Bundle, error) {
-	client := w.cluster.Bundles(w.cluster.Namespace)
-	lister := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.List(ctx, options)
-	})
+// made returns the Bundles that calls with the same name have made.
+func (w *writer) made(ctx context.Context, name string) ([]*fleet.Bundle, error) {
 	selector := labels.Set{fleet.LabelRepoName: name}
 	if _, err := selector.AsValidatedSelector(); err != nil {
 		return nil, nil // no object can have this label
 	}
-	var old []*fleet.Bundle
-	err := lister.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(item runtime.Object) error {
-		bundle, isBundle := item.(*fleet.Bundle)
-		isMade := func(t *target) bool { return t.Name == bundle.Name }
-		if isBundle && bundle.DeletionTimestamp == nil && !slices.ContainsFunc(targets, isMade) {
-			old = append(old, bundle)
-		}
+	var found []*fleet.Bundle
+	options := metav1.ListOptions{LabelSelector: selector.String()}
+	_, err := access.Each(ctx, w.cluster.Bundles(w.cluster.Namespace), options, func(bundle *fleet.Bundle) error {
+		found = append(found, bundle)
 		return nil
 	})
-	return old, err
+	return found, explain("listing Bundles in "+w.cluster.Namespace, err)
 }
 
-// delete deletes Bundles.
-func (w *writer) delete(ctx context.Context, old []*fleet.Bundle) error {
+// prune deletes the Bundles and ImageScans that are gone.
+func (w *writer) prune(ctx context.Context, name string, old []*fleet.Bundle, targets []*target) error {
 	for _, bundle := range old {
 		w.report.Log("deleting Bundle " + bundle.Name)
 		options := metav1.NewPreconditionDeleteOptions(string(bundle.UID))
 		err := w.cluster.Bundles(bundle.Namespace).Delete(ctx, bundle.Name, *options)
 		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+			return explain(fmt.Sprintf("deleting Bundle %s/%s", bundle.Namespace, bundle.Name), err)
 		}
 	}
-	return nil
+	return w.pruneScans(ctx, name, targets)
 }
 
 // addOverwrites notes in the new Bundles which objects they share with Bundles that will be deleted, so that agents do
 // not delete these objects.
-func addOverwrites(old []*fleet.Bundle, bundles []*pack.Bundle) {
+func addOverwrites(old []*fleet.Bundle, targets []*target) {
 	byName := map[string][]fleet.BundleResource{}
 	for _, bundle := range old {
 		for _, resource := range bundle.Spec.Resources {
 			byName[resource.Name] = append(byName[resource.Name], resource)
 		}
 	}
-	for _, bundle := range bundles {
+	for _, bundle := range targets {
 		for _, resource := range bundle.Spec.Resources {
 			if len(byName[resource.Name]) == 0 {
 				continue

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -23,7 +24,11 @@ func takeValues(bundle *fleet.Bundle) (map[string][]byte, error) {
 			return err
 		}
 		if key == "" {
-			return fmt.Errorf("Bundle %s has a target with helm.values, but without a name", bundle.Name) //nolint:staticcheck // a kind
+			return errors.New("a target with helm.values has no name, which their Secret needs")
+		}
+		if data[key] != nil {
+			return fmt.Errorf("two targets with helm.values have the name %q: give each a name of its own (%q is that of the Bundle's values)",
+				key, delivery.KeyBundleValues)
 		}
 		data[key] = text
 		return nil
@@ -57,13 +62,12 @@ func dropValuesFiles(options *fleet.BundleDeploymentOptions) {
 	}
 }
 
-// writeSecret writes the values Secret of a Bundle, or deletes it if the Bundle has no values. old is the Secret that
-// exists, or nil. No other Secret is touched.
-func (w *writer) writeSecret(ctx context.Context, old *corev1.Secret, bundle *fleet.Bundle, values map[string][]byte) error {
-	secrets := w.cluster.Core.CoreV1().Secrets(bundle.Namespace)
+// writeSecret writes the values Secret of a Bundle, or deletes it if the Bundle has no values. No other Secret is touched.
+func (w *writer) writeSecret(ctx context.Context, t *target, bundle *fleet.Bundle) error {
+	secrets, old, values := w.cluster.Core.CoreV1().Secrets(bundle.Namespace), t.secret, t.values
 	owner := *metav1.NewControllerRef(bundle, fleet.SchemeGroupVersion.WithKind("Bundle"))
 	if len(values) == 0 {
-		if old == nil || !metav1.IsControlledBy(old, bundle) {
+		if !isOwn(old, bundle) {
 			return nil
 		}
 		err := secrets.Delete(ctx, old.Name, *metav1.NewPreconditionDeleteOptions(string(old.UID)))

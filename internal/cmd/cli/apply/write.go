@@ -2,12 +2,9 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,7 +22,7 @@ import (
 // ociSecret is the Secret of an OCI registry if no flag names one.
 const ociSecret = "ocistorage"
 
-// target is a Bundle to write, with its values apart.
+// target is a Bundle to write, with its values apart, and the objects of its name that exist.
 type target struct {
 	*pack.Bundle
 
@@ -33,54 +30,71 @@ type target struct {
 	values map[string][]byte
 	// size is the number of bytes of its JSON.
 	size int
+	// old and secret are the existing Bundle and Secret, or nil.
+	old    *fleet.Bundle
+	secret *corev1.Secret
 }
 
-// write deletes the Bundles that are gone and writes the others.
+// write deletes the Bundles that are gone and writes the others. Nothing is deleted if a Bundle cannot be written.
 func (c *command) write(ctx context.Context, paths []string, name string, bundles []*pack.Bundle) error {
-	targets := make([]*target, 0, len(bundles))
-	for _, bundle := range bundles {
-		one := &target{Bundle: bundle}
-		var err error
-		if one.values, err = takeValues(bundle.Bundle); err != nil {
-			return err
-		}
-		one.size = pack.Size(bundle.Bundle)
-		targets = append(targets, one)
+	targets, err := targetsOf(bundles)
+	if err != nil {
+		return err
 	}
 	cluster, err := c.access.Open()
 	if err != nil {
 		return err
 	}
-	w := &writer{cluster: cluster, report: c.report}
 	if len(targets) > 0 {
 		if err := c.refuseRegistry(ctx, cluster); err != nil {
 			return err
 		}
 	}
-	old, err := w.gone(ctx, name, targets)
+	w := &writer{cluster: cluster, report: c.report, concurrency: c.concurrency}
+	made, err := w.made(ctx, name)
 	if err != nil {
 		return err
 	}
-	addOverwrites(old, bundles)
+	if err := w.each(ctx, targets, w.readOld); err != nil {
+		return err
+	}
+	old := gone(made, targets)
+	addOverwrites(old, targets) // they count for the size, and have no effect while the old Bundles exist
+	large, rest, refused := decide(targets)
 	// What may not fit is tried before anything is deleted.
-	large := slices.DeleteFunc(slices.Clone(targets), func(t *target) bool { return t.size <= pack.StoreLimit })
-	rest := slices.DeleteFunc(targets, func(t *target) bool { return t.size > pack.StoreLimit })
-	refused, err := w.writeLarge(ctx, large)
+	tried, err := w.writeLarge(ctx, large)
 	if err != nil {
 		return err
 	}
-	if err := w.delete(ctx, old); err != nil {
-		return err
+	if refused = append(refused, tried...); len(refused) == 0 {
+		if err := w.prune(ctx, name, old, targets); err != nil {
+			return err
+		}
 	}
 	if len(bundles) == 0 {
 		return nothingFound(paths)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(c.concurrency)
-	for _, one := range rest {
-		group.Go(func() error { return w.bundle(ctx, one) })
+	return refused.with(w.each(ctx, rest, w.bundle))
+}
+
+// targetsOf returns the Bundles to write. Of those with the same name it is the last one.
+func targetsOf(bundles []*pack.Bundle) ([]*target, error) {
+	var targets []*target
+	index := map[string]int{}
+	for _, bundle := range bundles {
+		values, err := takeValues(bundle.Bundle)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", bundle.Folder, err)
+		}
+		one := &target{Bundle: bundle, values: values}
+		if i, again := index[bundle.Name]; again {
+			targets[i] = one
+			continue
+		}
+		index[bundle.Name] = len(targets)
+		targets = append(targets, one)
 	}
-	return errors.Join(group.Wait(), refused)
+	return targets, nil
 }
 
 // refuseRegistry returns an error if the contents are to be stored in an OCI registry.
@@ -96,8 +110,10 @@ func (c *command) refuseRegistry(ctx context.Context, cluster *access.Cluster) e
 	switch {
 	case apierrors.IsNotFound(err) && c.ociSecret == "":
 		return nil
-	case err != nil:
+	case apierrors.IsNotFound(err):
 		return err
+	case err != nil:
+		return explain(fmt.Sprintf("reading Secret %s/%s", cluster.Namespace, name), err)
 	case secret.Type != fleet.SecretTypeOCIStorage:
 		return fmt.Errorf("unexpected secret type: got %q, want %q", secret.Type, fleet.SecretTypeOCIStorage)
 	}
@@ -107,70 +123,82 @@ func (c *command) refuseRegistry(ctx context.Context, cluster *access.Cluster) e
 
 // writer writes the Bundles of one call.
 type writer struct {
-	cluster *access.Cluster
-	report  report.Reporter
+	cluster     *access.Cluster
+	report      report.Reporter
+	concurrency int
 }
 
-// writeLarge writes the Bundles that may be too large. Those that are too large are in refused.
-func (w *writer) writeLarge(ctx context.Context, large []*target) (refused, err error) {
+// each calls do for several targets concurrently. The first error stops it.
+func (w *writer) each(ctx context.Context, targets []*target, do func(context.Context, *target) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(w.concurrency)
+	for _, one := range targets {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return do(ctx, one)
+		})
+	}
+	return group.Wait()
+}
+
+// readOld reads the objects of a Bundle's name.
+func (w *writer) readOld(ctx context.Context, t *target) error {
+	old, err := w.cluster.Bundles(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		t.old = old
+	case !apierrors.IsNotFound(err):
+		return explain(fmt.Sprintf("reading Bundle %s/%s", t.Namespace, t.Name), err)
+	}
+	secret, err := w.cluster.Core.CoreV1().Secrets(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		t.secret = secret
+	case !apierrors.IsNotFound(err):
+		return explain(fmt.Sprintf("reading Secret %s/%s", t.Namespace, t.Name), err)
+	}
+	return nil
+}
+
+// writeLarge writes the Bundles that may be too large. It returns the problems of those that are.
+func (w *writer) writeLarge(ctx context.Context, large []*target) (problems, error) {
+	var refused problems
 	for _, one := range large {
-		if one.size <= pack.RequestLimit {
-			err := w.bundle(ctx, one)
-			if err == nil {
-				continue
-			}
-			if !isTooLarge(err) {
-				return nil, err
-			}
+		err := w.bundle(ctx, one)
+		switch {
+		case err == nil:
+		case isTooLarge(err):
+			refused = append(refused, pack.Oversize(one.Bundle.Bundle, pack.StoreLimit))
+		default:
+			return nil, err
 		}
-		refused = errors.Join(refused, errors.New(pack.Oversize(one.Bundle.Bundle, pack.StoreLimit)))
 	}
 	return refused, nil
 }
 
-// isTooLarge reports whether an API server or its store refused an object because of its size.
-func isTooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "request is too large") ||
-		strings.Contains(err.Error(), "larger than max")
-}
-
 // bundle writes a Bundle, its values and its ImageScans, unless they are the same already.
-func (w *writer) bundle(ctx context.Context, t *target) error {
-	client := w.cluster.Bundles(t.Namespace)
-	old, err := client.Get(ctx, t.Name, metav1.GetOptions{})
-	isNew := apierrors.IsNotFound(err)
+func (w *writer) bundle(ctx context.Context, t *target) (err error) {
+	client, written := w.cluster.Bundles(t.Namespace), t.Bundle.Bundle
 	switch {
-	case isNew:
-	case err != nil:
-		return err
-	case old.DeletionTimestamp != nil:
-		return fmt.Errorf("the bundle %q is being deleted, cannot create during a delete operation", t.Name)
-	case old.Spec.HelmOpOptions != nil:
-		return fmt.Errorf("a helmOps bundle with name %q already exists", t.Name)
-	}
-	secret, err := w.secret(ctx, t)
-	if err != nil {
-		return err
-	}
-	written := t.Bundle.Bundle
-	switch {
-	case isNew:
+	case t.old == nil:
 		written, err = client.Create(ctx, written, metav1.CreateOptions{})
-	case isSame(old, written):
-		written = old
+	case isSame(t.old, written):
+		written = t.old
 	default:
-		written, err = client.Update(ctx, replaced(old, written), metav1.UpdateOptions{})
+		written, err = client.Update(ctx, replaced(t.old, written), metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return err
+		return explain(fmt.Sprintf("writing Bundle %s/%s", t.Namespace, t.Name), err)
 	}
-	if err := w.writeSecret(ctx, secret, written, t.values); err != nil {
-		return err
+	if err := w.writeSecret(ctx, t, written); err != nil {
+		return explain(fmt.Sprintf("writing Secret %s/%s with the values of the Bundle", t.Namespace, t.Name), err)
 	}
 	return w.writeScans(ctx, t)
 }
 
-// isSame reports whether a Bundle has to be written.
+// isSame reports whether a Bundle needs not be written.
 func isSame(old, wanted *fleet.Bundle) bool {
 	after := replaced(old, wanted)
 	return equality.Semantic.DeepEqual(old.Spec, after.Spec) && maps.Equal(old.Labels, wanted.Labels) &&
@@ -185,21 +213,4 @@ func replaced(old, wanted *fleet.Bundle) *fleet.Bundle {
 		after.Spec.TargetCustomizationMode = fleet.TargetCustomizationFirstMatch // the default, which the API server adds
 	}
 	return after
-}
-
-// secret returns the Secret of a Bundle's name, or nil. It fails if the Bundle has values and the Secret is not for them.
-func (w *writer) secret(ctx context.Context, t *target) (*corev1.Secret, error) {
-	secret, err := w.cluster.Core.CoreV1().Secrets(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case secret.Type == fleet.SecretTypeBundleValues:
-		return secret, nil
-	case len(t.values) > 0:
-		return nil, fmt.Errorf("Secret %s/%s of type %s has the name of the Bundle, so that its Helm values cannot be stored; "+ //nolint:staticcheck // a kind
-			"rename the Secret, or set `name` in %s", t.Namespace, t.Name, secret.Type, t.Folder+"/fleet.yaml")
-	}
-	return nil, nil
 }

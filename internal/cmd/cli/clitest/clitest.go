@@ -5,7 +5,6 @@
 package clitest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -244,6 +243,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	switch {
+	case code == http.StatusConflict && r.Method != http.MethodPost:
+		answer(w, code, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "changed by the test"})
 	case code != 0:
 		fail(w, code, "refused by the test")
 	case r.URL.Path == "/version":
@@ -371,18 +372,36 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, at key) {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	var sent map[string]any
-	if len(body) > 0 {
-		decoder := json.NewDecoder(bytes.NewReader(body))
-		if err := decoder.Decode(&sent); err != nil {
-			fail(w, http.StatusBadRequest, err.Error())
-			return
-		}
+	sent, err := decode(r, body)
+	if err != nil {
+		fail(w, http.StatusBadRequest, err.Error())
+		return
 	}
 	changed := s.apply(w, r, at, sent)
 	if changed != nil && s.React != nil {
 		s.React(s, r.Method, changed)
 	}
+}
+
+// decode reads a body: JSON, or protobuf for built-in kinds.
+func decode(r *http.Request, body []byte) (map[string]any, error) {
+	var sent map[string]any
+	if len(body) == 0 {
+		return nil, nil
+	}
+	if r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
+		return sent, json.Unmarshal(body, &sent)
+	}
+	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	if sent, err = runtime.DefaultUnstructuredConverter.ToUnstructured(object); err != nil {
+		return nil, err
+	}
+	result := &Object{Object: sent}
+	result.SetGroupVersionKind(*kind)
+	return result.Object, nil
 }
 
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[string]any) *Object {

@@ -242,6 +242,12 @@ func words(line string) []string {
 func Run(t *testing.T, folder string, words []string, environment map[string]string) Result {
 	t.Helper()
 	t.Chdir(folder)
+	return RunHere(t, words, environment)
+}
+
+// RunHere executes a command in the working directory.
+func RunHere(t testing.TB, words []string, environment map[string]string) Result {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	code := cli.Run(t.Context(), words, streams, func(name string) string { return environment[name] })

@@ -12,6 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
 
-// Reporter prints errors and warnings as text or JSON. Each is one line.
+// Reporter prints errors, warnings and progress as text or JSON. Each is one line.
 type Reporter struct {
 	// Debug enables Log.
 	Debug bool
@@ -31,21 +32,15 @@ type Reporter struct {
 	json  bool
 }
 
-// keyError is the key under which a GitRepo's job reports its error to the hub.
-const keyError = "fleetErrorMessage"
+// Keys of JSON lines. Under keyError a GitRepo's job reports its error to the hub.
+const (
+	keyError = "fleetErrorMessage"
+	keyFix   = "fix"
+)
 
 // New returns a Reporter that prints to out.
 func New(out io.Writer, environment env.Environment, clock func() time.Time) Reporter {
-	return Reporter{out: out, clock: clock, json: strings.EqualFold(environment("FLEET_JSON_OUTPUT"), "true")}
-}
-
-// Fail prints the error that ends the call.
-func (r Reporter) Fail(err error) {
-	if r.json {
-		slog.New(slog.NewJSONHandler(r.out, nil)).Error("Fleet cli failed", keyError, err.Error())
-		return
-	}
-	r.line(err.Error())
+	return Reporter{out: &locked{out: out}, clock: clock, json: strings.EqualFold(environment("FLEET_JSON_OUTPUT"), "true")}
 }
 
 // Warn prints a warning.
@@ -59,13 +54,25 @@ func (r Reporter) Warn(text string) {
 
 // Log prints what is done, with --debug.
 func (r Reporter) Log(text string) {
-	switch {
-	case !r.Debug:
-	case r.json:
-		slog.New(slog.NewJSONHandler(r.out, nil)).Info(text)
-	default:
-		r.line(text)
+	if r.Debug {
+		r.tell(text)
 	}
+}
+
+// Write prints the progress of a download. The text may have several lines.
+func (r Reporter) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		r.tell(strings.TrimRight(line, "\r\n"))
+	}
+	return len(text), nil
+}
+
+func (r Reporter) tell(text string) {
+	if r.json {
+		slog.New(slog.NewJSONHandler(r.out, nil)).Info(text)
+		return
+	}
+	r.line(text)
 }
 
 // Finish prints an error and the commands that fix it, and returns an error that is not printed again.
@@ -73,12 +80,22 @@ func (r Reporter) Finish(err error) error {
 	if err == nil {
 		return nil
 	}
-	r.Fail(err)
 	var failure *exit.Error
-	if errors.As(err, &failure) && !r.json {
-		for _, fix := range failure.Fixes {
-			fmt.Fprintf(r.out, "fix: %s\n", fix)
+	var fixes []string
+	if errors.As(err, &failure) {
+		fixes = failure.Fixes
+	}
+	if r.json {
+		args := []any{keyError, err.Error()}
+		if len(fixes) > 0 {
+			args = append(args, keyFix, strings.Join(fixes, "; "))
 		}
+		slog.New(slog.NewJSONHandler(r.out, nil)).Error("Fleet cli failed", args...)
+		return exit.Printed{Code: exit.Failed}
+	}
+	r.line(err.Error())
+	for _, fix := range fixes {
+		fmt.Fprintf(r.out, "fix: %s\n", fix)
 	}
 	return exit.Printed{Code: exit.Failed}
 }
@@ -102,4 +119,17 @@ func usage(command *cobra.Command, err error) error {
 
 func (r Reporter) line(text string) {
 	fmt.Fprintf(r.out, "%s %s\n", r.clock().Format("2006/01/02 15:04:05"), output.Line(text))
+}
+
+// locked is a writer for concurrent use.
+type locked struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Write writes a line.
+func (l *locked) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(text)
 }
