@@ -123,5 +123,5 @@ func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hub.Check(ctx, cluster, hub.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock())
+	return hub.Check(ctx, cluster, hub.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock)
 }

@@ -2,23 +2,36 @@ package doctor
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/crds"
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
@@ -36,10 +49,30 @@ func lease(name string, renewed time.Duration) *coordinationv1.Lease {
 	}}
 }
 
-// healthy returns the objects of a hub without problems.
-func healthy(t *testing.T) []runtime.Object {
+// address starts the TLS server of the hub's URL, and returns the URL and its CA.
+func address(t *testing.T) (url string, ca []byte) {
 	t.Helper()
-	objects := []runtime.Object{lease(names.ControllerLease, time.Second), lease(names.CleanupLease, time.Second), lease(names.DeliveryLease, time.Second)}
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	return server.URL, kubetest.CAOf(server)
+}
+
+// healthy returns the objects of a hub without problems, and its URL.
+func healthy(t *testing.T) (objects []runtime.Object, url string) {
+	t.Helper()
+	url, ca := address(t)
+	settings, err := json.Marshal(map[string]any{"apiServerURL": url, "apiServerCA": ca, "agentTLSMode": "strict"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &corev1.ConfigMap{ObjectMeta: meta(system, names.ControllerConfig), Data: map[string]string{names.ConfigKey: string(settings)}}
+	config.Annotations = map[string]string{fleet.AnnotationVersion: "v1.2.0"}
+	deployment := &appsv1.Deployment{ObjectMeta: meta(system, names.ControllerConfig), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "fleet-controller", Image: "fleethub/fleet:v1.2.0"}}
+	objects = []runtime.Object{
+		config, deployment,
+		lease(names.ControllerLease, time.Second), lease(names.CleanupLease, time.Second), lease(names.DeliveryLease, time.Second),
+	}
 	embedded, err := crds.Embedded(charts.FS)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +81,40 @@ func healthy(t *testing.T) []runtime.Object {
 		embedded[i].Status.Conditions = []apiextensions.CustomResourceDefinitionCondition{{Type: apiextensions.Established, Status: apiextensions.ConditionTrue}}
 		objects = append(objects, &embedded[i])
 	}
-	return objects
+	return objects, url
+}
+
+// ill returns objects with problems, in two workspaces.
+func ill() []runtime.Object {
+	old := func(namespace, name string) metav1.ObjectMeta {
+		m := meta(namespace, name)
+		m.CreationTimestamp = metav1.NewTime(noon().Add(-24 * time.Hour))
+		return m
+	}
+	silent := func(namespace, name string) *fleet.Cluster {
+		c := &fleet.Cluster{ObjectMeta: old(namespace, name)}
+		c.Status.Agent.LastSeen = metav1.NewTime(noon().Add(-2 * time.Hour))
+		c.Status.Conditions = []genericcondition.GenericCondition{{
+			Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting, Message: "silent",
+		}}
+		return c
+	}
+	namespace := func(workspace, cluster string) *corev1.Namespace {
+		n := &corev1.Namespace{ObjectMeta: old("", names.ClusterNamespace(workspace, cluster))}
+		n.Annotations = map[string]string{fleet.AnnotationCluster: cluster, fleet.AnnotationClusterNamespace: workspace}
+		return n
+	}
+	imported := &fleet.Cluster{ObjectMeta: old("fleet-default", "north"), Spec: fleet.ClusterSpec{KubeConfigSecret: "north-kubeconfig"}}
+	imported.Status.Agent.LastSeen = metav1.NewTime(noon())
+	broken := &corev1.Secret{ObjectMeta: old("fleet-default", "north-kubeconfig"), Data: map[string][]byte{"value": []byte("token: CANARY\x1b")}}
+	repo := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "GitRepo"}}
+	repo.SetNamespace("fleet-default")
+	repo.SetName("app")
+	return []runtime.Object{
+		silent("fleet-default", "east"), silent("fleet-default", "west"), silent("other", "south"), imported, broken, repo,
+		namespace("fleet-default", "east"), namespace("fleet-default", "west"), namespace("fleet-default", "lost"), namespace("other", "south"),
+		&fleet.ClusterRegistrationToken{ObjectMeta: old("fleet-default", "forever")},
+	}
 }
 
 func run(t *testing.T, server *clitest.Server, args ...string) string {
@@ -61,19 +127,64 @@ func run(t *testing.T, server *clitest.Server, args ...string) string {
 	if err != nil && err.Error() != "exit code 1" {
 		problems.WriteString(exit.Text(err))
 	}
-	return fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	text := fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	if strings.Contains(text, "CANARY") {
+		t.Error("a secret is in the output")
+	}
+	return strings.ReplaceAll(text, server.URL, "http://hub.example.com")
+}
+
+// start starts an API server with these objects. The function that it returns runs the command, with constant addresses in
+// the output.
+func start(t *testing.T, more ...runtime.Object) (*clitest.Server, func(args ...string) string) {
+	t.Helper()
+	objects, url := healthy(t)
+	server := clitest.Start(t, append(objects, more...)...)
+	return server, func(args ...string) string {
+		t.Helper()
+		return strings.ReplaceAll(run(t, server, args...), url, "https://hub.example.com:6443")
+	}
 }
 
 func TestHealthyHub_HasNoProblems(t *testing.T) {
-	server := clitest.Start(t, healthy(t)...)
-	golden.Expect(t, "healthy.golden", run(t, server, "hub", "-A", "--fail-on", "warning"))
-	golden.Expect(t, "healthy-all.golden", run(t, server, "-A", "--all"))
+	_, doctor := start(t)
+	golden.Expect(t, "healthy.golden", doctor("hub", "-A", "--fail-on", "warning"))
+	golden.Expect(t, "healthy-all.golden", doctor("-A", "--all"))
 }
 
-func TestMissingRight_SkipsTheChecksThatNeedIt(t *testing.T) {
-	server := clitest.Start(t, healthy(t)...)
-	server.Refuse("GET /apis/coordination.k8s.io/v1/namespaces/cattle-fleet-system/leases", 403)
-	golden.Expect(t, "few-rights.golden", run(t, server, "hub"))
+func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
+	_, doctor := start(t, ill()...)
+	for name, args := range map[string][]string{
+		"workspace": {"hub"}, "all": {"hub", "-A"}, "json": {"hub", "-A", "-o", "json"}, "yaml": {"hub", "-A", "-o", "yaml"}, "name": {"hub", "-A", "-o", "name"},
+	} {
+		t.Run(name, func(t *testing.T) { golden.Expect(t, name+".golden", doctor(args...)) })
+	}
+}
+
+func TestFailOn_DecidesAboutTheExitCode(t *testing.T) {
+	_, doctor := start(t, &fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever")}, &corev1.Secret{ObjectMeta: meta("fleet-default", "forever")})
+	for threshold, code := range map[string]string{"failed": "exit code 0\n", "warning": "exit code 1\n"} {
+		if got := doctor("hub", "--fail-on", threshold); !strings.HasSuffix(got, code) {
+			t.Errorf("--fail-on %s: %s", threshold, got)
+		}
+	}
+}
+
+func TestMissingRights_SkipTheChecksThatNeedThem(t *testing.T) {
+	server, doctor := start(t, ill()...)
+	for _, request := range []string{
+		"GET /apis/coordination.k8s.io/v1/namespaces/cattle-fleet-system/leases", "GET /api/v1/namespaces/fleet-default/secrets",
+		"GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters", "GET /api/v1/namespaces",
+		"GET /api/v1/namespaces/cattle-fleet-system/configmaps/fleet-controller",
+	} {
+		server.Refuse(request, 403)
+	}
+	golden.Expect(t, "few-rights.golden", doctor("hub"))
+}
+
+func TestClusterThatIsNoHub_LacksTheCRDs(t *testing.T) {
+	server := clitest.Start(t)
+	golden.Expect(t, "no-hub.golden", run(t, server, "hub"))
 }
 
 func TestHubThatDoesNotAnswer_IsAnError(t *testing.T) {
@@ -83,4 +194,40 @@ func TestHubThatDoesNotAnswer_IsAnError(t *testing.T) {
 	if !strings.HasPrefix(got, "exit code 3\nerror: reading the version of the hub's API server") || len(server.Requests()) > 1 {
 		t.Error(got, server.Requests())
 	}
+}
+
+// The section of the documentation is made of the checks' own sentences.
+func TestDocumentation_ExplainsEveryCheck(t *testing.T) {
+	const page, start, end = "../../../../docs/troubleshooting.md", "<!-- checks of fleet doctor -->\n", "<!-- end of the checks -->\n"
+	var want strings.Builder
+	want.WriteString("| check | expects | otherwise |\n|---|---|---|\n")
+	for _, c := range described() {
+		fmt.Fprintf(&want, "| <a id=\"%s\"></a>`%s` | %s | %s |\n", c.ID, c.ID, c.About, c.Otherwise)
+		if c.About == "" || c.Otherwise == "" {
+			t.Errorf("check %s is not explained", c.ID)
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), start)
+	table, after, ended := strings.Cut(rest, end)
+	if !found || !ended {
+		t.Fatalf("%s does not contain the lines %q and %q", page, start, end)
+	}
+	if golden.Updating() {
+		if err := os.WriteFile(page, []byte(before+start+want.String()+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		table = want.String()
+	}
+	if diff := cmp.Diff(want.String(), table); diff != "" {
+		t.Errorf("%s is not what the checks say; run this test with -update (-want +got):\n%s", page, diff)
+	}
+}
+
+// described returns what the documentation says about all checks.
+func described() []check.Described {
+	return check.Describe(hub.Checks())
 }

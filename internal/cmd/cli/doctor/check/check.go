@@ -17,8 +17,9 @@ type Source string
 type Check[F any] struct {
 	// ID is stable. It is also the anchor in the documentation.
 	ID string
-	// About is what the check expects, as a sentence.
-	About string
+	// About is what the check expects. Otherwise is what a problem means, and what to do. Both are sentences of the
+	// documentation.
+	About, Otherwise string
 	// Needs are the sources of the facts that Judge reads.
 	Needs []Source
 	// Judge returns a row for each problem. No rows mean that there is none.
@@ -47,4 +48,16 @@ func (c Check[F]) rows(facts F, missing Missing) []Row {
 		return found
 	}
 	return []Row{{Verdict: OK}}
+}
+
+// Described is what the documentation says about a check.
+type Described struct{ ID, About, Otherwise string }
+
+// Describe returns what the documentation says about checks.
+func Describe[F any](checks []Check[F]) []Described {
+	described := make([]Described, 0, len(checks))
+	for _, c := range checks {
+		described = append(described, Described{c.ID, c.About, c.Otherwise})
+	}
+	return described
 }

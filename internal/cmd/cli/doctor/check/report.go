@@ -102,7 +102,7 @@ func (r Report) printNames(out io.Writer, all bool) error {
 
 func (r Report) printTable(out io.Writer, all bool) error {
 	var rows, fixes [][]string
-	for _, row := range r.shown(all) {
+	for _, row := range together(r.shown(all)) {
 		rows = append(rows, []string{string(row.Verdict), row.ID, row.objects(), orDash(row.Cause)})
 		if row.Fix != "" {
 			fixes = append(fixes, []string{row.ID, row.Fix})
@@ -130,6 +130,26 @@ func (r Report) shown(all bool) []Row {
 		return r.Rows
 	}
 	return slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Verdict == OK })
+}
+
+// together returns rows in which checks that are skipped for the same cause share one.
+func together(rows []Row) (shared []Row) {
+	checks := map[string]int{}
+	for _, row := range rows {
+		if row.Verdict != Skipped {
+			shared = append(shared, row)
+			continue
+		}
+		if checks[row.Cause]++; checks[row.Cause] == 1 {
+			shared = append(shared, row)
+		}
+	}
+	for i, row := range shared {
+		if more := checks[row.Cause] - 1; row.Verdict == Skipped && more > 0 {
+			shared[i].ID += fmt.Sprintf(", %d more", more)
+		}
+	}
+	return shared
 }
 
 // objects returns the objects of a row in words.

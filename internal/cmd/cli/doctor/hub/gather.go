@@ -3,19 +3,43 @@ package hub
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// namesPage is the number of objects in a page of names and labels, which are small.
+	namesPage = 2000
+	// bundlesPage is the number of Bundles in a page, which may be large.
+	bundlesPage = 250
+	// fewNamespaces is the number of namespaces up to which Secrets are listed namespace by namespace. Otherwise they are
+	// listed in all namespaces together, which needs more rights.
+	fewNamespaces = 5
 )
 
 // Scope selects the objects to check.
@@ -27,16 +51,23 @@ type Scope struct {
 }
 
 // Check reads a hub and returns the rows of all checks. If its API server does not answer, only one request is sent.
-func Check(ctx context.Context, cluster *access.Cluster, scope Scope, now time.Time) ([]check.Row, error) {
+func Check(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) ([]check.Row, error) {
 	embedded, err := crds.Embedded(charts.FS)
 	if err != nil {
 		return nil, err
 	}
-	g := &gatherer{cluster: cluster, Facts: &Facts{Now: now, System: scope.System, Workspace: scope.Workspace, Embedded: embedded}}
+	client, err := metadata.NewForConfig(cluster.Config)
+	if err != nil {
+		return nil, err
+	}
+	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &Facts{
+		Now: clock(), System: scope.System, Workspace: scope.Workspace, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]Kubeconfig{},
+	}}
 	if err := g.readVersion(ctx); err != nil {
 		return nil, access.Explain("reading the version of the hub's API server", err)
 	}
 	missing := check.Gather(ctx, g.readers())
+	maps.Copy(missing, check.Gather(ctx, g.dependent()))
 	return check.Run(Checks(), g.Facts, missing), nil
 }
 
@@ -44,12 +75,120 @@ func Check(ctx context.Context, cluster *access.Cluster, scope Scope, now time.T
 type gatherer struct {
 	*Facts
 	cluster *access.Cluster
+	names   metadata.Interface
+	clock   func() time.Time
 }
 
 func (g *gatherer) readers() []check.Reader {
+	own := func(source check.Source, resource string, read func(context.Context) error) check.Reader {
+		return check.Reader{Source: source, Right: check.Right{Verb: "list", Group: fleet.GroupName, Resource: resource, Namespace: g.Workspace}, Read: read}
+	}
+	in := func(source check.Source, verb, group, resource, namespace string, read func(context.Context) error) check.Reader {
+		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
+	}
+	managed, registration := labels.Set{fleet.LabelManaged: "true"}, names.RegistrationNamespace(g.System)
+	deployments := labels.Set{}
+	if g.Workspace != "" {
+		deployments[fleet.LabelClusterNamespace] = g.Workspace
+	}
+	// The largest lists come first, because some are read at once.
 	return []check.Reader{
-		{Source: sourceCRDs, Right: check.Right{Verb: "list", Group: apiextensions.GroupName, Resource: "customresourcedefinitions"}, Read: g.readCRDs},
-		{Source: sourceLeases, Right: check.Right{Verb: "list", Group: coordinationv1.GroupName, Resource: "leases", Namespace: g.System}, Read: g.readLeases},
+		own(sourceBundles, "bundles", g.readBundles),
+		own(sourceClusters, "clusters", keep(&g.Clusters, g.cluster.Clusters(g.Workspace))),
+		own(sourceTokens, "clusterregistrationtokens", keep(&g.Tokens, g.cluster.Tokens(g.Workspace))),
+		own(sourceRequests, "clusterregistrations", keep(&g.Registrations, g.cluster.Registrations(g.Workspace))),
+		in(sourceCRDs, "list", apiextensions.GroupName, "customresourcedefinitions", "", g.readCRDs),
+		in(sourceDelivery, "list", fleet.GroupName, "bundledeployments", "", g.list(&g.BundleDeployments, ours("bundledeployments"), "", options(deployments, ""))),
+		in(sourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, core("namespaces"), "", options(nil, ""))),
+		in(sourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, core("serviceaccounts"), "", options(managed, ""))),
+		in(sourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
+		in(sourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
+		own(sourceGroups, "clustergroups", keep(&g.Groups, g.cluster.ClusterGroups(g.Workspace))),
+		own(sourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
+		own(sourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
+		in(sourceConfig, "get", "", "configmaps", g.System, g.readConfig),
+		in(sourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
+		in(sourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
+	}
+}
+
+// dependent returns the readers that need what the others have read.
+func (g *gatherer) dependent() []check.Reader {
+	readers := []check.Reader{{Source: sourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, Read: func(ctx context.Context) error {
+		g.Address = probe(ctx, g.Config.Config, g.clock)
+		return nil
+	}}}
+	namespaces := map[string]bool{}
+	for _, cluster := range g.imported() {
+		namespaces[secretOf(cluster).Namespace] = true
+	}
+	if len(namespaces) > fewNamespaces {
+		namespaces = map[string]bool{"": true}
+	}
+	named := slices.Sorted(maps.Keys(namespaces))
+	right := check.Right{Verb: "list", Resource: "secrets"}
+	if len(named) == 1 {
+		right.Namespace = named[0]
+	}
+	return append(readers, check.Reader{Source: sourceKubeconfigs, Right: right, Read: func(ctx context.Context) error {
+		for _, namespace := range named {
+			if err := g.readKubeconfigs(ctx, namespace); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
+func core(resource string) schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource(resource)
+}
+
+func ours(resource string) schema.GroupVersionResource {
+	return fleet.SchemeGroupVersion.WithResource(resource)
+}
+
+// options returns the options of a list of objects with these labels, or of Secrets of this type.
+func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptions {
+	result := metav1.ListOptions{LabelSelector: selector.String()}
+	if secretType != "" {
+		result.FieldSelector = fields.OneTermEqualSelector("type", string(secretType)).String()
+	}
+	return result
+}
+
+// keep returns a function that reads all objects of a kind into target.
+func keep[T interface {
+	runtime.Object
+	metav1.Object
+}, L runtime.Object](target *[]T, client *access.Client[T, L]) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := access.Each(ctx, client, metav1.ListOptions{}, func(found T) error {
+			found.SetManagedFields(nil)
+			*target = append(*target, found)
+			return nil
+		})
+		return err
+	}
+}
+
+// list returns a function that reads the metadata of objects into target. A kind that does not exist has no objects.
+func (g *gatherer) list(target *[]metav1.PartialObjectMetadata, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) func(context.Context) error {
+	return func(ctx context.Context) error {
+		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return g.names.Resource(resource).Namespace(namespace).List(ctx, o)
+		})
+		pages.PageSize, pages.PageBufferSize = namesPage, 0
+		err := pages.EachListItem(ctx, o, func(item runtime.Object) error {
+			found := item.(*metav1.PartialObjectMetadata)
+			found.ManagedFields = nil
+			*target = append(*target, *found)
+			return nil
+		})
+		if resource.Group == fleet.GroupName && access.IsMissingKind(err) {
+			return nil // check hub-crds reports it
+		}
+		return err
 	}
 }
 
@@ -88,10 +227,75 @@ func (g *gatherer) readCRDs(ctx context.Context) error {
 	return nil
 }
 
+// readConfig reads the configuration as the controllers do.
+func (g *gatherer) readConfig(ctx context.Context) error {
+	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.System).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c := Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
+	c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
+	g.Config = c
+	return nil
+}
+
 func (g *gatherer) readLeases(ctx context.Context) error {
 	list, err := g.cluster.Core.CoordinationV1().Leases(g.System).List(ctx, metav1.ListOptions{})
 	if err == nil {
 		g.Leases = list.Items
 	}
 	return err
+}
+
+func (g *gatherer) readDeployments(ctx context.Context) error {
+	list, err := g.cluster.Core.AppsV1().Deployments(g.System).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		g.Deployments = list.Items
+	}
+	return err
+}
+
+// readBundles reads Bundles and drops their resources.
+func (g *gatherer) readBundles(ctx context.Context) error {
+	_, err := access.Each(ctx, g.cluster.Bundles(g.Workspace), metav1.ListOptions{Limit: bundlesPage}, func(bundle *fleet.Bundle) error {
+		bundle.ManagedFields = nil
+		encoded, err := json.Marshal(bundle)
+		if err != nil {
+			return err
+		}
+		bundle.Spec.Resources = nil
+		g.Bundles = append(g.Bundles, Bundle{Bundle: bundle, Size: len(encoded)})
+		return nil
+	})
+	return err
+}
+
+// readKubeconfigs reads the Secrets of a namespace that Clusters name. Secrets of other types than those of kubeconfigs are
+// not read.
+func (g *gatherer) readKubeconfigs(ctx context.Context, namespace string) error {
+	wanted, rules := map[types.NamespacedName]bool{}, g.options()
+	for _, cluster := range g.imported() {
+		wanted[secretOf(cluster)] = true
+	}
+	var others []fields.Selector
+	for _, other := range []corev1.SecretType{
+		protocol.SecretTypeValues, protocol.SecretTypeCredential, corev1.SecretTypeServiceAccountToken, "helm.sh/release.v1",
+		fleet.SecretTypeBundleValues, fleet.SecretTypeBundleDeployment,
+	} {
+		others = append(others, fields.OneTermNotEqualSelector("type", string(other)))
+	}
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.cluster.Core.CoreV1().Secrets(namespace).List(ctx, o)
+	})
+	pages.PageBufferSize = 0
+	return pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: fields.AndSelectors(others...).String()}, func(item runtime.Object) error {
+		secret := item.(*corev1.Secret)
+		if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
+			g.Kubeconfigs[name] = readKubeconfig(secret.Data, rules)
+		}
+		return nil
+	})
 }

@@ -4,12 +4,17 @@
 package hub
 
 import (
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/config"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,31 +25,104 @@ type Facts struct {
 	System string
 	// Workspace limits the objects to one workspace. Empty means all.
 	Workspace string
+	// Server is the address by which the user reaches the API server of the hub.
+	Server string
 
 	// Kubernetes is the version of the API server.
 	Kubernetes string
 	// CRDs are those of the API group. Embedded are those of this release.
 	CRDs, Embedded []apiextensions.CustomResourceDefinition
+	Config         Configuration
+	Address        Probe
 	Leases         []coordinationv1.Lease
+	Deployments    []appsv1.Deployment
+
+	Clusters      []*fleet.Cluster
+	Groups        []*fleet.ClusterGroup
+	Tokens        []*fleet.ClusterRegistrationToken
+	Registrations []*fleet.ClusterRegistration
+	Bundles       []Bundle
+	// Kubeconfigs are the Secrets that Clusters name.
+	Kubeconfigs map[types.NamespacedName]Kubeconfig
+
+	// These are read without their content.
+	BundleDeployments, Namespaces, Accounts, Credentials, Values, GitRepos, HelmOps []metav1.PartialObjectMetadata
+}
+
+// Configuration is ConfigMap fleet-controller.
+type Configuration struct {
+	// Exists is false if there is no such ConfigMap.
+	Exists bool
+	// Version is the release that the configuration was written for.
+	Version string
+	// Release is the Helm release of the hub's chart.
+	Release string
+	config.Config
+	Warnings []string
+	// Err is why the configuration cannot be read.
+	Err error
+}
+
+// Bundle is what the checks need of a Bundle. Its resources are dropped, because they may be large.
+type Bundle struct {
+	*fleet.Bundle
+	// Size is the size of the whole object as JSON, in bytes.
+	Size int
+}
+
+// Kubeconfig is a Secret that a Cluster names.
+type Kubeconfig struct {
+	// Exists means that the Secret exists and has the key of kubeconfigs.
+	Exists bool
+	// Err is why the hub refuses the kubeconfig. It contains nothing of it.
+	Err error
+	// Expires is when its client certificate or token expires. The zero time means never, or that this is not known.
+	Expires time.Time
 }
 
 // The sources of facts.
 const (
-	sourceCRDs   check.Source = "CRDs"
-	sourceLeases check.Source = "Leases"
+	sourceCRDs        check.Source = "CRDs"
+	sourceConfig      check.Source = "ConfigMap"
+	sourceAddress     check.Source = "address"
+	sourceLeases      check.Source = "Leases"
+	sourceDeployments check.Source = "Deployments"
+	sourceClusters    check.Source = "Clusters"
+	sourceGroups      check.Source = "ClusterGroups"
+	sourceTokens      check.Source = "ClusterRegistrationTokens"
+	sourceRequests    check.Source = "ClusterRegistrations"
+	sourceBundles     check.Source = "Bundles"
+	sourceDelivery    check.Source = "BundleDeployments"
+	sourceNamespaces  check.Source = "Namespaces"
+	sourceAccounts    check.Source = "ServiceAccounts"
+	sourceCredentials check.Source = "credentials"
+	sourceValues      check.Source = "values Secrets"
+	sourceKubeconfigs check.Source = "kubeconfig Secrets"
+	sourceGitRepos    check.Source = "GitRepos"
+	sourceHelmOps     check.Source = "HelmOps"
 )
 
 // Checks returns all checks, in the order of their rows.
 func Checks() []check.Check[*Facts] {
-	return []check.Check[*Facts]{
-		{ID: "hub-api", About: "The API server of the hub answers.", Judge: checkAPI},
-		{ID: "hub-crds", About: "The CRDs of this release exist and are established.", Needs: []check.Source{sourceCRDs}, Judge: checkCRDs},
-		{ID: "hub-crds-fields", About: "The CRDs have all fields that this release writes.", Needs: []check.Source{sourceCRDs}, Judge: checkFields},
-		{ID: "hub-leases", About: "A process renews each Lease of the controllers.", Needs: []check.Source{sourceLeases}, Judge: checkLeases},
-	}
+	return slices.Concat(installationChecks(), addressChecks(), clusterChecks(), kubeconfigChecks(), registrationChecks(), bundleChecks(), orphanChecks())
 }
+
+// sources lists what a check needs.
+func sources(needed ...check.Source) []check.Source { return needed }
 
 // object returns an object of the API group fleet.cattle.io.
 func object(kind, namespace, name string) check.Object {
 	return check.Object{Kind: kind, Group: fleet.GroupName, Namespace: namespace, Name: name}
 }
+
+func clusterObject(cluster *fleet.Cluster) check.Object {
+	return object("Cluster", cluster.Namespace, cluster.Name)
+}
+
+// older reports whether an object was created more than an age ago.
+func (f *Facts) older(object metav1.Object, age time.Duration) bool {
+	return f.Now.Sub(object.GetCreationTimestamp().Time) > age
+}
+
+// inScope reports whether a workspace is one that is checked.
+func (f *Facts) inScope(workspace string) bool { return f.Workspace == "" || f.Workspace == workspace }

@@ -2,19 +2,70 @@ package hub
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/version"
 )
+
+// installationChecks returns the checks of the installation.
+func installationChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-api", Judge: checkAPI,
+			About:     "The hub's API server answers.",
+			Otherwise: "The command ends with exit code 3, and nothing else is checked.",
+		},
+		{
+			ID: "hub-crds", Needs: sources(sourceCRDs), Judge: checkCRDs,
+			About:     "The CRDs of this release exist and are established.",
+			Otherwise: "Objects of the kind cannot be read or written. Install the chart `fleet-crd`.",
+		},
+		{
+			ID: "hub-crds-fields", Needs: sources(sourceCRDs), Judge: checkFields,
+			About:     "The CRDs have all fields that this release writes.",
+			Otherwise: "The API server drops fields silently, and the controllers do not start. Upgrade the chart `fleet-crd`.",
+		},
+		{
+			ID: "hub-config", Needs: sources(sourceConfig), Judge: checkConfig,
+			About:     "The configuration of the controllers exists and can be read.",
+			Otherwise: "The hub is not installed in the namespace of `--system-namespace`, or the controllers keep their former configuration. Upgrade the chart `fleet` with valid values.",
+		},
+		{
+			ID: "hub-version", Needs: sources(sourceConfig, sourceDeployments), Judge: checkVersion,
+			About:     "The configuration and the controllers are of the same version, and `fleet` is of it too.",
+			Otherwise: "Controllers ignore a configuration of another version. Upgrade the chart instead of the image alone.",
+		},
+		{
+			ID: "hub-controllers", Needs: sources(sourceDeployments), Judge: checkControllers,
+			About:     "The Deployments of the controllers are ready.",
+			Otherwise: "Nothing is reconciled while no controller is ready. `describe` shows why the pods do not start.",
+		},
+		{
+			ID: "hub-leases", Needs: sources(sourceLeases), Judge: checkLeases,
+			About:     "A process renews each Lease of the controllers.",
+			Otherwise: "Nothing is reconciled. Look at the pods of the controllers and at their log.",
+		},
+		{
+			ID: "hub-other-manager", Needs: sources(sourceLeases, sourceDeployments), Judge: checkOtherManager,
+			About:     "No controller of Rancher Fleet runs on the hub.",
+			Otherwise: "Controllers of both products wait for the same Leases, and only one of them works. [migration.md](migration.md) says how to take the hub over.",
+		},
+	}
+}
 
 func checkAPI(f *Facts) []check.Row {
 	return []check.Row{check.Ok(check.Object{}, "Kubernetes "+f.Kubernetes)}
@@ -120,4 +171,146 @@ func (f *Facts) ago(lease leases.Lease) string {
 		return "an unknown time"
 	}
 	return duration.HumanDuration(max(f.Now.Sub(lease.Renewed.Time), 0))
+}
+
+// chart returns the command that upgrades the hub's chart with one more value.
+func (f *Facts) chart(values ...string) string {
+	release := f.Config.Release
+	if release == "" {
+		release = "fleet"
+	}
+	return remedy.Command(append([]string{"helm", "upgrade", "-n", f.System, release, "charts/fleet", "--reset-then-reuse-values"}, values...)...)
+}
+
+func (f *Facts) configObject() check.Object {
+	return check.Object{Kind: "ConfigMap", Namespace: f.System, Name: names.ControllerConfig}
+}
+
+func checkConfig(f *Facts) []check.Row {
+	c := f.Config
+	switch {
+	case !c.Exists:
+		return []check.Row{check.Fail(f.configObject(), "the ConfigMap does not exist: the hub's chart is not installed in this namespace",
+			remedy.Command("helm", "upgrade", "--install", "fleet", "charts/fleet", "-n", f.System, "--create-namespace"))}
+	case c.Err != nil:
+		return []check.Row{check.Fail(f.configObject(), "the controllers keep their former configuration: "+c.Err.Error(), f.chart())}
+	}
+	var rows []check.Row
+	for _, warning := range c.Warnings {
+		rows = append(rows, check.Warn(f.configObject(), warning, f.chart()))
+	}
+	return rows
+}
+
+func deploymentObject(deployment *appsv1.Deployment) check.Object {
+	return check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: deployment.Namespace, Name: deployment.Name}
+}
+
+// controllers returns the Deployments of this product's controllers: one, and one for each shard.
+func (f *Facts) controllers() (found []*appsv1.Deployment) {
+	for i := range f.Deployments {
+		deployment := &f.Deployments[i]
+		isOurs := deployment.Name == names.ControllerConfig || strings.HasPrefix(deployment.Name, names.ControllerConfig+"-shard-")
+		if isOurs && !isRancher(deployment) {
+			found = append(found, deployment)
+		}
+	}
+	return found
+}
+
+// isRancher reports whether a Deployment runs an image of Rancher Fleet.
+func isRancher(deployment *appsv1.Deployment) bool {
+	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		repository, _ := splitImage(c.Image)
+		return strings.HasSuffix("/"+repository, "/rancher/fleet")
+	})
+}
+
+// splitImage returns the repository and the tag of an image.
+func splitImage(image string) (repository, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i], image[i+1:]
+	}
+	return image, ""
+}
+
+func checkControllers(f *Facts) []check.Row {
+	found := f.controllers()
+	if len(found) == 0 {
+		target := check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: f.System, Name: names.ControllerConfig}
+		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", f.chart("--install"))}
+	}
+	var rows []check.Row
+	for _, deployment := range found {
+		wanted := int32(1)
+		if deployment.Spec.Replicas != nil {
+			wanted = *deployment.Spec.Replicas
+		}
+		ready, target := deployment.Status.ReadyReplicas, deploymentObject(deployment)
+		describe := remedy.Command("kubectl", "describe", "pods", "-n", deployment.Namespace, "-l", "app="+deployment.Name)
+		switch {
+		case wanted == 0:
+			rows = append(rows, check.Fail(target, "the Deployment is scaled to 0: nothing is reconciled",
+				remedy.Command("kubectl", "scale", "-n", deployment.Namespace, "deployment/"+deployment.Name, "--replicas=1")))
+		case ready == 0:
+			rows = append(rows, check.Fail(target, fmt.Sprintf("0 of %d pods are ready: nothing is reconciled", wanted), describe))
+		case ready < wanted:
+			rows = append(rows, check.Warn(target, fmt.Sprintf("%d of %d pods are ready", ready, wanted), describe))
+		default:
+			rows = append(rows, check.Ok(target, fmt.Sprintf("%d of %d pods are ready", ready, wanted)))
+		}
+	}
+	return rows
+}
+
+func checkVersion(f *Facts) []check.Row {
+	var rows []check.Row
+	written := f.Config.Version
+	for _, deployment := range f.controllers() {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			_, tag := splitImage(container.Image)
+			if container.Name == names.ControllerConfig && f.Config.Exists && tag != "" && tag != written {
+				rows = append(rows, check.Fail(deploymentObject(deployment), fmt.Sprintf(
+					"the controllers have version %s, and ignore the configuration in ConfigMap %s/%s, which was written for %q",
+					tag, f.System, names.ControllerConfig, written), f.chart()))
+			}
+		}
+	}
+	if older(version.Version, written) || older(written, version.Version) {
+		rows = append(rows, check.Warn(f.configObject(), fmt.Sprintf("the hub has version %s, and this `fleet` has version %s", written, version.Version),
+			"install `fleet` of the version of the hub, or upgrade the hub: "+f.chart()))
+	}
+	return rows
+}
+
+// older reports whether a release is older than another one. Versions that are not semantic ones are never older.
+func older(a, b string) bool {
+	parsed, err := utilversion.ParseSemantic(a)
+	if err != nil {
+		return false
+	}
+	order, err := parsed.Compare(b)
+	return err == nil && order < 0
+}
+
+// ownIdentity matches the identities of this product's controllers in Leases.
+var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
+
+func checkOtherManager(f *Facts) []check.Row {
+	var rows []check.Row
+	migrate := "docs/migration.md says how this product takes the hub over: " + f.chart()
+	for i := range f.Deployments {
+		if deployment := &f.Deployments[i]; isRancher(deployment) {
+			rows = append(rows, check.Fail(deploymentObject(deployment), "Rancher Fleet runs on this hub. Its controllers and those of this product wait for each other", migrate))
+		}
+	}
+	for i := range f.Leases {
+		lease := leases.Of(&f.Leases[i], f.Now)
+		if slices.Contains(ownLeases(), lease.Name) && lease.Active && !ownIdentity.MatchString(lease.Holder) {
+			rows = append(rows, check.Fail(leaseObject(f.System, lease.Name),
+				fmt.Sprintf("%s, which is not a controller of this product, holds the Lease. The controllers of this product wait for it", lease.Holder), migrate))
+		}
+	}
+	return rows
 }

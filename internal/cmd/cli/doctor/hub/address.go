@@ -1,0 +1,188 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol"
+)
+
+// Times until a certificate expires. Certificates of API servers are often renewed by hand.
+const (
+	certificateWarning = 30 * 24 * time.Hour
+	certificateFailure = 3 * 24 * time.Hour
+)
+
+// Probe is the result of a TLS handshake with the server at apiServerURL.
+type Probe struct {
+	// Done is false if there was no URL to connect to.
+	Done bool
+	// Err is why the handshake failed.
+	Err error
+	// Expires is when the server's certificate expires.
+	Expires time.Time
+}
+
+// addressChecks returns the checks of the hub's address.
+func addressChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-url", Needs: sources(sourceConfig), Judge: checkURL,
+			About:     "apiServerURL is an https URL.",
+			Otherwise: "Imports fail, and tokens have no address. The fix sets the address by which you reach the hub yourself. Use another one if clusters cannot reach it.",
+		},
+		{
+			ID: "hub-ca", Needs: sources(sourceConfig), Judge: checkCA,
+			About:     "apiServerCA contains CA certificates that have not expired, and exists if agentTLSMode needs it.",
+			Otherwise: "Agents do not trust the hub. The fix sets the CA of your own kubeconfig.",
+		},
+		{
+			ID: "hub-certificate", Needs: sources(sourceConfig, sourceAddress), Judge: checkCertificate,
+			About:     "The server at apiServerURL has a certificate that apiServerCA signs, for the name of the URL, that does not expire soon.",
+			Otherwise: "Agents do not connect, or stop connecting soon. The check connects from your machine and sends no request.",
+		},
+	}
+}
+
+// probe connects to the server of a configuration with exactly its CA, or with the system's roots if it has none. It sends
+// no request.
+func probe(ctx context.Context, c config.Config, now func() time.Time) Probe {
+	server, err := url.Parse(c.APIServerURL)
+	if err != nil || server.Hostname() == "" || protocol.CheckHubURL(c.APIServerURL) != nil {
+		return Probe{}
+	}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12, Time: now, ServerName: server.Hostname()}
+	if len(c.APIServerCA) > 0 {
+		settings.RootCAs = x509.NewCertPool()
+		settings.RootCAs.AppendCertsFromPEM(c.APIServerCA)
+	}
+	port := server.Port()
+	if port == "" {
+		port = "443"
+	}
+	connection, err := (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", net.JoinHostPort(server.Hostname(), port))
+	if err != nil {
+		return Probe{Done: true, Err: err}
+	}
+	defer connection.Close()
+	return Probe{Done: true, Expires: connection.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter}
+}
+
+func checkURL(f *Facts) []check.Row {
+	address := f.Config.APIServerURL
+	fix := f.chart("--set", "apiServerURL="+f.Server)
+	switch {
+	case !f.Config.Exists: // check hub-config reports it
+		return nil
+	case address == "":
+		return []check.Row{check.Fail(f.configObject(), "apiServerURL is not set: clusters cannot be imported, and tokens have no address", fix)}
+	case protocol.CheckHubURL(address) != nil:
+		return []check.Row{check.Fail(f.configObject(), fmt.Sprintf("apiServerURL %q: %v", address, protocol.CheckHubURL(address)), fix)}
+	}
+	return []check.Row{check.Ok(f.configObject(), address)}
+}
+
+// setCA returns the command that sets apiServerCA to the CA with which you reach the hub.
+func (f *Facts) setCA() string {
+	return remedy.Command("kubectl", "config", "view", "--raw", "--minify", "--flatten", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}") +
+		" | base64 -d > hub-ca.crt && " + f.chart("--set-file", "apiServerCA=hub-ca.crt")
+}
+
+func checkCA(f *Facts) []check.Row {
+	c := f.Config
+	switch c.AgentTLSMode {
+	case "", config.TLSModeStrict, config.TLSModeSystemStore:
+	default:
+		return []check.Row{check.Fail(f.configObject(), fmt.Sprintf("agentTLSMode %q is neither strict nor system-store: clusters cannot be imported", c.AgentTLSMode),
+			f.chart("--set", "agentTLSMode="+config.TLSModeStrict))}
+	}
+	if len(c.APIServerCA) == 0 {
+		if c.AgentTLSMode == config.TLSModeStrict {
+			return []check.Row{check.Fail(f.configObject(), "agentTLSMode is strict and apiServerCA is not set: agents trust no certificate of the hub", f.setCA())}
+		}
+		return []check.Row{check.Ok(f.configObject(), "no CA: agents trust the roots of their system")}
+	}
+	return f.checkCertificates()
+}
+
+// checkCertificates judges the certificates in apiServerCA. One that is valid suffices.
+func (f *Facts) checkCertificates() []check.Row {
+	var last time.Time
+	valid := 0
+	for rest := f.Config.APIServerCA; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if certificate, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" && err == nil {
+			valid++
+			if certificate.NotAfter.After(last) {
+				last = certificate.NotAfter
+			}
+		}
+	}
+	if valid == 0 {
+		return []check.Row{check.Fail(f.configObject(), "apiServerCA contains no certificate in PEM: agents trust no certificate of the hub", f.setCA())}
+	}
+	return []check.Row{f.judgeExpiry("the CA in apiServerCA", last, f.setCA())}
+}
+
+// judgeExpiry returns a row for a certificate that expires.
+func (f *Facts) judgeExpiry(name string, expires time.Time, fix string) check.Row {
+	left := expires.Sub(f.Now)
+	switch {
+	case left <= 0:
+		return check.Fail(f.configObject(), fmt.Sprintf("%s expired on %s", name, expires.UTC().Format(time.DateOnly)), fix)
+	case left < certificateFailure:
+		return check.Fail(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)), fix)
+	case left < certificateWarning:
+		return check.Warn(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)), fix)
+	}
+	return check.Ok(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)))
+}
+
+// days returns a duration in whole days.
+func days(d time.Duration) string {
+	if n := int(d / (24 * time.Hour)); n != 1 {
+		return fmt.Sprintf("%d days", n)
+	}
+	return "1 day"
+}
+
+func checkCertificate(f *Facts) []check.Row {
+	address, target := f.Config.APIServerURL, f.configObject()
+	if !f.Address.Done {
+		return []check.Row{check.Ok(target, "not checked, because there is no usable apiServerURL")}
+	}
+	renew := "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"
+	if f.Address.Err == nil {
+		return []check.Row{f.judgeExpiry("the certificate of "+address, f.Address.Expires, renew)}
+	}
+	var host x509.HostnameError
+	err := foreign.Classify(f.Address.Err)
+	switch {
+	case errors.As(err, &host):
+		return []check.Row{check.Fail(target, fmt.Sprintf("the certificate of %s is for other names: %s", address, foreign.Excerpt(host.Error(), maxError)),
+			f.chart("--set", "apiServerURL="+f.Server))}
+	case errors.Is(err, foreign.ErrExpired):
+		return []check.Row{check.Fail(target, fmt.Sprintf("the certificate of %s has expired or is not valid yet, or the clock of this machine is wrong", address), renew)}
+	case errors.Is(err, foreign.ErrUntrusted):
+		return []check.Row{check.Fail(target, fmt.Sprintf("the certificate of %s is not signed by apiServerCA: agents do not connect", address), f.setCA())}
+	}
+	return []check.Row{check.Fail(target, fmt.Sprintf("no TLS server answers at %s, seen from this machine: %s", address, foreign.Excerpt(f.Address.Err.Error(), maxError)),
+		f.chart("--set", "apiServerURL="+f.Server))}
+}
+
+// maxError is the length of the text of another program in a cause, in bytes.
+const maxError = 256

@@ -1,0 +1,221 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// readyPatience is how long a Bundle may take to become ready.
+	readyPatience = 15 * time.Minute
+	// sizeLimit is the size of an object that API servers accept. Bundles get a warning from sizeWarning.
+	sizeLimit   = 3 << 19
+	sizeWarning = 1 << 20
+)
+
+// bundleChecks returns the checks of Bundles, and of what this product does not deliver.
+func bundleChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-bundles-failing", Needs: sources(sourceBundles), Judge: checkBundlesFailing,
+			About:     "No Bundle fails to be applied, or is not ready for more than 15 minutes.",
+			Otherwise: "The fix shows the BundleDeployment of a cluster on which the Bundle is not ready. [Its reasons](#a-bundledeployment-is-not-ready).",
+		},
+		{
+			ID: "hub-bundles-conditions", Needs: sources(sourceBundles), Judge: checkBundlesConditions,
+			About:     "No Bundle reports a mistake in its spec.",
+			Otherwise: "The Bundle is not changed on clusters until the mistake is corrected. The message names the field.",
+		},
+		{
+			ID: "hub-bundles-size", Needs: sources(sourceBundles), Judge: checkBundlesSize,
+			About:     "Each Bundle is well below the size that an API server accepts.",
+			Otherwise: "Larger Bundles cannot be written. Split the Bundle, or leave out files.",
+		},
+		{
+			ID: "hub-bundles-targets", Needs: sources(sourceBundles), Judge: checkBundlesTargets,
+			About:     "Each Bundle matches a cluster.",
+			Otherwise: "The Bundle is deployed nowhere. Compare its targets with the labels of the Clusters.",
+		},
+		{
+			ID: "hub-bundles-content", Needs: sources(sourceBundles), Judge: checkBundlesContent,
+			About:     "The resources of each Bundle are in the Bundle.",
+			Otherwise: "Agents of this product cannot deploy the Bundle. Deliver the files with `fleet apply` (replace `FOLDER`).",
+		},
+		{
+			ID: "hub-gitrepos", Needs: sources(sourceGitRepos, sourceDeployments), Judge: checkGitRepos,
+			About:     "There are no GitRepos, or a controller for them runs.",
+			Otherwise: "No controller of this product reads repositories. Bundles that a GitRepo has created stay, but follow no new commit.",
+		},
+		{
+			ID: "hub-helmops", Needs: sources(sourceHelmOps, sourceDeployments), Judge: checkHelmOps,
+			About:     "There are no HelmOps, or a controller for them runs.",
+			Otherwise: "No controller of this product reads HelmOps. What is deployed stays.",
+		},
+	}
+}
+
+func bundleObject(bundle Bundle) check.Object {
+	return object("Bundle", bundle.Namespace, bundle.Name)
+}
+
+func checkBundlesFailing(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, bundle := range f.Bundles {
+		ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
+		if ready == nil || ready.Status != corev1.ConditionFalse || bundle.DeletionTimestamp != nil {
+			continue
+		}
+		summary := bundle.Status.Summary
+		worst := state.WorstState(summary)
+		switch {
+		case summary.ErrApplied > 0:
+			groups.Add(worst, check.Fail(bundleObject(bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+		case f.since(ready) > readyPatience:
+			groups.Add(worst, check.Warn(bundleObject(bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+		}
+	}
+	return groups.Rows()
+}
+
+// since returns how long a condition is as it is.
+func (f *Facts) since(condition *genericcondition.GenericCondition) time.Duration {
+	at, err := time.Parse(time.RFC3339, condition.LastUpdateTime)
+	if err != nil {
+		return 0
+	}
+	return f.Now.Sub(at)
+}
+
+// causeOf returns the number of clusters on which a Bundle is ready, and the message of the first other one.
+func causeOf(bundle Bundle, ready *genericcondition.GenericCondition) string {
+	summary := bundle.Status.Summary
+	text := fmt.Sprintf("ready on %d of %d clusters: ", summary.Ready, summary.DesiredReady)
+	if first := firstNonReady(bundle); first.Message != "" {
+		return text + fmt.Sprintf("%s on %s: %s", first.BundleState, first.Name, first.Message)
+	}
+	return text + ready.Message
+}
+
+// firstNonReady returns the first cluster with the worst state, or the zero value.
+func firstNonReady(bundle Bundle) fleet.NonReadyResource {
+	all := bundle.Status.Summary.NonReadyResources
+	if i := slices.IndexFunc(all, func(r fleet.NonReadyResource) bool { return r.BundleState == fleet.ErrApplied }); i >= 0 {
+		return all[i]
+	}
+	if len(all) == 0 {
+		return fleet.NonReadyResource{}
+	}
+	return all[0]
+}
+
+// describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle.
+func describeDeployment(bundle Bundle) string {
+	workspace, cluster, found := strings.Cut(firstNonReady(bundle).Name, "/")
+	if !found {
+		return describe("bundles", bundle.Namespace, bundle.Name)
+	}
+	return describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)
+}
+
+func checkBundlesConditions(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, bundle := range f.Bundles {
+		for _, condition := range bundle.Status.Conditions {
+			if fleet.IsTrouble(condition) {
+				groups.Add(condition.Reason, check.Fail(bundleObject(bundle), condition.Reason+": "+condition.Message, describe("bundles", bundle.Namespace, bundle.Name)))
+			}
+		}
+	}
+	return groups.Rows()
+}
+
+func checkBundlesSize(f *Facts) []check.Row {
+	large := slices.DeleteFunc(slices.Clone(f.Bundles), func(b Bundle) bool { return b.Size < sizeWarning })
+	slices.SortStableFunc(large, func(a, b Bundle) int { return cmp.Compare(b.Size, a.Size) })
+	var groups check.Groups
+	for _, bundle := range large {
+		groups.Add("", check.Warn(bundleObject(bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
+			bundle.Size>>10, sizeLimit>>10), describe("bundles", bundle.Namespace, bundle.Name)))
+	}
+	return groups.Rows()
+}
+
+func checkBundlesTargets(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, bundle := range f.Bundles {
+		observed := bundle.Status.ObservedGeneration == bundle.Generation || fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady) != nil
+		if bundle.Status.Summary.DesiredReady > 0 || !observed || bundle.DeletionTimestamp != nil || !f.older(bundle, creationPatience) {
+			continue
+		}
+		cause := "no Cluster matches the targets of the Bundle"
+		if len(bundle.Spec.Targets) == 0 {
+			cause = "the Bundle has no targets"
+		}
+		groups.Add(cause, check.Warn(bundleObject(bundle), cause, remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", bundle.Namespace, "--show-labels")))
+	}
+	return groups.Rows()
+}
+
+func checkBundlesContent(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, bundle := range f.Bundles {
+		cause := ""
+		switch {
+		case bundle.Spec.ContentsID != "":
+			cause = "the resources of the Bundle are in an OCI registry, which agents of this product do not read"
+		case bundle.Spec.HelmOpOptions != nil:
+			cause = "the Bundle is for a chart that agents would download, which those of this product do not do"
+		default:
+			continue
+		}
+		groups.Add(cause, check.Fail(bundleObject(bundle), cause+". Put the files into the Bundle with `fleet apply`",
+			remedy.Command("fleet", "apply", bundle.Name, "FOLDER", "-n", bundle.Namespace)))
+	}
+	return groups.Rows()
+}
+
+func checkGitRepos(f *Facts) []check.Row {
+	return f.withoutEffect("GitRepo", "gitrepos", "gitjob", f.GitRepos)
+}
+
+func checkHelmOps(f *Facts) []check.Row {
+	return f.withoutEffect("HelmOp", "helmops", "helmops", f.HelmOps)
+}
+
+// withoutEffect returns a row for objects that only a controller of Rancher Fleet reconciles, unless that one runs.
+func (f *Facts) withoutEffect(kind, resource, controller string, objects []metav1.PartialObjectMetadata) []check.Row {
+	if slices.ContainsFunc(f.Deployments, func(d appsv1.Deployment) bool { return d.Name == controller && d.Status.ReadyReplicas > 0 }) {
+		return nil
+	}
+	var groups check.Groups
+	for i := range objects {
+		found := &objects[i]
+		fix := remedy.Command("kubectl", "delete", resource+"."+fleet.GroupName, "-n", found.Namespace, found.Name)
+		if len(found.Finalizers) > 0 { // its controller, which would remove them, does not run
+			fix = removeFinalizers(resource, found) + " && " + fix
+		}
+		groups.Add("", check.Warn(object(kind, found.Namespace, found.Name),
+			"the "+kind+" has no effect, because this product has no controller for it. Its Bundles stay. Deliver the folder with `fleet apply`, and delete the "+kind, fix))
+	}
+	return groups.Rows()
+}
+
+// removeFinalizers returns the command that removes the finalizers of an object.
+func removeFinalizers(resource string, object metav1.Object) string {
+	return remedy.Command("kubectl", "patch", resource+"."+fleet.GroupName, "-n", object.GetNamespace(), object.GetName(), "--type=merge",
+		"-p", `{"metadata":{"finalizers":null}}`)
+}

@@ -1,0 +1,320 @@
+package hub
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestHealthyHub_PassesEveryCheck(t *testing.T) {
+	for _, row := range check.Run(Checks(), healthy(t), nil) {
+		if row.Verdict != check.OK || row.Fix != "" {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+func TestEmptyHub_PassesEveryCheckOfObjects(t *testing.T) {
+	f := healthy(t)
+	empty := &Facts{Now: f.Now, System: f.System, CRDs: f.CRDs, Embedded: f.Embedded, Config: f.Config, Leases: f.Leases, Deployments: f.Deployments}
+	for _, row := range check.Run(Checks(), empty, nil) {
+		if row.Verdict != check.OK {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+// fault is a problem that one check has to find.
+type fault struct {
+	id     string
+	change func(*Facts)
+	// object, verdict, cause (a part of it) and fix are those of the first row with a problem.
+	object  string
+	verdict check.Verdict
+	cause   string
+	fix     string
+}
+
+const (
+	logs      = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
+	upgrade   = "helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values"
+	crdsFix   = "helm upgrade --install fleet-crd charts/fleet-crd -n cattle-fleet-system --take-ownership"
+	setCA     = "kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > hub-ca.crt && " + upgrade + " --set-file apiServerCA=hub-ca.crt"
+	newSecret = "kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig"
+	write     = newSecret + " --dry-run=client -o yaml | kubectl apply -f -"
+	configMap = "ConfigMap cattle-fleet-system/fleet-controller"
+	west      = "Cluster fleet-default/west"
+	east      = "Cluster fleet-default/east"
+	westNS    = "cluster-fleet-default-west-b051c957a561"
+)
+
+func faults() map[string]fault {
+	eastSecret := types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}
+	return map[string]fault{
+		"CRD is missing":         {"hub-crds", func(f *Facts) { *clusterCRD(f) = f.CRDs[0] }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not exist", crdsFix},
+		"CRD is not established": {"hub-crds", func(f *Facts) { clusterCRD(f).Status.Conditions = nil }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not serve the CRD yet", "kubectl describe crd clusters.fleet.cattle.io"},
+		"CRD is being deleted":   {"hub-crds", func(f *Facts) { clusterCRD(f).DeletionTimestamp = new(ago(0)) }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "is being deleted", "kubectl describe crd clusters.fleet.cattle.io"},
+		"CRD is of an older release": {"hub-crds-fields", func(f *Facts) {
+			delete(clusterCRD(f).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
+		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "drops status", crdsFix},
+
+		"hub is not installed":         {"hub-config", func(f *Facts) { f.Config = Configuration{} }, configMap, check.Failed, "does not exist", "helm upgrade --install fleet charts/fleet -n cattle-fleet-system --create-namespace"},
+		"configuration cannot be read": {"hub-config", func(f *Facts) { f.Config.Err = errors.New("line 3") }, configMap, check.Failed, "keep their former configuration: line 3", upgrade},
+		"configuration has a mistake":  {"hub-config", func(f *Facts) { f.Config.Warnings = []string{"agentCheckinInterval: 15 is not a duration"} }, configMap, check.Warning, "agentCheckinInterval", upgrade},
+		"image of another version": {"hub-version", func(f *Facts) {
+			f.Deployments[0] = deployment("fleet-controller", "fleethub/fleet:v1.1.0@sha256:0", 1, 1)
+		}, "Deployment cattle-fleet-system/fleet-controller", check.Failed, "ignore the configuration", upgrade},
+		"controllers are not installed": {"hub-controllers", func(f *Facts) { f.Deployments = nil }, "Deployment cattle-fleet-system/fleet-controller", check.Failed, "does not exist", upgrade + " --install"},
+		"controllers are scaled to 0":   {"hub-controllers", func(f *Facts) { f.Deployments[0] = deployment("fleet-controller", "a", 0, 0) }, "Deployment cattle-fleet-system/fleet-controller", check.Failed, "scaled to 0", "kubectl scale -n cattle-fleet-system deployment/fleet-controller --replicas=1"},
+		"no controller is ready":        {"hub-controllers", func(f *Facts) { f.Deployments[0].Status.ReadyReplicas = 0 }, "Deployment cattle-fleet-system/fleet-controller", check.Failed, "0 of 2 pods", "kubectl describe pods -n cattle-fleet-system -l app=fleet-controller"},
+		"a controller is not ready":     {"hub-controllers", func(f *Facts) { f.Deployments[0].Status.ReadyReplicas = 1 }, "Deployment cattle-fleet-system/fleet-controller", check.Warning, "1 of 2 pods", "kubectl describe pods -n cattle-fleet-system -l app=fleet-controller"},
+		"Lease does not exist":          {"hub-leases", func(f *Facts) { f.Leases = f.Leases[1:] }, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "does not exist", "kubectl get pods -n cattle-fleet-system"},
+		"Lease is not renewed":          {"hub-leases", func(f *Facts) { f.Leases[1] = lease(names.CleanupLease, "x", time.Hour) }, "Lease cattle-fleet-system/fleet-cleanup-lock", check.Failed, "x has not renewed the Lease for 60m", "kubectl get pods -n cattle-fleet-system"},
+		"Lease was released":            {"hub-leases", func(f *Facts) { f.Leases[2] = lease(names.DeliveryLease, "", time.Second) }, "Lease cattle-fleet-system/fleet-controller-leader-election-shard", check.Failed, "no process holds the Lease", "kubectl get pods -n cattle-fleet-system"},
+		"Rancher Fleet holds a Lease": {"hub-other-manager", func(f *Facts) {
+			f.Leases[0] = lease(names.ControllerLease, "fleet-agentmanagement-7c9_1f2e", time.Second)
+		}, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "is not a controller of this product", "docs/migration.md says how this product takes the hub over: " + upgrade},
+		"Rancher Fleet is installed": {"hub-other-manager", func(f *Facts) {
+			f.Deployments = append(f.Deployments, deployment("gitjob", "registry/rancher/fleet:v0.13.0", 1, 1))
+		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet runs on this hub", "docs/migration.md says how this product takes the hub over: " + upgrade},
+
+		"no URL":                       {"hub-url", func(f *Facts) { f.Config.APIServerURL = "" }, configMap, check.Failed, "is not set", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
+		"URL of HTTP":                  {"hub-url", func(f *Facts) { f.Config.APIServerURL = "http://hub" }, configMap, check.Failed, `apiServerURL "http://hub"`, upgrade + " --set apiServerURL=https://hub.example.com:6443"},
+		"no CA":                        {"hub-ca", func(f *Facts) { f.Config.APIServerCA = nil }, configMap, check.Failed, "strict and apiServerCA is not set", setCA},
+		"CA is not PEM":                {"hub-ca", func(f *Facts) { f.Config.APIServerCA = []byte("x") }, configMap, check.Failed, "no certificate in PEM", setCA},
+		"CA has expired":               {"hub-ca", func(f *Facts) { f.Now = f.Now.AddDate(2, 0, 0) }, configMap, check.Failed, "the CA in apiServerCA expired on 2027-05-04", setCA},
+		"CA expires soon":              {"hub-ca", func(f *Facts) { f.Now = f.Now.AddDate(1, 0, -20) }, configMap, check.Warning, "expires in 20 days", setCA},
+		"unknown TLS mode":             {"hub-ca", func(f *Facts) { f.Config.AgentTLSMode = "lax" }, configMap, check.Failed, `agentTLSMode "lax"`, upgrade + " --set agentTLSMode=strict"},
+		"certificate expires tomorrow": {"hub-certificate", func(f *Facts) { f.Address.Expires = f.Now.Add(30 * time.Hour) }, configMap, check.Failed, "expires in 1 day", "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"},
+		"no server answers":            {"hub-certificate", func(f *Facts) { f.Address = Probe{Done: true, Err: errors.New("dial tcp: refused")} }, configMap, check.Failed, "no TLS server answers", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
+
+		"namespace of a Cluster is taken":    {"hub-clusters-conditions", with(fleet.ConditionProcessed, fleet.ReasonNamespaceTaken, "taken"), west, check.Failed, "NamespaceTaken: taken", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
+		"hub address has changed: a warning": {"hub-clusters-conditions", with(fleet.ConditionAddressKnown, fleet.ReasonHubAddressChanged, "changed"), west, check.Warning, "HubAddressChanged: changed", "fleet repair west -n fleet-default"},
+		"agent no longer reports":            {"hub-clusters-silent", with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent"), west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
+		"agent has never reported": {"hub-clusters-silent", func(f *Facts) {
+			with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")(f)
+			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
+		}, west, check.Failed, "has never reported", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
+		"Cluster waits for an agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[0].Status.Agent.LastSeen = metav1.Time{} }, west, check.Warning, "no agent has joined", "fleet token create west --cluster west -n fleet-default"},
+		"Cluster waits, and has a token": {"hub-clusters-waiting", func(f *Facts) {
+			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
+			f.Tokens[0].Annotations = map[string]string{fleet.AnnotationTokenForCluster: "west"}
+		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
+		"hub has not installed the agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[1].Status.Agent.LastSeen = metav1.Time{} }, east, check.Warning, "the hub has not installed the agent yet", "kubectl describe clusters.fleet.cattle.io -n fleet-default east"},
+		"deletion of a Cluster hangs": {"hub-clusters-deleting", func(f *Facts) {
+			f.Clusters[0].DeletionTimestamp, f.Clusters[0].Finalizers = new(ago(time.Hour)), []string{"a/b"}
+		}, west, check.Failed, "since 2026-05-04T11:00:00Z, and its finalizers are still there: a/b", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
+		"two Clusters have one client ID": {"hub-client-ids", func(f *Facts) {
+			f.Clusters[0].Spec.ClientID, f.Clusters[0].CreationTimestamp = f.Clusters[1].Spec.ClientID, ago(time.Hour)
+		}, west, check.Failed, "the same client ID as Cluster fleet-default/east, which is older", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"clientID":"uid-of-west"}}'`},
+		"namespace of a Cluster is missing":       {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces = f.Namespaces[1:] }, west, check.Failed, "namespace " + westNS + " does not exist", logs},
+		"namespace of a Cluster is being deleted": {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces[0].DeletionTimestamp = new(ago(time.Hour)) }, west, check.Failed, "is being deleted", "kubectl describe namespace " + westNS},
+		"agent is older":                          {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v1.1.9" }, west, check.Warning, "the agent has version v1.1.9, and the hub has version v1.2.0", "fleet repair west -n fleet-default"},
+		"ClusterGroup is empty": {"hub-clustergroups", func(f *Facts) {
+			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod", "a": "b"}}
+		}, "ClusterGroup fleet-default/all", check.Warning, "no Cluster matches a=b,env=prod", "kubectl label clusters.fleet.cattle.io -n fleet-default CLUSTER a=b env=prod"},
+		"ClusterGroup has no selector": {"hub-clustergroups", func(f *Facts) { f.Groups[0].Spec.Selector = nil }, "ClusterGroup fleet-default/all", check.Warning, "selects no Cluster", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
+		"selector is invalid": {"hub-clustergroups", func(f *Facts) {
+			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		}, "ClusterGroup fleet-default/all", check.Failed, "the selector is invalid", "kubectl edit clustergroups.fleet.cattle.io -n fleet-default all"},
+
+		"kubeconfig Secret is missing":    {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
+		"kubeconfig runs a command":       {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
+		"kubeconfig has expired":          {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
+		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5 days", write},
+		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
+		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
+		"kubeconfig leads to the hub":     {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
+
+		"request is refused": {"hub-registrations", func(f *Facts) {
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAccountReplaced, "again"))
+		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "AccountReplaced: again", "fleet repair west -n fleet-default"},
+		"request waits": {"hub-registrations", func(f *Facts) {
+			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{}
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAwaitingRights, "rights"))
+		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "the request waits: AwaitingRights: rights", "kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-of-west"},
+		"request is not processed": {"hub-registrations", func(f *Facts) { f.Registrations[0].Status.Granted = false }, "ClusterRegistration fleet-default/request-of-west", check.Failed, "has not processed the request", "kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-of-west"},
+		"takeover waits": {"hub-takeovers", func(f *Facts) {
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonTakeoverPending, "another"))
+		}, "ClusterRegistration fleet-default/request-of-west", check.Warning, "another agent is registered for Cluster fleet-default/west", "fleet confirm-takeover west request-of-west -n fleet-default"},
+		"token never expires":          {"hub-tokens-expiry", func(f *Facts) { f.Tokens[0].Spec.TTL = nil }, "ClusterRegistrationToken fleet-default/west", check.Warning, "never expires", `kubectl patch clusterregistrationtokens.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"ttl":"49h"}}'`},
+		"expired token is still there": {"hub-tokens-expired", func(f *Facts) { f.Tokens[0].Spec.TTL.Duration = time.Hour }, "ClusterRegistrationToken fleet-default/west", check.Failed, "expired on 2026-05-03T13:00:00Z", "fleet token revoke west -n fleet-default"},
+		"Secret of a token is missing": {"hub-tokens-values", func(f *Facts) { f.Values = nil }, "ClusterRegistrationToken fleet-default/west", check.Failed, "Secret fleet-default/west with the values of the token does not exist", logs},
+		"name of a token is taken": {"hub-tokens-values", func(f *Facts) {
+			f.Tokens[0].Status.Conditions = append(f.Tokens[0].Status.Conditions, condition(fleet.ConditionReady, fleet.ReasonSecretNameTaken, "taken"))
+		}, "ClusterRegistrationToken fleet-default/west", check.Failed, "SecretNameTaken: taken", "fleet token revoke west -n fleet-default"},
+
+		"Bundle cannot be applied": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(fleet.ConditionReady, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 2, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
+				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "no such kind"},
+			}}
+		}, "Bundle fleet-default/app", check.Failed, "ready on 2 of 3 clusters: ErrApplied on fleet-default/west: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
+		"Bundle is not ready for long": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(fleet.ConditionReady, "", "NotReady(1)")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
+		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 1 clusters: NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle names an unknown group": {"hub-bundles-conditions", func(f *Facts) {
+			f.Bundles[0].Status.Conditions = append(f.Bundles[0].Status.Conditions, condition(fleet.ConditionTargetsKnown, fleet.ReasonClusterGroupUnknown, "group x"))
+		}, "Bundle fleet-default/app", check.Failed, "ClusterGroupUnknown: group x", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle is large":           {"hub-bundles-size", func(f *Facts) { f.Bundles[0].Size = 1200 << 10 }, "Bundle fleet-default/app", check.Warning, "has 1200 KiB. API servers accept 1536 KiB", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle matches no cluster": {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary = fleet.BundleSummary{} }, "Bundle fleet-default/app", check.Warning, "no Cluster matches", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
+		"Bundle has no targets":     {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary, f.Bundles[0].Spec.Targets = fleet.BundleSummary{}, nil }, "Bundle fleet-default/app", check.Warning, "has no targets", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
+		"Bundle is in a registry":   {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "fleet apply app FOLDER -n fleet-default"},
+		"Bundle of a HelmOp":        {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "would download", "fleet apply app FOLDER -n fleet-default"},
+		"GitRepo":                   {"hub-gitrepos", func(f *Facts) { f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
+		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
+			f.HelmOps = []metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
+			f.HelmOps[0].Finalizers = []string{fleet.FinalizerHelmOp}
+		}, "HelmOp fleet-default/op", check.Warning, "has no effect", `kubectl patch helmops.fleet.cattle.io -n fleet-default op --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl delete helmops.fleet.cattle.io -n fleet-default op`},
+
+		"BundleDeployment of a lost Cluster": {"hub-orphans-bundledeployments", func(f *Facts) { f.BundleDeployments = append(f.BundleDeployments, partial("x", "app", of("lost"))) }, "BundleDeployment x/app", check.Warning, "of Cluster fleet-default/lost, which does not exist", "kubectl delete bundledeployments.fleet.cattle.io -n x app"},
+		"BundleDeployment of a lost Cluster, with a finalizer": {"hub-orphans-bundledeployments", func(f *Facts) {
+			lost := partial("x", "app", of("lost"))
+			lost.Finalizers, lost.DeletionTimestamp = []string{fleet.FinalizerBundleDeployment}, new(ago(time.Hour))
+			f.BundleDeployments = append(f.BundleDeployments, lost)
+		}, "BundleDeployment x/app", check.Warning, "which does not exist", `kubectl patch bundledeployments.fleet.cattle.io -n x app --type=merge -p '{"metadata":{"finalizers":null}}'`},
+		"namespace of a lost Cluster": {"hub-orphans-namespaces", func(f *Facts) {
+			f.Namespaces = append(f.Namespaces, partial("", names.ClusterNamespace(workspace, "lost"), of("lost")))
+		}, "Namespace " + names.ClusterNamespace(workspace, "lost"), check.Warning, "which does not exist", "kubectl delete namespace " + names.ClusterNamespace(workspace, "lost")},
+		"namespace of a lost Cluster is being deleted": {"hub-orphans-namespaces", func(f *Facts) {
+			lost := partial("", names.ClusterNamespace(workspace, "lost"), of("lost"))
+			lost.DeletionTimestamp = new(ago(time.Hour))
+			f.Namespaces = append(f.Namespaces, lost)
+		}, "Namespace " + names.ClusterNamespace(workspace, "lost"), check.Warning, "objects with finalizers", "kubectl describe namespace " + names.ClusterNamespace(workspace, "lost")},
+		"credential of a lost request": {"hub-orphans-credentials", func(f *Facts) { f.Credentials = append(f.Credentials, partial("s", "c-1", of("lost"))) }, "Secret s/c-1", check.Warning, "answers ClusterRegistration fleet-default/request-of-lost, which does not exist", "kubectl delete secret -n s c-1"},
+		"account of a lost Cluster":    {"hub-orphans-accounts", func(f *Facts) { f.Accounts = append(f.Accounts, partial("x", "a", of("lost"))) }, "ServiceAccount x/a", check.Warning, "for the agent of Cluster fleet-default/lost, which does not exist", "kubectl delete serviceaccount -n x a"},
+	}
+}
+
+func TestFaults(t *testing.T) {
+	for name, test := range faults() {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			test.change(f)
+			found := problems(f, test.id)
+			if len(found) != 1 {
+				t.Fatalf("%d rows with a problem: %+v", len(found), found)
+			}
+			row := found[0]
+			if row.Object.String() != test.object || row.Verdict != test.verdict || !strings.Contains(row.Cause, test.cause) {
+				t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, row.Object, row.Cause, test.verdict, test.object, test.cause)
+			}
+			if row.Fix != test.fix {
+				t.Errorf("fix\n%s\nwant\n%s", row.Fix, test.fix)
+			}
+		})
+	}
+}
+
+// problems returns the rows of a check that are not ok.
+func problems(f *Facts, id string) (found []check.Row) {
+	for _, row := range check.Run(Checks(), f, nil) {
+		if row.ID == id && row.Verdict != check.OK {
+			found = append(found, row)
+		}
+	}
+	return found
+}
+
+func TestEveryCheck_HasAFault(t *testing.T) {
+	with := map[string]bool{"hub-api": true} // the command fails without rows
+	for _, fault := range faults() {
+		with[fault.id] = true
+	}
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if !with[c.ID] || seen[c.ID] || c.About == "" {
+			t.Errorf("check %s has no fault, is there twice, or has no text", c.ID)
+		}
+		seen[c.ID] = true
+	}
+}
+
+// Not every deviation is a problem.
+func TestNoFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		id     string
+		change func(*Facts)
+	}{
+		"new Cluster waits": {"hub-clusters-waiting", func(f *Facts) {
+			f.Clusters[0].Status.Agent.LastSeen, f.Clusters[0].CreationTimestamp = metav1.Time{}, ago(time.Minute)
+		}},
+		"new Cluster has no namespace yet": {"hub-cluster-namespaces", func(f *Facts) {
+			f.Namespaces, f.Clusters = nil, f.Clusters[:1]
+			f.Clusters[0].CreationTimestamp = ago(time.Minute)
+		}},
+		"Clusters of two workspaces have one ID": {"hub-client-ids", func(f *Facts) {
+			f.Clusters[0].Spec.ClientID, f.Clusters[0].Namespace = f.Clusters[1].Spec.ClientID, "other"
+		}},
+		"Clusters without client IDs":    {"hub-client-ids", func(f *Facts) { f.Clusters[0].Spec.ClientID, f.Clusters[1].Spec.ClientID = "", "" }},
+		"reason that needs no attention": {"hub-clusters-conditions", with(fleet.ConditionProcessed, fleet.ReasonAwaitingNamespace, "waits")},
+		"silence has a check of its own": {"hub-clusters-conditions", with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")},
+		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}
+		}},
+		"token of an import never expires": {"hub-tokens-expiry", func(f *Facts) {
+			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}
+		}},
+		"token has just been created": {"hub-tokens-values", func(f *Facts) { f.Values = nil; f.Tokens[0].CreationTimestamp = ago(time.Second) }},
+		"Bundle is not ready since a minute": {"hub-bundles-failing", func(f *Facts) {
+			c := &f.Bundles[0].Status.Conditions[0]
+			c.Status, c.LastUpdateTime = corev1.ConditionFalse, noon().Add(-time.Minute).Format(time.RFC3339)
+		}},
+		"agent of a development version": {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "dev" }},
+		"agent is newer":                 {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v2.0.0" }},
+		"GitRepo with its controller": {"hub-gitrepos", func(f *Facts) {
+			f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "r", nil)}
+			f.Deployments = append(f.Deployments, deployment("gitjob", "a", 1, 1))
+		}},
+		"namespace of a Cluster's name":              {"hub-orphans-namespaces", func(f *Facts) { f.Namespaces = append(f.Namespaces, partial("", "mine", of("lost"))) }},
+		"account of a registration without Clusters": {"hub-orphans-accounts", func(f *Facts) { f.Accounts = append(f.Accounts, partial("x", "a", nil)) }},
+		"orphan of another workspace":                {"hub-orphans-accounts", func(f *Facts) { f.Workspace = "other"; f.Accounts = append(f.Accounts, partial("x", "a", of("lost"))) }},
+		"no CA, and the TLS mode needs none":         {"hub-ca", func(f *Facts) { f.Config.APIServerCA, f.Config.AgentTLSMode = nil, "system-store" }},
+		"Deployment with an image without a tag": {"hub-version", func(f *Facts) {
+			f.Deployments[0] = deployment("fleet-controller", "registry:5000/fleet@sha256:0", 1, 1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			test.change(f)
+			if found := problems(f, test.id); len(found) != 0 {
+				t.Errorf("rows: %+v", found)
+			}
+		})
+	}
+}
+
+func TestManyObjectsWithOneProblem_ShareARow(t *testing.T) {
+	f := healthy(t)
+	f.Clusters = nil
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		silent := cluster(name)
+		silent.Status.Conditions = append(silent.Status.Conditions, condition(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent"))
+		f.Clusters = append(f.Clusters, silent)
+	}
+	found := problems(f, "hub-clusters-silent")
+	if len(found) != 1 || found[0].Count != 6 || len(found[0].Examples) != 3 {
+		t.Errorf("rows: %+v", found)
+	}
+}
+
+func TestHostileNames_AreQuotedInFixes(t *testing.T) {
+	f := healthy(t)
+	f.Clusters[1].Spec.KubeConfigSecret = "x'; rm -rf ~; '\x1b[2J"
+	found := problems(f, "hub-kubeconfigs-exist")
+	want := `kubectl create secret generic -n fleet-default 'x'\''; rm -rf ~; '\'' [2J' --from-file=value=east.kubeconfig`
+	if len(found) != 1 || found[0].Fix != want || strings.ContainsRune(found[0].Cause, '\x1b') {
+		t.Errorf("rows: %+v", found)
+	}
+}

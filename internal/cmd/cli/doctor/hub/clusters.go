@@ -1,0 +1,265 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// waitingPatience is how long a Cluster may wait for its first heartbeat.
+	waitingPatience = time.Hour
+	// deletingPatience is how long the deletion of an object may take.
+	deletingPatience = 10 * time.Minute
+	// creationPatience is how long the hub may take to create the objects of a new one.
+	creationPatience = 5 * time.Minute
+)
+
+// clusterChecks returns the checks of Clusters and ClusterGroups.
+func clusterChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-clusters-conditions", Needs: sources(sourceClusters), Judge: checkConditions,
+			About:     "No condition of a Cluster is False for a reason that needs attention and that no other check covers.",
+			Otherwise: "The cause begins with the reason. [conditions.md](conditions.md) explains each reason.",
+		},
+		{
+			ID: "hub-clusters-silent", Needs: sources(sourceClusters), Judge: checkSilent,
+			About:     "Each agent that has reported before still reports.",
+			Otherwise: "Nothing is deployed on the cluster until its agent reports again. Read the log of the agent; the fix uses a context with the name of the Cluster.",
+		},
+		{
+			ID: "hub-clusters-waiting", Needs: sources(sourceClusters), Judge: checkWaiting,
+			About:     "No Cluster waits for its first heartbeat for more than an hour.",
+			Otherwise: "No agent was installed, or it does not reach the hub. The fix prints the command to run on the cluster.",
+		},
+		{
+			ID: "hub-clusters-deleting", Needs: sources(sourceClusters), Judge: checkDeleting,
+			About:     "No Cluster is being deleted for more than ten minutes.",
+			Otherwise: "A finalizer stays, mostly because no controller or agent removes it. The conditions say why.",
+		},
+		{
+			ID: "hub-client-ids", Needs: sources(sourceClusters), Judge: checkClientIDs,
+			About:     "The Clusters of a workspace have different client IDs.",
+			Otherwise: "Agents with this client ID belong to the older Cluster. The fix gives the younger one a client ID of its own. Delete the younger one instead if it is not needed.",
+		},
+		{
+			ID: "hub-cluster-namespaces", Needs: sources(sourceClusters, sourceNamespaces), Judge: checkNamespaces,
+			About:     "Each Cluster has its namespace, and none of these is being deleted.",
+			Otherwise: "Nothing is deployed on the cluster. The controllers create the namespace: look at their log. A namespace that is being deleted contains objects with finalizers.",
+		},
+		{
+			ID: "hub-agent-versions", Needs: sources(sourceClusters, sourceConfig), Judge: checkAgentVersions,
+			About:     "No agent is older than the hub.",
+			Otherwise: "Imported agents follow the hub by themselves, if `manageAgent` is not false. Others are upgraded with a new join text.",
+		},
+		{
+			ID: "hub-clustergroups", Needs: sources(sourceClusters, sourceGroups), Judge: checkGroups,
+			About:     "Each ClusterGroup has a valid selector and selects a Cluster.",
+			Otherwise: "Bundles for the group are deployed nowhere. Label a Cluster (replace `CLUSTER`), or correct the selector.",
+		},
+	}
+}
+
+// describe returns the command that shows an object with its conditions.
+func describe(resource, namespace, name string) string {
+	return remedy.Command("kubectl", "describe", resource+"."+fleet.GroupName, "-n", namespace, name)
+}
+
+// coveredReasons returns the reasons of Clusters that have a check of their own.
+func coveredReasons() []string {
+	return append([]string{fleet.ReasonAgentNotReporting, fleet.ReasonClientIDAmbiguous, fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigExpired}, refusedReasons()...)
+}
+
+func checkConditions(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		seen := map[string]bool{}
+		for _, condition := range cluster.Status.Conditions {
+			if !fleet.IsTrouble(condition) || seen[condition.Reason] || slices.Contains(coveredReasons(), condition.Reason) {
+				continue
+			}
+			seen[condition.Reason] = true
+			verdict := check.Fail
+			if condition.Type == fleet.ConditionAddressKnown || condition.Type == fleet.ConditionAgentManaged {
+				verdict = check.Warn // the agent works
+			}
+			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), describe("clusters", cluster.Namespace, cluster.Name))
+			groups.Add(condition.Reason, verdict(clusterObject(cluster), condition.Reason+": "+condition.Message, fix))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkSilent(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		verdict := clusters.Judge(cluster)
+		if verdict.State != clusters.Silent {
+			continue
+		}
+		cause := "the agent was deployed and has never reported"
+		if seen := cluster.Status.Agent.LastSeen; !seen.IsZero() {
+			cause = "the agent has not reported since " + seen.UTC().Format(time.RFC3339)
+		}
+		groups.Add(verdict.Reason, check.Fail(clusterObject(cluster), cause, remedy.OfCluster(cluster, fleet.ReasonAgentNotReporting)))
+	}
+	return groups.Rows()
+}
+
+func checkWaiting(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		if clusters.Judge(cluster).State != clusters.Waiting || !f.older(cluster, waitingPatience) || clusterrules.ManagedElsewhere(cluster) {
+			continue
+		}
+		if cluster.Spec.KubeConfigSecret != "" {
+			groups.Add("imported", check.Warn(clusterObject(cluster), "the hub has not installed the agent yet", describe("clusters", cluster.Namespace, cluster.Name)))
+			continue
+		}
+		groups.Add("", check.Warn(clusterObject(cluster), "no agent has joined since the Cluster was created", f.joinCommand(cluster)))
+	}
+	return groups.Rows()
+}
+
+// joinCommand returns the command that prints the join text of a Cluster.
+func (f *Facts) joinCommand(cluster *fleet.Cluster) string {
+	for _, token := range f.Tokens {
+		if token.Namespace == cluster.Namespace && token.Annotations[fleet.AnnotationTokenForCluster] == cluster.Name {
+			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
+		}
+	}
+	return remedy.OfCluster(cluster, fleet.ReasonAwaitingAgent)
+}
+
+func checkDeleting(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
+			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
+				at.UTC().Format(time.RFC3339), few(cluster.Finalizers)), describe("clusters", cluster.Namespace, cluster.Name)))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkClientIDs(f *Facts) []check.Row {
+	type key struct{ workspace, id string }
+	sharing := map[key][]*fleet.Cluster{}
+	for _, cluster := range f.Clusters {
+		if id := cluster.Spec.ClientID; id != "" && cluster.DeletionTimestamp == nil {
+			sharing[key{cluster.Namespace, id}] = append(sharing[key{cluster.Namespace, id}], cluster)
+		}
+	}
+	var groups check.Groups
+	for _, cluster := range f.Clusters { // not the map, whose order is random
+		all := sharing[key{cluster.Namespace, cluster.Spec.ClientID}]
+		first := clusterrules.FirstOf(all)
+		if len(all) < 2 || cluster == first || cluster.DeletionTimestamp != nil {
+			continue
+		}
+		// The UID is a client ID that no other Cluster has.
+		fix := remedy.Command("kubectl", "patch", "clusters.fleet.cattle.io", "-n", cluster.Namespace, cluster.Name, "--type=merge",
+			"-p", fmt.Sprintf(`{"spec":{"clientID":%q}}`, cluster.UID))
+		groups.Add(first.Namespace+"/"+first.Name, check.Fail(clusterObject(cluster), fmt.Sprintf(
+			"the Cluster has the same client ID as Cluster %s/%s, which is older: agents with this client ID belong to the older one", first.Namespace, first.Name), fix))
+	}
+	return groups.Rows()
+}
+
+func checkNamespaces(f *Facts) []check.Row {
+	found := map[string]*metav1.PartialObjectMetadata{}
+	for i := range f.Namespaces {
+		found[f.Namespaces[i].Name] = &f.Namespaces[i]
+	}
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		name := clusterrules.NamespaceOf(cluster)
+		namespace := found[name]
+		if cluster.DeletionTimestamp != nil || clusterrules.ManagedElsewhere(cluster) {
+			continue
+		}
+		switch {
+		case namespace == nil && f.older(cluster, creationPatience):
+			groups.Add("missing", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster's namespace %s does not exist: nothing is deployed there", name),
+				remedy.Command("kubectl", "logs", "-n", f.System, "deployment/fleet-controller")))
+		case namespace != nil && namespace.DeletionTimestamp != nil && f.Now.Sub(namespace.DeletionTimestamp.Time) > creationPatience:
+			groups.Add("deleting", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster's namespace %s is being deleted: look for objects with finalizers in it", name),
+				remedy.Command("kubectl", "describe", "namespace", name)))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkAgentVersions(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, cluster := range f.Clusters {
+		if agent := cluster.Status.Agent.AgentVersion; older(agent, f.Config.Version) && !clusterrules.ManagedElsewhere(cluster) {
+			groups.Add(agent, check.Warn(clusterObject(cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Config.Version),
+				remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkGroups(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, group := range f.Groups {
+		target := object("ClusterGroup", group.Namespace, group.Name)
+		selector, err := metav1.LabelSelectorAsSelector(group.Spec.Selector)
+		switch {
+		case err != nil:
+			groups.Add("invalid", check.Fail(target, fmt.Sprintf("the selector is invalid: %v", err),
+				remedy.Command("kubectl", "edit", "clustergroups.fleet.cattle.io", "-n", group.Namespace, group.Name)))
+		case !f.selects(selector, group.Namespace):
+			groups.Add("empty", check.Warn(target, "the ClusterGroup selects no Cluster: "+orNone(selector), labelCommand(group)))
+		}
+	}
+	return groups.Rows()
+}
+
+func orNone(selector labels.Selector) string {
+	if selector.Empty() {
+		return "there is no Cluster in its workspace"
+	}
+	return "no Cluster matches " + cmp.Or(selector.String(), "an empty selector")
+}
+
+// labelCommand returns the command that adds a Cluster to a group. Its reader chooses the Cluster.
+func labelCommand(group *fleet.ClusterGroup) string {
+	words := []string{"kubectl", "label", "clusters.fleet.cattle.io", "-n", group.Namespace, "CLUSTER"}
+	if group.Spec.Selector == nil || len(group.Spec.Selector.MatchLabels) == 0 {
+		return remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", group.Namespace, "--show-labels")
+	}
+	for _, key := range slices.Sorted(maps.Keys(group.Spec.Selector.MatchLabels)) {
+		words = append(words, key+"="+group.Spec.Selector.MatchLabels[key])
+	}
+	return remedy.Command(words...)
+}
+
+func (f *Facts) selects(selector labels.Selector, namespace string) bool {
+	return slices.ContainsFunc(f.Clusters, func(c *fleet.Cluster) bool {
+		return c.Namespace == namespace && selector.Matches(labels.Set(c.Labels))
+	})
+}
+
+// clusterNames returns the names of all Clusters.
+func (f *Facts) clusterNames() map[types.NamespacedName]bool {
+	known := map[types.NamespacedName]bool{}
+	for _, cluster := range f.Clusters {
+		known[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}] = true
+	}
+	return known
+}

@@ -1,0 +1,128 @@
+package hub
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Orphans are objects whose marks name an owner that does not exist. The hub deletes those that nobody has changed, so
+// the remaining ones need a person.
+
+// orphanChecks returns the checks of objects without an owner.
+func orphanChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-orphans-bundledeployments", Needs: sources(sourceClusters, sourceDelivery), Judge: checkOrphanedDeployments,
+			About:     "The Cluster of each BundleDeployment exists.",
+			Otherwise: "The controllers delete what belongs to a deleted Cluster. What is left was changed by another client, or has a finalizer.",
+		},
+		{
+			ID: "hub-orphans-namespaces", Needs: sources(sourceClusters, sourceNamespaces), Judge: checkOrphanedNamespaces,
+			About:     "The Cluster of each cluster namespace exists.",
+			Otherwise: "The fix deletes everything in the namespace. Its name is the one that the hub computes for the lost Cluster.",
+		},
+		{
+			ID: "hub-orphans-credentials", Needs: sources(sourceRequests, sourceCredentials), Judge: checkOrphanedCredentials,
+			About:     "The ClusterRegistration of each credential exists.",
+			Otherwise: "The Secret contains a credential that no agent needs. Delete it.",
+		},
+		{
+			ID: "hub-orphans-accounts", Needs: sources(sourceClusters, sourceAccounts), Judge: checkOrphanedAccounts,
+			About:     "The Cluster of each agent's account exists.",
+			Otherwise: "Tokens of the account are still valid. Delete it, and they are revoked.",
+		},
+	}
+}
+
+// owner returns an owner that the marks of an object name. ok is false if they name none, or one outside of the scope.
+func (f *Facts) owner(marks map[string]string, namespaceKey, nameKey string) (owner types.NamespacedName, ok bool) {
+	owner = types.NamespacedName{Namespace: marks[namespaceKey], Name: marks[nameKey]}
+	return owner, owner.Namespace != "" && owner.Name != "" && f.inScope(owner.Namespace)
+}
+
+func checkOrphanedDeployments(f *Facts) []check.Row {
+	known := f.clusterNames()
+	var groups check.Groups
+	for i := range f.BundleDeployments {
+		found := &f.BundleDeployments[i]
+		cluster, ok := f.owner(found.Labels, fleet.LabelClusterNamespace, fleet.LabelCluster)
+		if !ok || known[cluster] || !f.older(found, creationPatience) {
+			continue
+		}
+		fix := remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
+		if len(found.Finalizers) > 0 { // its agent, which would remove them, does not exist
+			fix = removeFinalizers("bundledeployments", found)
+			if found.DeletionTimestamp == nil {
+				fix += " && " + remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
+			}
+		}
+		groups.Add("", check.Warn(object("BundleDeployment", found.Namespace, found.Name), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
+	}
+	return groups.Rows()
+}
+
+func checkOrphanedNamespaces(f *Facts) []check.Row {
+	known := f.clusterNames()
+	var groups check.Groups
+	for i := range f.Namespaces {
+		found := &f.Namespaces[i]
+		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterNamespace, fleet.AnnotationCluster)
+		// Everything in a namespace is deleted with it. So its name must be one that the hub computes.
+		if !ok || known[cluster] || found.Name != names.ClusterNamespace(cluster.Namespace, cluster.Name) || !f.older(found, creationPatience) {
+			continue
+		}
+		target := check.Object{Kind: "Namespace", Group: corev1.GroupName, Name: found.Name}
+		if found.DeletionTimestamp != nil {
+			if f.Now.Sub(found.DeletionTimestamp.Time) > deletingPatience {
+				groups.Add("deleting", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist. It is being deleted, but contains objects with finalizers", cluster),
+					remedy.Command("kubectl", "describe", "namespace", found.Name)))
+			}
+			continue
+		}
+		groups.Add("", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist", cluster), remedy.Command("kubectl", "delete", "namespace", found.Name)))
+	}
+	return groups.Rows()
+}
+
+func checkOrphanedCredentials(f *Facts) []check.Row {
+	known := map[types.NamespacedName]bool{}
+	for _, request := range f.Registrations {
+		known[types.NamespacedName{Namespace: request.Namespace, Name: request.Name}] = true
+	}
+	var groups check.Groups
+	for i := range f.Credentials {
+		found := &f.Credentials[i]
+		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
+		if ok && !known[request] && f.older(found, creationPatience) {
+			groups.Add("", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
+				remedy.Command("kubectl", "delete", "secret", "-n", found.Namespace, found.Name)))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkOrphanedAccounts(f *Facts) []check.Row {
+	known := f.clusterNames()
+	var groups check.Groups
+	for i := range f.Accounts {
+		found := &f.Accounts[i]
+		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationCluster)
+		if ok && !known[cluster] && f.older(found, creationPatience) {
+			groups.Add("", check.Warn(accountObject(found), fmt.Sprintf("the account is for the agent of Cluster %s, which does not exist: its tokens are still valid", cluster),
+				remedy.Command("kubectl", "delete", "serviceaccount", "-n", found.Namespace, found.Name)))
+		}
+	}
+	return groups.Rows()
+}
+
+func accountObject(account metav1.Object) check.Object {
+	return check.Object{Kind: "ServiceAccount", Group: corev1.GroupName, Namespace: account.GetNamespace(), Name: account.GetName()}
+}

@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// requestPatience is how long a ClusterRegistration may wait.
+	requestPatience = 5 * time.Minute
+	// tokenLife is how long a token without an expiry lives after the fix.
+	tokenLife = 24 * time.Hour
+)
+
+// registrationChecks returns the checks of requests and tokens.
+func registrationChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "hub-registrations", Needs: sources(sourceRequests), Judge: checkRegistrations,
+			About:     "No ClusterRegistration waits for more than five minutes or has a problem.",
+			Otherwise: "The cluster does not join, or its agent must register again. The cause begins with the reason of the condition `Granted` ([conditions.md](conditions.md)).",
+		},
+		{
+			ID: "hub-takeovers", Needs: sources(sourceRequests), Judge: checkTakeovers,
+			About:     "No ClusterRegistration waits until you confirm that its agent replaces another one.",
+			Otherwise: "Confirm the request only if you know that its agent is to replace the other one.",
+		},
+		{
+			ID: "hub-tokens-expiry", Needs: sources(sourceTokens), Judge: checkTokensExpiry,
+			About:     "Each token expires.",
+			Otherwise: "A token that is lost can be used for ever. The fix lets the token expire in a day. Clusters that have joined stay.",
+		},
+		{
+			ID: "hub-tokens-expired", Needs: sources(sourceTokens), Judge: checkTokensExpired,
+			About:     "The hub has deleted the tokens that have expired.",
+			Otherwise: "The controllers delete expired tokens. If that does not happen, they do not work, or the clock of the hub or of your machine is wrong.",
+		},
+		{
+			ID: "hub-tokens-values", Needs: sources(sourceTokens, sourceValues), Judge: checkTokensValues,
+			About:     "Each token has the Secret with its values.",
+			Otherwise: "No cluster can join with the token. If another object has its name, revoke the token, and create one with another name.",
+		},
+	}
+}
+
+func requestObject(request *fleet.ClusterRegistration) check.Object {
+	return object("ClusterRegistration", request.Namespace, request.Name)
+}
+
+func checkRegistrations(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, request := range f.Registrations {
+		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		fix := describe("clusterregistrations", request.Namespace, request.Name)
+		switch {
+		case request.DeletionTimestamp != nil:
+		case granted != nil && granted.Reason == fleet.ReasonTakeoverPending: // has a check of its own
+		case granted != nil && fleet.IsTrouble(*granted):
+			groups.Add(granted.Reason, check.Fail(requestObject(request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(request, granted.Reason), fix)))
+		case !request.Status.Granted && f.older(request, requestPatience):
+			cause := "the hub has not processed the request"
+			if granted != nil && granted.Reason != "" {
+				cause = "the request waits: " + granted.Reason + ": " + granted.Message
+			}
+			groups.Add("waits", check.Fail(requestObject(request), cause, fix))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkTakeovers(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, request := range f.Registrations {
+		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == fleet.ReasonTakeoverPending {
+			groups.Add("", check.Warn(requestObject(request), fmt.Sprintf("another agent is registered for Cluster %s/%s: confirm the request only if you know who sent it",
+				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, fleet.ReasonTakeoverPending)))
+		}
+	}
+	return groups.Rows()
+}
+
+// isOfImport reports whether the hub has created a token to import a Cluster. Nobody has to look after such a token.
+func isOfImport(token *fleet.ClusterRegistrationToken) bool {
+	return slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
+}
+
+func tokenObject(token *fleet.ClusterRegistrationToken) check.Object {
+	return object("ClusterRegistrationToken", token.Namespace, token.Name)
+}
+
+func checkTokensExpiry(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, token := range f.Tokens {
+		if isOfImport(token) || token.Spec.TTL != nil && token.Spec.TTL.Duration > 0 || token.DeletionTimestamp != nil {
+			continue
+		}
+		// The TTL counts from the creation of the token.
+		ttl := (max(0, f.Now.Sub(token.CreationTimestamp.Time)) + tokenLife).Truncate(time.Hour) + time.Hour
+		groups.Add("", check.Warn(tokenObject(token), "the token never expires: clients that have it can register clusters until it is revoked",
+			remedy.Command("kubectl", "patch", "clusterregistrationtokens.fleet.cattle.io", "-n", token.Namespace, token.Name, "--type=merge",
+				"-p", fmt.Sprintf(`{"spec":{"ttl":"%dh"}}`, int(ttl.Hours())))))
+	}
+	return groups.Rows()
+}
+
+func checkTokensExpired(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, token := range f.Tokens {
+		if token.Spec.TTL == nil || token.Spec.TTL.Duration <= 0 {
+			continue
+		}
+		if at := token.CreationTimestamp.Add(token.Spec.TTL.Duration); f.Now.Sub(at) > creationPatience {
+			groups.Add("", check.Fail(tokenObject(token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
+				remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)))
+		}
+	}
+	return groups.Rows()
+}
+
+func checkTokensValues(f *Facts) []check.Row {
+	known := map[types.NamespacedName]bool{}
+	for i := range f.Values {
+		known[types.NamespacedName{Namespace: f.Values[i].Namespace, Name: f.Values[i].Name}] = true
+	}
+	var groups check.Groups
+	for _, token := range f.Tokens {
+		ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+		missing := !known[types.NamespacedName{Namespace: token.Namespace, Name: token.Name}]
+		switch {
+		case token.DeletionTimestamp != nil:
+		case ready != nil && fleet.IsTrouble(*ready):
+			groups.Add(ready.Reason, check.Fail(tokenObject(token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
+		case missing && f.older(token, creationPatience):
+			groups.Add("missing", check.Fail(tokenObject(token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
+				f.fixToken(token, "")))
+		}
+	}
+	return groups.Rows()
+}
+
+// fixToken returns the command for a token without usable values. Agents cannot use such a token, so it may be replaced.
+func (f *Facts) fixToken(token *fleet.ClusterRegistrationToken, reason string) string {
+	switch {
+	case isOfImport(token):
+		return describe("clusterregistrationtokens", token.Namespace, token.Name)
+	case reason == fleet.ReasonSecretNameTaken || reason == fleet.ReasonTokenNameTooLong || reason == fleet.ReasonNameTaken:
+		return remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)
+	}
+	return cmp.Or(remedy.OfToken(token, reason), remedy.Command("kubectl", "logs", "-n", f.System, "deployment/fleet-controller"))
+}
+
+// secretObject returns a Secret.
+func secretObject(namespace, name string) check.Object {
+	return check.Object{Kind: "Secret", Group: corev1.GroupName, Namespace: namespace, Name: name}
+}
