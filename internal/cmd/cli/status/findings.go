@@ -176,12 +176,16 @@ func rank(p Problem) int {
 	return 1
 }
 
-const kindLease = "Lease"
+// The kind and the reason of the problem that no controller is active. Other reasons are those of docs/conditions.md.
+const (
+	kindLease      = "Lease"
+	reasonNoLeader = "NoLeader"
+)
 
 // checkLeader adds a problem if no controller is active.
 func (f *findings) checkLeader() {
 	problem := Problem{
-		Kind: kindLease, Reason: "NoLeader", Namespace: f.system, Name: names.ControllerLease,
+		Kind: kindLease, Reason: reasonNoLeader, Namespace: f.system, Name: names.ControllerLease,
 		Message: "no controller of the hub is active: nothing is reconciled",
 		Fix:     remedy.Command("kubectl", "get", "pods", "-n", f.system),
 	}

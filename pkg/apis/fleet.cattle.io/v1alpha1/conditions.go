@@ -176,8 +176,8 @@ const (
 	// to another cluster. Write a kubeconfig of the hub's own cluster into its Secret.
 	ReasonLocalClusterMismatch = "LocalClusterMismatch"
 	// ReasonAwaitingAgent means that no agent has reported yet: it is being deployed, or must still be installed. If
-	// the Cluster has no kubeconfig, install the agent with helm install fleet-agent. Otherwise read the condition
-	// Imported.
+	// the Cluster has no kubeconfig, join the cluster with fleet token create west --cluster west. Otherwise read the
+	// condition Imported.
 	ReasonAwaitingAgent = "AwaitingAgent"
 	// ReasonAgentNotReporting means that the agent has missed three check-in intervals, or it was deployed and has not
 	// reported within 45 seconds. Look at its pods and its log on the cluster: kubectl logs -n cattle-fleet-system
@@ -203,8 +203,9 @@ const (
 	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
 	// ReasonTakeoverPending means that the request would replace a running agent, but uses another token or names none.
 	// The operator must confirm it on the Cluster, or the running agent must stop reporting. A token that was deleted
-	// and created again with the same name is another token. To confirm: kubectl annotate --overwrite
-	// clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/confirm-takeover=REQUEST.
+	// and created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or
+	// kubectl annotate --overwrite clusters.fleet.cattle.io -n fleet-default west
+	// fleet.cattle.io/confirm-takeover=REQUEST.
 	ReasonTakeoverPending = "TakeoverPending"
 	// ReasonAccountReplaced means that the agent's account was deleted and created again. The agent's token is no
 	// longer valid, so it must register again. An imported agent does so by itself. For the others, run helm upgrade
