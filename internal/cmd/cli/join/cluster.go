@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
@@ -97,7 +98,7 @@ func (j *joiner) gather(ctx context.Context) (found, error) {
 		return f, nil
 	}
 	_, err = j.heartbeat(ctx, f)
-	f.rejected = hasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
+	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
 	if err != nil && !f.rejected {
 		return f, hubProblem(j.text, err)
 	}
@@ -192,26 +193,25 @@ func otherAgents(ctx context.Context, core kubernetes.Interface, namespace strin
 }
 
 // clusterClock returns how far the clock of the cluster's API server is ahead of this one.
-func (j *joiner) clusterClock(ctx context.Context) response {
+func (j *joiner) clusterClock(ctx context.Context) hubclient.Response {
 	client, err := rest.HTTPClientFor(j.cluster.Config)
 	if err != nil {
-		return response{}
+		return hubclient.Response{}
 	}
 	base, _, err := rest.DefaultServerUrlFor(j.cluster.Config)
 	if err != nil {
-		return response{}
+		return hubclient.Response{}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
 	if err != nil {
-		return response{}
+		return hubclient.Response{}
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return response{}
+		return hubclient.Response{}
 	}
 	_ = answer.Body.Close() // only the header counts
-	date, err := http.ParseTime(answer.Header.Get("Date"))
-	return response{offset: date.Sub(j.clock()), known: err == nil}
+	return hubclient.ClockOf(answer.Header, j.clock())
 }
 
 // tryPod asks the cluster, without creating it, whether it admits the agent's pod. A namespace that does not exist yet has
@@ -239,24 +239,24 @@ func isAboutAccount(err error) bool {
 }
 
 // heartbeat asks the hub for the last heartbeat of the agent, with the agent's identity.
-func (j *joiner) heartbeat(ctx context.Context, f found) (seen, error) {
+func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error) {
 	cfg, err := kubeconfig.Safe(f.identity.Kubeconfig)
 	if err != nil {
-		return seen{}, err
+		return hubclient.Seen{}, err
 	}
 	if !sameHub(j.text, cfg.Host, f.identity.ClusterNamespace) {
-		return seen{}, errors.New("the identity of the agent is that of another hub")
+		return hubclient.Seen{}, errors.New("the identity of the agent is that of another hub")
 	}
-	client, err := newHubClient(cfg.Host, cfg.CAData, cfg.BearerToken, j.clock)
+	client, err := hubclient.New(cfg.Host, cfg.CAData, cfg.BearerToken, j.clock)
 	if err != nil {
-		return seen{}, err
+		return hubclient.Seen{}, err
 	}
-	last, err := lookAtCluster(ctx, client, *f.identity)
+	last, err := client.LookAtCluster(ctx, f.identity.ClusterNamespace, f.identity.ClusterName)
 	if err != nil {
-		return seen{}, err
+		return hubclient.Seen{}, err
 	}
-	if parsed, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil && last.speaker != "" && last.speaker != parsed.AccountUID {
-		last.lastSeen = time.Time{} // of an earlier identity
+	if parsed, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil && last.Account != "" && last.Account != parsed.AccountUID {
+		last.LastSeen = time.Time{} // of an earlier identity
 	}
 	return last, nil
 }

@@ -25,6 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 )
 
@@ -242,7 +243,7 @@ func TestBadHub_IsReportedWithItsProblem(t *testing.T) {
 		"a redirect":                             {nil, good().with("/version", 302, ""), "error: the server at URL redirects, which is not followed. Use the address of the API server itself\n" + setURL},
 		"a redirect when the token is sent":      {nil, good().with(reviews, 307, ""), "error: the server at URL redirects, which is not followed. Use the address of the API server itself\n" + setURL},
 		"an answer that is not JSON":             {nil, good().with("/version", 0, "<html>"), "error: asking the hub at URL: the hub's answer is not JSON\nfix: run the command again\n"},
-		"an endless answer":                      {nil, good().with("/version", 0, strings.Repeat(" ", answerLimit+1)), "error: asking the hub at URL: the hub's answer is too long\nfix: run the command again\n"},
+		"an endless answer":                      {nil, good().with("/version", 0, strings.Repeat(" ", hubclient.AnswerLimit+1)), "error: asking the hub at URL: the hub's answer is too long\nfix: run the command again\n"},
 		"a failure with a text of several lines": {nil, good().with(rights, 500, `{"message":"a\nb\u001b[2J"}`), "error: asking the hub at URL: the hub answered with status 500: a b [2J\nfix: run the command again\n"},
 	}
 	for name, test := range tests {

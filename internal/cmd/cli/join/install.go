@@ -87,10 +87,10 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 		}
 		joined.Cluster = f.identity.ClusterName
 		last, err := j.heartbeat(ctx, f)
-		if progress.err = err; err != nil || last.lastSeen.IsZero() {
+		if progress.err = err; err != nil || last.LastSeen.IsZero() {
 			return false, nil //nolint:nilerr // late reports it
 		}
-		joined.LastSeen = last.lastSeen.UTC().Format(time.RFC3339)
+		joined.LastSeen = last.LastSeen.UTC().Format(time.RFC3339)
 		return true, nil
 	})
 	if err == nil && j.hubSide != nil {

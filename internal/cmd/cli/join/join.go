@@ -211,8 +211,8 @@ func (j *joiner) join(ctx context.Context, user map[string]any) (Joined, error) 
 		if j.hub, err = checkHub(ctx, j.text, j.clock); err != nil {
 			return "", err
 		}
-		if j.hub.clock.known && j.text.CheckExpiry(j.clock().Add(j.hub.clock.offset)) != nil {
-			return "", j.text.CheckExpiry(j.clock().Add(j.hub.clock.offset))
+		if j.hub.clock.Known && j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset)) != nil {
+			return "", j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset))
 		}
 		return fmt.Sprintf("%s, Kubernetes %s, %s, CA %s", j.text.URL, j.hub.version, j.hub.product, j.text.Fingerprint()), nil
 	}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -127,9 +128,9 @@ func sameHub(text jointext.Text, server, workspace string) bool {
 const clockLimit = time.Minute
 
 // clockProblem returns a warning if the clocks of hub and cluster differ.
-func clockProblem(hub, cluster response) string {
-	difference := (cluster.offset - hub.offset).Round(time.Second)
-	if !hub.known || !cluster.known || difference.Abs() <= clockLimit {
+func clockProblem(hub, cluster hubclient.Response) string {
+	difference := (cluster.Offset - hub.Offset).Round(time.Second)
+	if !hub.Known || !cluster.Known || difference.Abs() <= clockLimit {
 		return ""
 	}
 	direction := "ahead of"

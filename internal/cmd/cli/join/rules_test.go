@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -125,17 +126,17 @@ func TestMissingRights_AreNamedAllAtOnce(t *testing.T) {
 }
 
 func TestClockProblem(t *testing.T) {
-	at := func(d time.Duration) response { return response{offset: d, known: true} }
+	at := func(d time.Duration) hubclient.Response { return hubclient.Response{Offset: d, Known: true} }
 	for name, test := range map[string]struct {
-		hub, cluster response
+		hub, cluster hubclient.Response
 		want         string
 	}{
 		"equal":         {at(time.Hour), at(time.Hour), ""},
 		"a minute":      {at(0), at(time.Minute), ""},
 		"ahead":         {at(-time.Minute), at(time.Minute), "is 2m0s ahead of the hub's"},
 		"behind":        {at(0), at(-time.Hour), "is 1h0m0s behind the hub's"},
-		"hub unknown":   {response{}, at(time.Hour), ""},
-		"other unknown": {at(time.Hour), response{}, ""},
+		"hub unknown":   {hubclient.Response{}, at(time.Hour), ""},
+		"other unknown": {at(time.Hour), hubclient.Response{}, ""},
 	} {
 		if got := clockProblem(test.hub, test.cluster); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q", name, got)
