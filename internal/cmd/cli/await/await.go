@@ -36,6 +36,9 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 	started := false
 	err := wait.PollUntilContextTimeout(ctx, Interval, w.Timeout, true, func(ctx context.Context) (bool, error) {
 		happened, state, err := done(ctx)
+		if err != nil && ctx.Err() != nil { // the timeout, whatever the interrupted request says
+			return false, ctx.Err()
+		}
 		last = state
 		if !happened && err == nil && !started && w.Progress != nil {
 			fmt.Fprintf(w.Progress, "waiting up to %s for %s\n", w.Timeout, w.For)
