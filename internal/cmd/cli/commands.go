@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/target"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
@@ -29,6 +30,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		importcluster.New(streams, clock),
 		clusters.New(streams, clock),
 		doctor.New(streams, clock),
+		takeover.New(streams, clock),
 		apply.New(streams, environment),
 		target.New(streams, clock, environment),
 		release.New(streams),
