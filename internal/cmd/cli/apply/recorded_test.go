@@ -94,6 +94,22 @@ func (h *hub) objects(t *testing.T) map[string]any {
 	return found
 }
 
+// versions returns the resource versions of the objects in the namespace.
+func (h *hub) versions(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for kind, resource := range resources() {
+		list, err := h.client.Resource(resource).Namespace(h.namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			found[kind+"/"+item.GetName()] = item.GetResourceVersion()
+		}
+	}
+	return found
+}
+
 // recordedForm removes what the recordings do not contain.
 func recordedForm(t *testing.T, object *unstructured.Unstructured) map[string]any {
 	t.Helper()
@@ -180,6 +196,11 @@ func TestRecordedApplyToCluster_WritesTheSameObjects(t *testing.T) {
 			}
 			if diff := cmp.Diff(objects, h.objects(t)); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			versions := h.versions(t)
+			recorded.Repeat(t, nil, "--kubeconfig", control.Plane(t).Hub.KubeconfigPath, "-n", h.namespace)
+			if diff := cmp.Diff(versions, h.versions(t)); diff != "" && name != "online-prune" { // overwrites are for the first time only
+				t.Errorf("a second call writes (-want +got):\n%s", diff)
 			}
 			if got.Stderr != want.Stderr || got.Code != want.Code || got.Stdout != "" {
 				t.Errorf("standard error %q, exit code %d; want %q, %d", got.Stderr, got.Code, want.Stderr, want.Code)

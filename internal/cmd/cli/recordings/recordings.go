@@ -198,8 +198,20 @@ func (c *Case) Want(t *testing.T) Result {
 // follow those of each command.
 func (c *Case) Run(t *testing.T, variables map[string]string, arguments ...string) Result {
 	t.Helper()
+	return c.run(t, slices.Collect(strings.Lines(c.File("cmd"))), variables, arguments)
+}
+
+// Repeat executes the last command of the case again.
+func (c *Case) Repeat(t *testing.T, variables map[string]string, arguments ...string) Result {
+	t.Helper()
+	commands := slices.Collect(strings.Lines(c.File("cmd")))
+	return c.run(t, commands[len(commands)-1:], variables, arguments)
+}
+
+func (c *Case) run(t *testing.T, commands []string, variables map[string]string, arguments []string) Result {
+	t.Helper()
 	var last Result
-	for line := range strings.Lines(c.File("cmd")) {
+	for _, line := range commands {
 		words, folder, environment := words(strings.TrimSpace(line)), c.In, map[string]string{}
 		if words[0] == "cd" { // cd folder && fleet …
 			folder, words = filepath.Join(c.In, words[1]), words[3:]

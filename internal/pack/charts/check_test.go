@@ -1,0 +1,150 @@
+package charts
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/memory"
+)
+
+// nested returns archives of charts, each in charts/ of the next.
+func nested(t testing.TB, depth int, innermost string) []byte {
+	t.Helper()
+	data := gzipped(t, tarOf(t, regular("web/Chart.yaml", innermost)))
+	for range depth {
+		data = gzipped(t, tarOf(t, regular("web/Chart.yaml", "name: web"), regular("web/charts/inner.tgz", string(data))))
+	}
+	return data
+}
+
+// tight are limits that a chart of a few kilobytes exceeds.
+func tight() limits { return limits{memory: 20_000, entries: 20} }
+
+func TestChartThatFillsTheMemory_IsRefused(t *testing.T) {
+	large := strings.Repeat("x", 30_000)
+	many := make([]tar.Header, 21)
+	for i := range many {
+		many[i] = regular("web/"+string(rune('a'+i)), "")
+	}
+	folders := map[string]string{}
+	for name := 'a'; name < 'l'; name++ {
+		folders[string(name)+"/x"] = ""
+	}
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"small chart":                     {map[string]string{"Chart.yaml": "name: web", "charts/a.tgz": string(nested(t, 1, "name: a"))}, ""},
+		"large file":                      {map[string]string{"Chart.yaml": large}, "more than 20000 bytes unpacked"},
+		"several files":                   {map[string]string{"a": large[:15_000], "b": large[:15_000]}, "more than 20000 bytes unpacked"},
+		"many files":                      {folders, "more than 20 files and folders"},
+		"large file in an archive":        {map[string]string{"charts/a.tgz": string(nested(t, 0, large))}, `"charts/a.tgz": the chart has more than 20000 bytes`},
+		"large file in nested archives":   {map[string]string{"charts/a.tgz": string(nested(t, 2, large))}, "more than 20000 bytes unpacked"},
+		"many files in an archive":        {map[string]string{"charts/a.tgz": string(gzipped(t, tarOf(t, many...)))}, "more than 20 files and folders"},
+		"archives are nested too deep":    {map[string]string{"charts/a.tgz": string(nested(t, maxNested, ""))}, "archives are nested more than 5 levels deep"},
+		"archive below another chart":     {map[string]string{"charts/sub/charts/a.tgz": string(nested(t, 0, large))}, "more than 20000 bytes unpacked"},
+		"archive that is no dependency":   {map[string]string{"files/a.tgz": string(nested(t, 0, large))}, ""},
+		"file that is not an archive":     {map[string]string{"charts/a.tgz": "text"}, ""},
+		"archive that ends in the middle": {map[string]string{"charts/a.tgz": string(nested(t, 0, "name: a")[:40])}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range test.files {
+				path := filepath.Join(dir, name)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := checkFiles(dir, tight())
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDownloadedArchiveThatFillsTheMemory_IsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"chart":           {nested(t, 1, "name: a"), ""},
+		"large chart":     {nested(t, 0, strings.Repeat("x", 30_000)), "more than 20000 bytes"},
+		"index":           {[]byte("apiVersion: v1\nentries: {}\n"), ""},
+		"nested too deep": {nested(t, maxNested+1, ""), "nested more than 5 levels deep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := checkArchive(test.data, tight())
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzChartArchive(f *testing.F) {
+	f.Add(nested(f, 1, "name: a"))
+	f.Add(nested(f, 0, "")[:30])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		check := &checker{left: tight().memory, limits: tight()}
+		err := check.archive(bytes.NewReader(data), 0)
+		if (check.left < 0 || check.entries > tight().entries) != (err != nil) && !strings.Contains(err.Error(), "nested") {
+			t.Errorf("%d bytes left, %d entries, error %v", check.left, check.entries, err)
+		}
+	})
+}
+
+// A tree with ten entries that are all the same tree describes ten times as many folders as that one.
+func TestGitTreeWithBillionsOfFolders_IsRefused(t *testing.T) {
+	store := memory.NewStorage()
+	add := func(tree *object.Tree) plumbing.Hash {
+		encoded := store.NewEncodedObject()
+		if err := tree.Encode(encoded); err != nil {
+			t.Fatal(err)
+		}
+		hash, err := store.SetEncodedObject(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hash
+	}
+	hash := add(&object.Tree{})
+	for range 10 {
+		tree := &object.Tree{}
+		for name := 'a'; name < 'k'; name++ {
+			tree.Entries = append(tree.Entries, object.TreeEntry{Name: string(name), Mode: filemode.Dir, Hash: hash})
+		}
+		hash = add(tree)
+	}
+	tree, err := object.GetTree(store, hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into, err := newSink(t.TempDir(), small())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer into.close()
+	if err := writeTree(t.Context(), tree, "", into); err == nil || !strings.Contains(err.Error(), "more than 10 files and folders") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestProgress_ContainsNoSecrets(t *testing.T) {
+	var out bytes.Buffer
+	into := scrubbing{&out, secrets("https://me:hunter2@h/charts")}
+	text := []byte("Downloading web from repo https://me:hunter2@h/charts\n")
+	if n, err := into.Write(text); n != len(text) || err != nil || out.String() != "Downloading web from repo https://me:redacted@h/charts\n" {
+		t.Errorf("%d bytes, error %v, text %q", n, err, out.String())
+	}
+}
