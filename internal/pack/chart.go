@@ -124,7 +124,7 @@ func (l loader) load(ctx context.Context, wanted directory) (contents, error) {
 		root, shown = temporary, temporary
 	}
 	r := &reader{shown: l.folder, excluded: l.excluded, left: &l.left}
-	r.update = func(folder string) error { return l.update(ctx, folder) }
+	r.complete = func(folder string) (string, func(), error) { return l.complete(ctx, folder) }
 	if err := r.read(root); err != nil {
 		return contents{}, fmt.Errorf("loading directory %s, %s: failed to read %s relative to %s: %w", wanted.prefix, l.folder, shown, root, err)
 	}
@@ -155,15 +155,15 @@ func (l loader) fetch(ctx context.Context, wanted directory, root, to string) er
 	return nil
 }
 
-// update fetches missing dependencies of the chart in a folder.
-func (l loader) update(ctx context.Context, folder string) error {
+// complete returns the folder of a chart with all dependencies.
+func (l loader) complete(ctx context.Context, folder string) (complete string, remove func(), err error) {
 	if !l.updates {
-		return nil
+		return folder, func() {}, nil
 	}
 	auth := l.auth
 	auth.Allow = func(repository string) bool {
 		allowed, err := l.Credentials.allows(repository)
 		return err == nil && allowed
 	}
-	return l.Charts.UpdateDependencies(ctx, folder, auth, l.Progress)
+	return l.Charts.Complete(ctx, folder, auth, l.Progress)
 }

@@ -35,12 +35,12 @@ type file struct {
 
 // reader reads the files of one folder.
 type reader struct {
-	// root is the folder, absolute and without links. shown is its name in messages.
-	root, shown string
+	// shown is the folder's name in messages.
+	shown string
 	// excluded are the files, relative to root, that do not become resources.
 	excluded map[string]bool
-	// update completes the folder of a chart before it is read.
-	update func(folder string) error
+	// complete returns the folder of a chart with all dependencies: the same one, or a copy to remove.
+	complete func(folder string) (complete string, remove func(), err error)
 	// left is the number of bytes that all folders may have.
 	left *atomic.Int64
 
@@ -48,43 +48,57 @@ type reader struct {
 	bytes int
 }
 
-// read reads the files below a folder that become resources.
-func (r *reader) read(folder string) (err error) {
-	if r.root, err = filepath.EvalSymlinks(folder); err != nil {
-		return err
-	}
-	return r.folder("", 0, nil)
+// place is a folder below the root of a Bundle, or its copy.
+type place struct {
+	// name is its path in the Bundle.
+	name string
+	// path is where it is. root is a folder above, which links may not leave. Both are absolute and without links.
+	path, root string
+	depth      int
 }
 
-// folder reads a folder below the root.
-func (r *reader) folder(relative string, depth int, patterns ignored) error {
-	if depth > maxDepth {
-		return fmt.Errorf("folders are nested more than %d levels deep: exclude what is not deployed in %s", maxDepth, ignoreFile)
-	}
-	where := filepath.Join(r.root, relative)
-	if _, err := os.Stat(filepath.Join(where, "Chart.yaml")); err == nil {
-		if err := r.update(where); err != nil {
-			return err
-		}
-	}
-	patterns, err := r.patterns(relative, patterns)
+// read reads the files below a folder that become resources.
+func (r *reader) read(folder string) error {
+	root, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(where)
+	return r.folder(place{path: root, root: root}, nil)
+}
+
+// folder reads a folder.
+func (r *reader) folder(at place, patterns ignored) error {
+	if at.depth > maxDepth {
+		return fmt.Errorf("folders are nested more than %d levels deep: exclude what is not deployed in %s", maxDepth, ignoreFile)
+	}
+	if _, err := os.Stat(filepath.Join(at.path, "Chart.yaml")); err == nil {
+		complete, remove, err := r.complete(at.path)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		if complete != at.path {
+			at.path, at.root = complete, complete
+		}
+	}
+	patterns, err := r.patterns(at, patterns)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(at.path)
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		name := path.Join(relative, entry.Name())
+		inner := place{path.Join(at.name, entry.Name()), filepath.Join(at.path, entry.Name()), at.root, at.depth + 1}
 		switch {
-		case strings.HasPrefix(entry.Name(), "."), r.excluded[name], patterns.drops(entry.Name(), entry.IsDir()):
+		case strings.HasPrefix(entry.Name(), "."), r.excluded[inner.name], patterns.drops(entry.Name(), entry.IsDir()):
 		case entry.IsDir():
-			if err := r.folder(name, depth+1, patterns); err != nil {
+			if err := r.folder(inner, patterns); err != nil {
 				return err
 			}
 		default:
-			if err := r.file(name, entry); err != nil {
+			if err := r.file(inner, entry); err != nil {
 				return err
 			}
 		}
@@ -92,28 +106,27 @@ func (r *reader) folder(relative string, depth int, patterns ignored) error {
 	return nil
 }
 
-// file reads a file below the root.
-func (r *reader) file(name string, entry os.DirEntry) error {
-	where := filepath.Join(r.root, name)
+// file reads a file.
+func (r *reader) file(at place, entry os.DirEntry) error {
 	if entry.Type()&os.ModeSymlink != 0 {
-		target, err := filepath.EvalSymlinks(where)
+		target, err := filepath.EvalSymlinks(at.path)
 		if err != nil {
 			return err
 		}
-		if !isBelow(r.root, target) {
-			err := fmt.Errorf("GetContent: symlink %q: target escapes bundle directory", name)
-			return r.explainLink(err, name, "leads out of the folder of its Bundle")
+		if !isBelow(at.root, target) {
+			err := fmt.Errorf("GetContent: symlink %q: target escapes bundle directory", at.name)
+			return r.explainLink(err, at.name, "leads out of the folder of its Bundle")
 		}
 	}
-	data, err := readFile(where, maxBytes)
+	data, err := readFile(at.path, maxBytes)
 	if errors.Is(err, syscall.EISDIR) {
-		return r.explainLink(err, name, "leads to a folder, which is not followed")
+		return r.explainLink(err, at.name, "leads to a folder, which is not followed")
 	}
 	if err != nil {
 		return err
 	}
 	r.bytes += len(data)
-	r.files = append(r.files, file{name, data})
+	r.files = append(r.files, file{at.name, data})
 	switch {
 	case r.bytes > maxBytes, len(r.files) > maxFiles:
 		return fmt.Errorf("the files have more than %d MiB, or are more than %d: exclude what is not deployed in %s",

@@ -15,7 +15,7 @@ import (
 func readFrom(dir string, excluded map[string]bool, left int64) (contents, error) {
 	var room atomic.Int64
 	room.Store(left)
-	r := &reader{shown: "shown", excluded: excluded, left: &room, update: func(string) error { return nil }}
+	r := &reader{shown: "shown", excluded: excluded, left: &room, complete: func(dir string) (string, func(), error) { return dir, func() {}, nil }}
 	err := r.read(dir)
 	return r.contents, err
 }
@@ -134,5 +134,26 @@ func TestHiddenFolder_IsRecognized(t *testing.T) {
 		if isHidden(path) != want {
 			t.Errorf("%s: want %v", path, want)
 		}
+	}
+}
+
+func TestCopyOfAChart_IsReadInItsPlace(t *testing.T) {
+	dir := folder(t, map[string]string{"app/web/Chart.yaml": "", "app/web/x/.fleetignore": "b", "app/other": "", "app/web/.helmignore": ""})
+	copied := folder(t, map[string]string{"Chart.yaml": "", "charts/a.tgz": "", "x/b": "", "x/c": "", "x/.fleetignore": "b", "link": "-> x/c"})
+	removed := false
+	var room atomic.Int64
+	room.Store(maxTotal)
+	r := &reader{shown: "shown", left: &room, complete: func(at string) (string, func(), error) {
+		if at != filepath.Join(dir, "app/web") {
+			t.Errorf("completed %s", at)
+		}
+		return copied, func() { removed = true }, nil
+	}}
+	if err := r.read(dir); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"app/other", "app/web/Chart.yaml", "app/web/charts/a.tgz", "app/web/link", "app/web/x/c"}
+	if got := namesOf(r.contents); !slices.Equal(got, want) || !removed {
+		t.Errorf("files %v, want %v; removed: %v", got, want, removed)
 	}
 }

@@ -19,8 +19,8 @@ const allOf = "/*"
 type ignored []string
 
 // patterns returns the patterns of the parents together with those of a folder's file.
-func (r *reader) patterns(relative string, parents ignored) (ignored, error) {
-	path := filepath.Join(r.root, relative, ignoreFile)
+func (r *reader) patterns(at place, parents ignored) (ignored, error) {
+	path := filepath.Join(at.path, ignoreFile)
 	text, err := readFile(path, maxOptions)
 	if errors.Is(err, fs.ErrNotExist) {
 		return parents, nil
@@ -33,7 +33,7 @@ func (r *reader) patterns(relative string, parents ignored) (ignored, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(r.warnings) < maxWarnings {
-		r.warnings = append(r.warnings, found.in(filepath.Join(r.shown, relative, ignoreFile))...)
+		r.warnings = append(r.warnings, found.in(filepath.Join(r.shown, at.name, ignoreFile))...)
 	}
 	return append(slices.Clip(parents), own...), nil
 }

@@ -19,8 +19,10 @@ import (
 // offline are options whose charts are never fetched.
 func offline() Options {
 	return Options{Name: "demo", Namespace: "ws", Concurrency: 2, Charts: Charts{
-		Fetch:              func(context.Context, charts.Source, string) error { return errors.New("offline") },
-		UpdateDependencies: func(context.Context, string, charts.Auth, io.Writer) error { return nil },
+		Fetch: func(context.Context, charts.Source, string) error { return errors.New("offline") },
+		Complete: func(_ context.Context, dir string, _ charts.Auth, _ io.Writer) (string, func(), error) {
+			return dir, func() {}, nil
+		},
 	}}
 }
 

@@ -18,42 +18,72 @@ import (
 	"helm.sh/helm/v3/pkg/getter"
 )
 
-// UpdateDependencies fetches the dependencies of the chart in dir, unless all that its Chart.yaml lists are in charts/.
-// It writes charts/ and Chart.lock in dir, and progress messages to progress. It fails if the chart cannot be loaded.
-func UpdateDependencies(ctx context.Context, dir string, auth Auth, progress io.Writer) error {
-	return updateDependencies(ctx, dir, auth, progress, defaultLimits())
+// Complete returns the folder of a chart with the dependencies that its Chart.yaml lists in charts/. If none is missing, it
+// is dir. Otherwise it is a copy, with charts/ and Chart.lock, which the caller removes. Progress messages are written to
+// progress. It fails if the chart cannot be loaded.
+func Complete(ctx context.Context, dir string, auth Auth, progress io.Writer) (complete string, remove func(), err error) {
+	return completeWithin(ctx, dir, auth, progress, defaultLimits())
 }
 
-func updateDependencies(ctx context.Context, dir string, auth Auth, progress io.Writer, limits limits) error {
+func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writer, limits limits) (complete string, remove func(), err error) {
 	loaded, err := load(dir, limits)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	dependencies := loaded.Metadata.Dependencies
 	if len(dependencies) == 0 || action.CheckDependencies(loaded, dependencies) == nil {
-		return nil
+		return dir, func() {}, nil
 	}
+	temporary, err := os.MkdirTemp("", "fleet-chart-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(temporary) }
+	complete, err = copyChart(dir, dependencies, temporary, limits)
+	if err == nil {
+		err = update(ctx, complete, loaded, auth, progress, limits)
+	}
+	if err != nil {
+		remove()
+		return "", nil, err
+	}
+	return complete, remove, nil
+}
+
+// copyChart copies a chart, and the folders of its dependencies, which are relative to it: each to its path below the
+// directory to.
+func copyChart(dir string, dependencies []*chart.Dependency, to string, limits limits) (string, error) {
 	for _, dependency := range dependencies {
-		if local, ok := strings.CutPrefix(dependency.Repository, "file://"); ok {
-			path, err := absolute(dir, local)
-			if err != nil {
-				return err
-			}
-			if err := checkFiles(path, limits); err != nil {
-				return fmt.Errorf("dependency %s: %w", dependency.Name, err)
-			}
+		local, isLocal := strings.CutPrefix(dependency.Repository, "file://")
+		if !isLocal {
+			continue
+		}
+		from, err := absolute(dir, local)
+		if err == nil {
+			err = checkFiles(from, limits)
+		}
+		if err == nil && !filepath.IsAbs(local) {
+			err = copyTo(from, filepath.Join(to, from), limits)
+		}
+		if err != nil {
+			return "", fmt.Errorf("dependency %s: %w", dependency.Name, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
-	defer cancel()
-	var hidden []string
-	for _, dependency := range dependencies {
-		hidden = append(hidden, secrets(dependency.Repository)...)
+	copied := filepath.Join(to, dir)
+	return copied, copyTo(dir, copied, limits)
+}
+
+// copyTo copies a folder.
+func copyTo(from, to string, limits limits) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
 	}
-	if err := update(ctx, dir, dependencies, auth, scrubbing{progress, hidden}, limits); err != nil {
-		return scrub(fmt.Errorf("updating the dependencies of chart %s: %w", loaded.Name(), err), hidden...)
+	into, err := newSink(to, limits)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer into.close()
+	return copyLocal(&address{path: from}, "", into)
 }
 
 // load loads the chart in a folder.
@@ -68,8 +98,23 @@ func load(dir string, limits limits) (*chart.Chart, error) {
 	return loaded, nil
 }
 
-// update runs Helm's update of dependencies, with clients of its own.
-func update(ctx context.Context, dir string, dependencies []*chart.Dependency, auth Auth, progress io.Writer, limits limits) error {
+// update fetches the dependencies of the chart in dir.
+func update(ctx context.Context, dir string, loaded *chart.Chart, auth Auth, progress io.Writer, limits limits) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	var hidden []string
+	for _, dependency := range loaded.Metadata.Dependencies {
+		hidden = append(hidden, secrets(dependency.Repository)...)
+	}
+	err := runUpdate(ctx, dir, loaded.Metadata.Dependencies, auth, scrubbing{progress, hidden}, limits)
+	if err != nil {
+		return scrub(fmt.Errorf("updating the dependencies of chart %s: %w", loaded.Name(), err), hidden...)
+	}
+	return nil
+}
+
+// runUpdate runs Helm's update of dependencies, with clients of its own.
+func runUpdate(ctx context.Context, dir string, dependencies []*chart.Dependency, auth Auth, progress io.Writer, limits limits) error {
 	var origins, hosts []string
 	for _, dependency := range dependencies {
 		if auth.Allow == nil || !auth.Allow(dependency.Repository) {

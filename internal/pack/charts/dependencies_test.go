@@ -2,11 +2,15 @@ package charts_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/internal/pack/charts"
 )
@@ -29,6 +33,8 @@ func TestMissingDependency_IsFetched(t *testing.T) {
 		"chart repository":                           {web, allow(web), ""},
 		"OCI registry":                               {oci, allow(oci), ""},
 		"folder":                                     {"file://../web", nil, ""},
+		"folder that does not exist":                 {"file://../gone", nil, "no such file"},
+		"folder that is not a chart":                 {"file://..", nil, "Chart.yaml file is missing"},
 		"repository that is not allowed":             {web, allow("http://elsewhere"), "401"},
 		"registry that is not allowed":               {oci, allow("oci://elsewhere"), "credential not found"},
 		"no repository is allowed":                   {web, nil, "401"},
@@ -43,20 +49,32 @@ func TestMissingDependency_IsFetched(t *testing.T) {
 			auth := login()
 			auth.BasicHTTP, auth.Allow = true, test.allow
 			var progress bytes.Buffer
-			err := charts.UpdateDependencies(t.Context(), filepath.Join(dir, "app"), auth, &progress)
+			before := files(t, dir)
+			complete, remove, err := charts.Complete(t.Context(), filepath.Join(dir, "app"), auth, &progress)
+			if diff := cmp.Diff(before, files(t, dir)); diff != "" {
+				t.Errorf("the source has changed (-want +got):\n%s", diff)
+			}
 			if test.fails != "" {
 				if err == nil || !strings.Contains(err.Error()+progress.String(), test.fails) {
 					t.Errorf("error %v, progress:\n%s", err, progress.String())
 				}
 				return
 			}
-			found := files(t, filepath.Join(dir, "app"))
-			if err != nil || found["charts/web-1.2.0.tgz"] == "" || found["Chart.lock"] == "" || progress.Len() == 0 || len(found) != 3 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := files(t, complete)
+			if found["charts/web-1.2.0.tgz"] == "" || found["Chart.lock"] == "" || progress.Len() == 0 || len(found) != 3 {
 				t.Fatalf("error %v, files %v, progress:\n%s", err, found, progress.String())
 			}
 			progress.Reset()
-			if err := charts.UpdateDependencies(t.Context(), filepath.Join(dir, "app"), charts.Auth{}, &progress); err != nil || progress.Len() != 0 {
-				t.Errorf("second run: error %v, progress %s", err, progress.String())
+			again, _, err := charts.Complete(t.Context(), complete, charts.Auth{}, &progress)
+			if err != nil || again != complete || progress.Len() != 0 {
+				t.Errorf("second run: folder %s, error %v, progress %s", again, err, progress.String())
+			}
+			remove()
+			if _, err := os.Stat(complete); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the copy is not removed: error %v", err)
 			}
 		})
 	}
@@ -84,7 +102,7 @@ func TestChartThatCannotBeLoaded_Fails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := charts.UpdateDependencies(t.Context(), dir, charts.Auth{}, &bytes.Buffer{})
+			_, _, err := charts.Complete(t.Context(), dir, charts.Auth{}, &bytes.Buffer{})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}

@@ -117,7 +117,7 @@ func (c *command) warnings(bundles []*pack.Bundle) error {
 		c.report.Warn(warning)
 	}
 	if len(found) > 0 && c.strict {
-		return fmt.Errorf("there are %d warnings, which are errors with --strict", len(found))
+		return fmt.Errorf("warnings are errors with --strict: %d found", len(found))
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ func TestStrict_SeparatesBundlesAndFailsOnWarnings(t *testing.T) {
 		"strict":                 {[]string{"--strict", "a", "b"}, exit.Done, 1, ""},
 		"not strict":             {[]string{"a", "b"}, exit.Done, 0, ""},
 		"warning":                {[]string{"c"}, exit.Done, 0, `unknown key "x"`},
-		"warning, with --strict": {[]string{"--strict", "a", "c"}, exit.Failed, 0, "there are 1 warnings, which are errors with --strict"},
+		"warning, with --strict": {[]string{"--strict", "a", "c"}, exit.Failed, 0, "warnings are errors with --strict: 1 found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := apply(t, dir, nil, append([]string{"-o", "-", "demo"}, test.args...)...)

@@ -166,7 +166,7 @@ func (c *command) options(name string) (pack.Options, error) {
 	options := pack.Options{
 		Name: name, Namespace: c.access.Namespace(), Labels: c.labelled(), Compress: c.compress, ImageScans: c.imageScans,
 		Settings: c.settings, Concurrency: c.concurrency, Progress: c.report,
-		Charts: pack.Charts{Fetch: charts.Fetch, UpdateDependencies: charts.UpdateDependencies},
+		Charts: pack.Charts{Fetch: charts.Fetch, Complete: charts.Complete},
 	}
 	if c.drift.Enabled {
 		options.Settings.CorrectDrift = &c.drift

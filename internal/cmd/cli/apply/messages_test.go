@@ -69,7 +69,7 @@ func TestBadInput_HasAMessage(t *testing.T) {
 			map[string]string{"app/x": "", "app/fleet.yaml": "defaultNamspace: x\n"}, "-o - --strict demo app", nil,
 			[]string{
 				`warning: app/fleet.yaml:1: unknown key "defaultNamspace" is ignored; did you mean "defaultNamespace"?`,
-				"there are 1 warnings, which are errors with --strict",
+				"warnings are errors with --strict: 1 found",
 			},
 		},
 		"fleet.yaml is not YAML": {
