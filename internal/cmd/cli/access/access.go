@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -76,6 +77,11 @@ func (f *Flags) Namespace() string { return *f.config.Namespace }
 
 // Context returns the value of --context.
 func (f *Flags) Context() string { return *f.config.Context }
+
+// Target returns the flags for the commands that fix problems of the cluster.
+func (f *Flags) Target() remedy.Target {
+	return remedy.Target{Kubeconfig: *f.config.KubeConfig, Context: *f.config.Context}
+}
 
 // Getter returns the configuration as Helm's SDK and kubectl's packages read it.
 func (f *Flags) Getter() genericclioptions.RESTClientGetter { return f.config }

@@ -41,6 +41,7 @@ type Server struct {
 	React func(s *Server, method string, object *Object)
 
 	t        testing.TB
+	kinds    *runtime.Scheme
 	mu       sync.Mutex
 	changed  *sync.Cond
 	objects  map[key]*Object
@@ -61,7 +62,7 @@ type event struct {
 // Start starts a server with these objects.
 func Start(t testing.TB, objects ...runtime.Object) *Server {
 	t.Helper()
-	s := &Server{t: t, objects: map[key]*Object{}, refused: map[string]int{}, events: []event{{version: 1}}}
+	s := &Server{t: t, kinds: known(), objects: map[key]*Object{}, refused: map[string]int{}, events: []event{{version: 1}}}
 	s.changed = sync.NewCond(&s.mu)
 	server := httptest.NewServer(s)
 	t.Cleanup(func() { server.CloseClientConnections(); s.changed.Broadcast(); server.Close() })
@@ -124,6 +125,12 @@ func (s *Server) Refuse(request string, code int) {
 	s.refused[request] = code
 }
 
+// Hang does not answer requests "<method> <path>" until their clients give up.
+func (s *Server) Hang(request string) { s.Refuse(request, hangs) }
+
+// hangs is the status code of requests that are not answered.
+const hangs = -1
+
 // Expire ends all watches with 410. They cannot continue at an older version.
 func (s *Server) Expire() {
 	s.mu.Lock()
@@ -148,7 +155,7 @@ func (s *Server) convert(object runtime.Object) (*Object, key) {
 	s.t.Helper()
 	gvk := object.GetObjectKind().GroupVersionKind()
 	if gvk.Empty() {
-		all, _, err := known().ObjectKinds(object)
+		all, _, err := s.kinds.ObjectKinds(object)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -176,8 +183,8 @@ func known() *runtime.Scheme {
 }
 
 // kindOf returns the kind of a resource, or "" for unknown resources.
-func kindOf(at key) string {
-	for gvk := range known().AllKnownTypes() {
+func (s *Server) kindOf(at key) string {
+	for gvk := range s.kinds.AllKnownTypes() {
 		if resource, _ := meta.UnsafeGuessKindToResource(gvk); resource.Resource == at.resource && gvk.GroupVersion().String() == apiVersionOf(at.prefix) {
 			return gvk.Kind
 		}
@@ -243,6 +250,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	switch {
+	case code == hangs:
+		<-r.Context().Done()
 	case code == http.StatusConflict && r.Method != http.MethodPost:
 		answer(w, code, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "changed by the test"})
 	case code != 0:
@@ -322,7 +331,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, at key) {
 	for _, object := range found[from:] {
 		items = append(items, object.Object)
 	}
-	list := map[string]any{"kind": kindOf(at) + "List", "apiVersion": apiVersionOf(at.prefix), "metadata": metadata, "items": items}
+	list := map[string]any{"kind": s.kindOf(at) + "List", "apiVersion": apiVersionOf(at.prefix), "metadata": metadata, "items": items}
 	answer(w, http.StatusOK, list)
 }
 

@@ -23,7 +23,7 @@ import (
 const (
 	// defaultTimeout limits all requests together.
 	defaultTimeout = 30 * time.Second
-	// requestTimeout limits one request, so that other checks have time left.
+	// requestTimeout limits one request. It is also limited to half of --timeout, so that other checks have time left.
 	requestTimeout = 10 * time.Second
 )
 
@@ -98,6 +98,10 @@ func (o *options) run(ctx context.Context, checks ...func(context.Context) ([]ch
 		}
 		rows = append(rows, found...)
 	}
+	target := o.flags.Target()
+	for i := range rows {
+		rows[i].Fix = target.On(rows[i].Fix)
+	}
 	report := check.NewReport(rows)
 	if err := report.Print(o.streams.Out, o.format, o.all); err != nil {
 		return err
@@ -114,7 +118,7 @@ func (o *options) open(flags *access.Flags) (*access.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster.Config.Timeout = min(requestTimeout, o.timeout)
+	cluster.Config.Timeout = min(requestTimeout, o.timeout/2)
 	return access.ForConfig(cluster.Config, cluster.Namespace)
 }
 

@@ -121,7 +121,8 @@ func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
 	var out, problems bytes.Buffer
 	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, noon)
-	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
+	command.SetArgs(args)
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
 	command.SilenceErrors, command.SilenceUsage = true, true
 	err := command.ExecuteContext(t.Context())
 	if err != nil && err.Error() != "exit code 1" {
@@ -167,6 +168,48 @@ func TestFailOn_DecidesAboutTheExitCode(t *testing.T) {
 		if got := doctor("hub", "--fail-on", threshold); !strings.HasSuffix(got, code) {
 			t.Errorf("--fail-on %s: %s", threshold, got)
 		}
+	}
+}
+
+func TestFixes_ReachTheSameHub(t *testing.T) {
+	_, doctor := start(t, ill()...)
+	golden.Expect(t, "context.golden", doctor("hub", "--context", "hub"))
+}
+
+func TestManyClusters_TakeFewRequests(t *testing.T) {
+	const many = 1000
+	var more []runtime.Object
+	for i := range many {
+		name := fmt.Sprintf("c-%04d", i)
+		own := names.ClusterNamespace("fleet-default", name)
+		more = append(more,
+			&fleet.Cluster{ObjectMeta: meta("fleet-default", name), Spec: fleet.ClusterSpec{KubeConfigSecret: name}},
+			&corev1.Secret{ObjectMeta: meta("fleet-default", name)},
+			&corev1.Namespace{ObjectMeta: meta("", own)},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}},
+			&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", name)},
+			&fleet.ClusterRegistration{ObjectMeta: meta("fleet-default", name)},
+			&fleet.Bundle{ObjectMeta: meta("fleet-default", name)},
+			&fleet.BundleDeployment{ObjectMeta: meta(own, name)},
+			&corev1.Secret{ObjectMeta: meta("cattle-fleet-clusters-system", name)},
+		)
+	}
+	server, doctor := start(t, more...)
+	if got := doctor("hub", "-A"); !strings.Contains(got, fmt.Sprintf(", %d more", many-4)) {
+		t.Error(got)
+	}
+	const reads = 2 // the configuration and the version are single objects
+	if requests := server.Requests(); len(requests)+reads > 40 {
+		t.Errorf("%d requests:\n%s", len(requests)+reads, strings.Join(requests, "\n"))
+	}
+}
+
+func TestServerThatDoesNotAnswerOneRequest_SkipsItsChecks(t *testing.T) {
+	server, doctor := start(t)
+	server.Hang("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/bundles")
+	got := doctor("hub", "--timeout", "2s")
+	if !strings.Contains(got, "skipped   hub-bundles-failing, 4 more") || !strings.Contains(got, "list bundles.fleet.cattle.io in namespace fleet-default") || !strings.HasSuffix(got, "exit code 0\n") {
+		t.Error(got)
 	}
 }
 

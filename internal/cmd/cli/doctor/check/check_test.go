@@ -173,6 +173,26 @@ func TestGather_ExplainsWhatCouldNotBeRead(t *testing.T) {
 	}
 }
 
+func TestGather_ReadsSourcesAfterThoseThatTheyNeed(t *testing.T) {
+	var order []check.Source
+	read := func(source check.Source, err error, after ...check.Source) check.Reader {
+		return check.Reader{Source: source, After: after, Right: check.Right{Verb: "list", Resource: string(source)}, Read: func(context.Context) error {
+			order = append(order, source)
+			return err
+		}}
+	}
+	missing := check.Gather(t.Context(), []check.Reader{
+		read("a", nil), read("b", nil, "a"), read("c", errors.New("broken"), "b"), read("d", nil, "a", "c"), read("e", nil, "d"),
+	})
+	want := check.Reason{Cause: "the request to list c failed: broken", Fix: "run the command again"}
+	if diff := cmp.Diff(check.Missing{"c": want, "d": want, "e": want}, missing); diff != "" {
+		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]check.Source{"a", "b", "c"}, order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
 func TestGather_EndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -52,6 +52,8 @@ type Reader struct {
 	Source Source
 	// Right is what Read needs.
 	Right Right
+	// After are sources that must be read before. If one of them is missing, this one is missing for the same reason.
+	After []Source
 	// Read reads the facts. It may store them only where no other reader does.
 	Read func(ctx context.Context) error
 }
@@ -62,28 +64,59 @@ type Reason struct{ Cause, Fix string }
 // Missing are the sources that could not be read.
 type Missing map[Source]Reason
 
-// Gather reads all sources, some at once, until ctx ends. It returns those that could not be read.
+// Gather reads all sources, some at once, until ctx ends. It returns those that could not be read. A source may be read after
+// sources that come before it in the list.
 func Gather(ctx context.Context, readers []Reader) Missing {
-	missing, mu := Missing{}, sync.Mutex{}
-	queue := make(chan Reader)
-	var running sync.WaitGroup
-	for range workers {
-		running.Go(func() {
-			for reader := range queue {
-				if err := reader.Read(ctx); err != nil {
-					mu.Lock()
-					missing[reader.Source] = reader.explain(ctx, err)
-					mu.Unlock()
-				}
-			}
-		})
+	g := &gathering{missing: Missing{}, read: map[Source]chan struct{}{}, free: make(chan struct{}, workers)}
+	for _, reader := range readers {
+		g.read[reader.Source] = make(chan struct{})
 	}
 	for _, reader := range readers {
-		queue <- reader
+		g.running.Go(func() { g.run(ctx, reader) })
 	}
-	close(queue)
-	running.Wait()
-	return missing
+	g.running.Wait()
+	return g.missing
+}
+
+// gathering is one run of Gather.
+type gathering struct {
+	running sync.WaitGroup
+	// free has room for the readers that may run at once.
+	free chan struct{}
+	// read is closed for each source that was read, or is missing.
+	read map[Source]chan struct{}
+
+	mu      sync.Mutex
+	missing Missing
+}
+
+func (g *gathering) run(ctx context.Context, reader Reader) {
+	defer close(g.read[reader.Source])
+	for _, source := range reader.After {
+		<-g.read[source]
+		if why, found := g.why(source); found {
+			g.miss(reader.Source, why)
+			return
+		}
+	}
+	g.free <- struct{}{}
+	defer func() { <-g.free }()
+	if err := reader.Read(ctx); err != nil {
+		g.miss(reader.Source, reader.explain(ctx, err))
+	}
+}
+
+func (g *gathering) why(source Source) (Reason, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	why, found := g.missing[source]
+	return why, found
+}
+
+func (g *gathering) miss(source Source, why Reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.missing[source] = why
 }
 
 // explain returns why a source could not be read.

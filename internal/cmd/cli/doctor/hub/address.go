@@ -57,7 +57,7 @@ func addressChecks() []check.Check[*Facts] {
 
 // probe connects to the server of a configuration with exactly its CA, or with the system's roots if it has none. It sends
 // no request.
-func probe(ctx context.Context, c config.Config, now func() time.Time) Probe {
+func probe(ctx context.Context, c config.Config, timeout time.Duration, now func() time.Time) Probe {
 	server, err := url.Parse(c.APIServerURL)
 	if err != nil || server.Hostname() == "" || protocol.CheckHubURL(c.APIServerURL) != nil {
 		return Probe{}
@@ -71,7 +71,7 @@ func probe(ctx context.Context, c config.Config, now func() time.Time) Probe {
 	if port == "" {
 		port = "443"
 	}
-	connection, err := (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", net.JoinHostPort(server.Hostname(), port))
+	connection, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: settings}).DialContext(ctx, "tcp", net.JoinHostPort(server.Hostname(), port))
 	if err != nil {
 		return Probe{Done: true, Err: err}
 	}

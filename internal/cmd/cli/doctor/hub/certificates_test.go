@@ -78,7 +78,7 @@ func TestProbe(t *testing.T) {
 		"invalid URL: nothing is connected": {config.Config{APIServerURL: "http://127.0.0.1:1"}, "ok", "not checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &Facts{Now: noon(), Config: Configuration{Config: test.config}, Address: probe(t.Context(), test.config, noon)}
+			f := &Facts{Now: noon(), Config: Configuration{Config: test.config}, Address: probe(t.Context(), test.config, time.Minute, noon)}
 			rows := checkCertificate(f)
 			if len(rows) != 1 || string(rows[0].Verdict) != test.verdict || !strings.Contains(rows[0].Cause, test.want) {
 				t.Errorf("rows %+v, error %v", rows, f.Address.Err)

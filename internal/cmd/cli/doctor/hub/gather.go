@@ -67,7 +67,6 @@ func Check(ctx context.Context, cluster *access.Cluster, scope Scope, clock func
 		return nil, access.Explain("reading the version of the hub's API server", err)
 	}
 	missing := check.Gather(ctx, g.readers())
-	maps.Copy(missing, check.Gather(ctx, g.dependent()))
 	return check.Run(Checks(), g.Facts, missing), nil
 }
 
@@ -109,35 +108,24 @@ func (g *gatherer) readers() []check.Reader {
 		in(sourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 		in(sourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
 		in(sourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
+		{Source: sourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: sources(sourceConfig), Read: g.probe},
+		{
+			Source: sourceKubeconfigs, Right: check.Right{Verb: "list", Resource: "secrets", Namespace: g.Workspace},
+			After: sources(sourceClusters, sourceConfig, sourceDeployments), Read: g.readKubeconfigs,
+		},
 	}
 }
 
-// dependent returns the readers that need what the others have read.
-func (g *gatherer) dependent() []check.Reader {
-	readers := []check.Reader{{Source: sourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, Read: func(ctx context.Context) error {
-		g.Address = probe(ctx, g.Config.Config, g.clock)
-		return nil
-	}}}
+// namespacesOfKubeconfigs returns the namespaces in which Clusters name Secrets. It is called after Clusters were read.
+func (g *gatherer) namespacesOfKubeconfigs() []string {
 	namespaces := map[string]bool{}
 	for _, cluster := range g.imported() {
 		namespaces[secretOf(cluster).Namespace] = true
 	}
 	if len(namespaces) > fewNamespaces {
-		namespaces = map[string]bool{"": true}
+		return []string{metav1.NamespaceAll}
 	}
-	named := slices.Sorted(maps.Keys(namespaces))
-	right := check.Right{Verb: "list", Resource: "secrets"}
-	if len(named) == 1 {
-		right.Namespace = named[0]
-	}
-	return append(readers, check.Reader{Source: sourceKubeconfigs, Right: right, Read: func(ctx context.Context) error {
-		for _, namespace := range named {
-			if err := g.readKubeconfigs(ctx, namespace); err != nil {
-				return err
-			}
-		}
-		return nil
-	}})
+	return slices.Sorted(maps.Keys(namespaces))
 }
 
 func core(resource string) schema.GroupVersionResource {
@@ -273,13 +261,39 @@ func (g *gatherer) readBundles(ctx context.Context) error {
 	return err
 }
 
-// readKubeconfigs reads the Secrets of a namespace that Clusters name. Secrets of other types than those of kubeconfigs are
-// not read.
-func (g *gatherer) readKubeconfigs(ctx context.Context, namespace string) error {
+// probe connects to the hub as agents do.
+func (g *gatherer) probe(ctx context.Context) error {
+	g.Address = probe(ctx, g.Config.Config, g.cluster.Config.Timeout, g.clock)
+	return ctx.Err()
+}
+
+// readKubeconfigs reads the Secrets that Clusters name. Secrets of other types than those of kubeconfigs are not read.
+func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 	wanted, rules := map[types.NamespacedName]bool{}, g.options()
 	for _, cluster := range g.imported() {
 		wanted[secretOf(cluster)] = true
 	}
+	for _, namespace := range g.namespacesOfKubeconfigs() {
+		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return g.cluster.Core.CoreV1().Secrets(namespace).List(ctx, o)
+		})
+		pages.PageBufferSize = 0
+		err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: otherTypes()}, func(item runtime.Object) error {
+			secret := item.(*corev1.Secret)
+			if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
+				g.Kubeconfigs[name] = readKubeconfig(secret.Data, rules)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// otherTypes returns the selector of Secrets that may contain kubeconfigs, which have no type of their own.
+func otherTypes() string {
 	var others []fields.Selector
 	for _, other := range []corev1.SecretType{
 		protocol.SecretTypeValues, protocol.SecretTypeCredential, corev1.SecretTypeServiceAccountToken, "helm.sh/release.v1",
@@ -287,15 +301,5 @@ func (g *gatherer) readKubeconfigs(ctx context.Context, namespace string) error 
 	} {
 		others = append(others, fields.OneTermNotEqualSelector("type", string(other)))
 	}
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.cluster.Core.CoreV1().Secrets(namespace).List(ctx, o)
-	})
-	pages.PageBufferSize = 0
-	return pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: fields.AndSelectors(others...).String()}, func(item runtime.Object) error {
-		secret := item.(*corev1.Secret)
-		if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
-			g.Kubeconfigs[name] = readKubeconfig(secret.Data, rules)
-		}
-		return nil
-	})
+	return fields.AndSelectors(others...).String()
 }
