@@ -207,11 +207,26 @@ func TestHub_IsProvenBeforeTheTokenIsSent(t *testing.T) {
 	}
 }
 
-func TestHubOfRancherFleet_Works(t *testing.T) {
+func TestProductOfTheHub_IsThatOfItsCRDs(t *testing.T) {
 	ca := newAuthority(t)
-	url, _ := serve(t, ca.issue(t, nil), good().with("/openapi/v3/apis/fleet.cattle.io/v1alpha1", 0, `{"properties":{"lastSeen":{}}}`))
-	if report, err := checkHub(t.Context(), textFor(url, ca), time.Now); err != nil || report.product != productRancher {
-		t.Errorf("%q, %v", report.product, err)
+	const schema = "/openapi/v3/apis/fleet.cattle.io/v1alpha1"
+	tests := map[string]struct {
+		answers answers
+		want    string
+	}{
+		"this project":      {good(), productOurs},
+		"Rancher Fleet":     {good().with(schema, 0, `{"properties":{"lastSeen":{}}}`), productRancher},
+		"no right to see":   {good().with(schema, 403, ``), "an unknown version of Fleet"},
+		"a failed request":  {good().with(schema, 500, ``), "an unknown version of Fleet"},
+		"an endless schema": {good().with(schema, 0, strings.Repeat(" ", answerLimit+1)), "an unknown version of Fleet"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			url, _ := serve(t, ca.issue(t, nil), test.answers)
+			if report, err := checkHub(t.Context(), textFor(url, ca), time.Now); err != nil || report.product != test.want {
+				t.Errorf("%q, %v", report.product, err)
+			}
+		})
 	}
 }
 
