@@ -9,7 +9,7 @@ import (
 )
 
 // The Clusters of the stories, once they have joined.
-var local, eastern, western *fleet.Cluster
+var local, eastern, western, southern *fleet.Cluster
 
 // The stories share the nodes, so they are told in this order: each finds what the ones before have left.
 var _ = Describe("On real nodes", Ordered, ContinueOnFailure, func() {
@@ -21,7 +21,9 @@ var _ = Describe("On real nodes", Ordered, ContinueOnFailure, func() {
 	Describe("an agent gets settings", setting)
 	Describe("the network is cut between hub and east", cutting)
 	Describe("a namespace has rules for pods", restricted)
+	Describe("a user has only the command line", typing)
 	Describe("the hub does not hear of an agent", missing)
+	Describe("the user looks at the clusters", looking)
 	Describe("an agent's pod is deleted", losingAgent)
 	Describe("a node is restarted", restarting)
 	Describe("the controller's pod is deleted", losingController)

@@ -30,8 +30,9 @@ var (
 
 // The clusters of the stories, beside the hub.
 const (
-	east = "east" // is imported
-	west = "west" // comes by itself
+	east  = "east"  // is imported
+	west  = "west"  // comes by itself
+	south = "south" // joins with the command line
 )
 
 // world is what all stories share.
@@ -90,7 +91,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	began := time.Now()
 	world, err = onnodes.Start(ctx, onnodes.Options{
-		Root: root, Downstreams: []string{east, west}, LogDir: *logs,
+		Root: root, Downstreams: []string{east, west, south}, LogDir: *logs,
 		Progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if errors.Is(err, nodes.ErrMissing) && !*required {
