@@ -31,6 +31,10 @@ const (
 	east  = "east"  // is imported
 	south = "south" // joins with a manifest
 	lake  = "lake"  // joins after interruptions
+	hill  = "hill"  // joins when nothing prevents it any more
+	ford  = "ford"  // does not join
+	bay   = "bay"   // is imported after interruptions
+	cape  = "cape"  // is imported with its admin's kubeconfig
 )
 
 var world *framework.World
@@ -40,7 +44,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake}}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 

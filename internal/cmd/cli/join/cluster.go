@@ -261,13 +261,15 @@ func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error)
 	return last, nil
 }
 
-// podProblem returns why the agent's pod does not run, with its reason, or an empty text.
+// podProblem returns why the agent's pod does not run, with its reason, or empty texts if one runs. It need not be ready: an
+// agent that waits for its registration is not.
 func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, message string) {
 	for _, condition := range deployment.Status.Conditions {
 		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
 			return fleet.ReasonAgentPodRejected, condition.Message
 		}
 	}
+	running := false
 	for _, pod := range pods {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
@@ -275,10 +277,14 @@ func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, messa
 			}
 		}
 		for _, container := range pod.Status.ContainerStatuses {
+			running = running || container.State.Running != nil
 			if message := containerProblem(container.State); message != "" {
 				return fleet.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
 			}
 		}
+	}
+	if !running {
+		return fleet.ReasonAgentPodFailing, "no pod of the agent has started"
 	}
 	return "", ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -79,6 +80,33 @@ func systemUID(ctx context.Context, cluster *access.Cluster) (types.UID, error) 
 	return system.UID, nil
 }
 
+// checkUnused refuses a cluster without an agent if the token is that of an agent which reports: the hub would replace
+// that agent without a confirmation.
+func (h *hubSide) checkUnused(ctx context.Context, workspace, name string) error {
+	if h == nil || h.made.Token.Name != "" {
+		return nil
+	}
+	cluster, err := h.cluster.Clusters(workspace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
+			return nil
+		}
+		return access.Explain(fmt.Sprintf("reading Cluster %s/%s", workspace, name), err)
+	}
+	return unused(cluster)
+}
+
+// unused returns the error for a Cluster with an agent that reports, or nil.
+func unused(cluster *fleet.Cluster) error {
+	reporting := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)
+	if cluster.Status.Agent.LastSeen.IsZero() || reporting == nil || reporting.Status != corev1.ConditionTrue {
+		return nil
+	}
+	return exit.Errorf(exit.Refused, "Cluster %s/%s has an agent on another cluster, which reports; with its token, this cluster would replace it at once", cluster.Namespace, cluster.Name).
+		With("select the cluster that joins with --context: kubectl config get-contexts",
+			fmt.Sprintf("to replace that agent: fleet token revoke %s -n %s, and run the command again; it then names the request to confirm", cluster.Name, cluster.Namespace))
+}
+
 // await waits until the Cluster on the hub has a heartbeat.
 func (h *hubSide) await(ctx context.Context, joined Joined, timeout time.Duration) error {
 	return wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
@@ -90,28 +118,48 @@ func (h *hubSide) await(ctx context.Context, joined Joined, timeout time.Duratio
 	})
 }
 
-// refusal returns why the hub does not grant the registration, or nil.
-func (h *hubSide) refusal(ctx context.Context, text jointext.Text) error {
+// pending returns the latest registration of the client ID if the hub does not grant it, or nil.
+func (h *hubSide) pending(ctx context.Context, text jointext.Text) *fleet.ClusterRegistration {
 	if h == nil {
 		return nil
 	}
-	var refused error
+	var latest *fleet.ClusterRegistration
 	_, err := access.Each(ctx, h.cluster.Registrations(text.Workspace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
-		granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
-		if r.Spec.ClientID != text.ClientID || granted == nil || granted.Status != corev1.ConditionFalse {
-			return nil
+		if r.Spec.ClientID == text.ClientID && (latest == nil || latest.CreationTimestamp.Before(&r.CreationTimestamp)) {
+			latest = r
 		}
-		failure := exit.Errorf(exit.Timeout, "ClusterRegistration %s/%s: %s", r.Namespace, r.Name, output.Line(granted.Message)).Because(granted.Reason)
-		if granted.Reason == fleet.ReasonTakeoverPending {
-			failure.Fixes = []string{fmt.Sprintf("fleet confirm-takeover %s %s -n %s", r.Status.ClusterName, r.Name, r.Namespace)}
-		}
-		refused = failure
 		return nil
 	})
-	if err != nil {
-		return nil //nolint:nilerr // the diagnosis is then without it
+	if err != nil || latest == nil { // the diagnosis is then without it
+		return nil
 	}
-	return refused
+	if granted := fleet.GetCondition(latest.Status.Conditions, fleet.ConditionGranted); granted == nil || granted.Status != corev1.ConditionFalse {
+		return nil
+	}
+	return latest
+}
+
+// confirmation returns the command that lets a registration replace the agent of its Cluster, or an empty text if that is
+// not what it waits for.
+func confirmation(r *fleet.ClusterRegistration) string {
+	if r == nil || fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted).Reason != fleet.ReasonTakeoverPending {
+		return ""
+	}
+	return remedy.OfRegistration(r, fleet.ReasonTakeoverPending)
+}
+
+// refusal returns the error for a registration that the hub does not grant. kept means that its agent keeps running, so that
+// the registration can still be granted.
+func refusal(r *fleet.ClusterRegistration, kept bool) *exit.Error {
+	granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
+	failure := exit.Errorf(exit.Timeout, "ClusterRegistration %s/%s: %s", r.Namespace, r.Name, output.Line(granted.Message)).Because(granted.Reason)
+	if confirmation(r) != "" && !kept {
+		return failure.With("run the command again with --timeout 10m, and while it waits, run the command that it prints: fleet confirm-takeover …")
+	}
+	if command := remedy.OfRegistration(r, granted.Reason); command != "" {
+		return failure.With(command)
+	}
+	return failure
 }
 
 // undo removes what this run has created on the hub.

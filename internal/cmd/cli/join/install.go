@@ -22,6 +22,8 @@ import (
 const (
 	// pollInterval is the time between two looks at what is awaited.
 	pollInterval = 100 * time.Millisecond
+	// looksPerHint is how many looks at the cluster there are for each look at the hub's registrations.
+	looksPerHint = 10
 	// undoTimeout limits the removal of what was created.
 	undoTimeout = 45 * time.Second
 )
@@ -83,6 +85,7 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 			return false, nil //nolint:nilerr // late reports it
 		}
 		if progress.credential = f.identity != nil && sameHub(j.text, f.server, f.identity.ClusterNamespace); !progress.credential {
+			j.hint(ctx, &progress)
 			return false, nil
 		}
 		joined.Cluster = f.identity.ClusterName
@@ -105,10 +108,23 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 	return joined, err
 }
 
-// waiting is how far phase 5 has come.
+// waiting is how far phase 5 has come. looks counts the looks at a cluster without a credential, and hinted means that the
+// command which confirms the registration was printed.
 type waiting struct {
-	credential bool
-	err        error
+	credential, hinted bool
+	looks              int
+	err                error
+}
+
+// hint prints the command that confirms the registration, if the hub waits for it.
+func (j *joiner) hint(ctx context.Context, progress *waiting) {
+	if progress.looks++; progress.hinted || progress.looks%looksPerHint != 0 {
+		return
+	}
+	if command := confirmation(j.hubSide.pending(ctx, j.text)); command != "" {
+		progress.hinted = true
+		fmt.Fprintf(j.streams.ErrOut, "the hub waits for the confirmation that this cluster replaces the agent of another one: %s\n", command)
+	}
 }
 
 // diagnosisTimeout limits the requests for a diagnosis.
@@ -130,13 +146,13 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 		return failure.Because(reason).With(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent))
 	}
 	failure.Problems = []error{fmt.Errorf("the agent runs, and the hub did not grant its registration within %s", j.timeout)}
-	if granted := j.hubSide.refusal(ctx, j.text); granted != nil {
-		failure.Add(granted)
+	if pending := j.hubSide.pending(ctx, j.text); pending != nil {
+		failure.Add(refusal(pending, j.keep))
 		return failure
 	}
 	return lateBecause(failure, fleet.ReasonAwaitingAgent, progress.err).With(
 		"on the hub: kubectl describe clusterregistrations.fleet.cattle.io -n "+j.text.Workspace,
-		"if its reason is TakeoverPending, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace, logs)
+		"if its reason is TakeoverPending, run join again, and while it waits, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace, logs)
 }
 
 func lateBecause(failure *exit.Error, reason string, cause error) *exit.Error {
@@ -156,10 +172,7 @@ func (j *joiner) podCause(ctx context.Context) (reason, message string) {
 	if err != nil {
 		return fleet.ReasonAgentNotReporting, "reading pods: " + err.Error()
 	}
-	if reason, message = podProblem(deployment, pods.Items); message == "" && deployment.Status.ReadyReplicas == 0 {
-		return fleet.ReasonAgentPodFailing, "no pod of the agent is ready"
-	}
-	return reason, message
+	return podProblem(deployment, pods.Items)
 }
 
 // undo removes what this run has created, and returns the error with what could not be removed.

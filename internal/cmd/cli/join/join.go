@@ -293,6 +293,11 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 	if err != nil {
 		return f, "", "", err
 	}
+	if todo == stepInstall && f.identity == nil && !f.deployment {
+		if err := j.hubSide.checkUnused(ctx, j.text.Workspace, j.order.Cluster); err != nil {
+			return f, "", "", err
+		}
+	}
 	if warning := clockProblem(j.hub.clock, j.clusterClock(ctx)); warning != "" {
 		j.order.Warn("%s", warning)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"helm.sh/helm/v3/pkg/release"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -156,16 +157,18 @@ func TestPodProblem(t *testing.T) {
 	unscheduled := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"},
 	}}}}
+	running := []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}}
 	for name, test := range map[string]struct {
 		deployment      *appsv1.Deployment
 		pods            []corev1.Pod
 		reason, message string
 	}{
-		"quota":        {rejected, nil, fleet.ReasonAgentPodRejected, "exceeded quota"},
-		"no node":      {&appsv1.Deployment{}, unscheduled, fleet.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
-		"image":        {&appsv1.Deployment{}, waiting("ImagePullBackOff"), fleet.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
-		"starting":     {&appsv1.Deployment{}, waiting("ContainerCreating"), "", ""},
-		"nothing seen": {&appsv1.Deployment{}, nil, "", ""},
+		"quota":    {rejected, nil, fleet.ReasonAgentPodRejected, "exceeded quota"},
+		"no node":  {&appsv1.Deployment{}, unscheduled, fleet.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
+		"image":    {&appsv1.Deployment{}, waiting("ImagePullBackOff"), fleet.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
+		"starting": {&appsv1.Deployment{}, waiting("ContainerCreating"), fleet.ReasonAgentPodFailing, "no pod of the agent has started"},
+		"no pod":   {&appsv1.Deployment{}, nil, fleet.ReasonAgentPodFailing, "no pod of the agent has started"},
+		"running, and not ready while it waits for its registration": {&appsv1.Deployment{}, running, "", ""},
 	} {
 		if reason, message := podProblem(test.deployment, test.pods); reason != test.reason || message != test.message {
 			t.Errorf("%s: %s %s", name, reason, message)
@@ -186,5 +189,65 @@ func TestValuesOfTheText_CannotBeSet(t *testing.T) {
 	values, err := o.userValues()
 	if err != nil || values["internal"].(map[string]any)["image"] != "r/i:t" {
 		t.Errorf("%v %v", values, err)
+	}
+}
+
+func TestUnused_RefusesAClusterWhoseAgentReports(t *testing.T) {
+	cluster := func(status corev1.ConditionStatus, seen bool) *fleet.Cluster {
+		c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
+		if seen {
+			c.Status.Agent.LastSeen = metav1.Now()
+		}
+		if status != "" {
+			c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionAgentReporting, Status: status}}
+		}
+		return c
+	}
+	for name, test := range map[string]struct {
+		cluster *fleet.Cluster
+		code    exit.Code
+	}{
+		"no agent yet":                 {cluster("", false), exit.Done},
+		"an agent that is deployed":    {cluster(corev1.ConditionTrue, false), exit.Done},
+		"an agent that reports":        {cluster(corev1.ConditionTrue, true), exit.Refused},
+		"an agent that is silent":      {cluster(corev1.ConditionFalse, true), exit.Done},
+		"an agent of an unknown state": {cluster("", true), exit.Done},
+	} {
+		if err := unused(test.cluster); exit.CodeOf(err) != test.code {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	const want = "error: Cluster fleet-default/west has an agent on another cluster, which reports; with its token, this cluster would replace it at once\n" +
+		"fix: select the cluster that joins with --context: kubectl config get-contexts\n" +
+		"fix: to replace that agent: fleet token revoke west -n fleet-default, and run the command again; it then names the request to confirm\n"
+	if got := exit.Text(unused(cluster(corev1.ConditionTrue, true))); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestRefusal_NamesTheCommandThatWorks(t *testing.T) {
+	request := func(reason string) *fleet.ClusterRegistration {
+		r := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "request-1"}}
+		r.Status.ClusterName = "west"
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: reason, Message: "m\n"}}
+		return r
+	}
+	for name, test := range map[string]struct {
+		reason string
+		kept   bool
+		fixes  string
+	}{
+		"a takeover, and the agent runs":     {fleet.ReasonTakeoverPending, true, "fix: fleet confirm-takeover west request-1 -n fleet-default\n"},
+		"a takeover, and the agent is gone":  {fleet.ReasonTakeoverPending, false, "fix: run the command again with --timeout 10m, and while it waits, run the command that it prints: fleet confirm-takeover …\n"},
+		"another reason with a command":      {fleet.ReasonTokenUnknown, false, "fix: fleet repair west -n fleet-default\n"},
+		"another reason without any command": {fleet.ReasonClientIDTaken, false, ""},
+	} {
+		want := "error: ClusterRegistration fleet-default/request-1: m \nreason: " + test.reason + " (docs/conditions.md)\n" + test.fixes
+		if got := exit.Text(refusal(request(test.reason), test.kept)); got != want {
+			t.Errorf("%s: got:\n%s\nwant:\n%s", name, got, want)
+		}
+	}
+	if got := confirmation(request(fleet.ReasonTokenUnknown)) + confirmation(nil); got != "" {
+		t.Errorf("%q for requests that wait for no confirmation", got)
 	}
 }
