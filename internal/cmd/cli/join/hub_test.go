@@ -218,7 +218,7 @@ func TestProductOfTheHub_IsThatOfItsCRDs(t *testing.T) {
 		"Rancher Fleet":     {good().with(schema, 0, `{"properties":{"lastSeen":{}}}`), productRancher},
 		"no right to see":   {good().with(schema, 403, ``), "an unknown version of Fleet"},
 		"a failed request":  {good().with(schema, 500, ``), "an unknown version of Fleet"},
-		"an endless schema": {good().with(schema, 0, strings.Repeat(" ", answerLimit+1)), "an unknown version of Fleet"},
+		"an endless schema": {good().with(schema, 0, strings.Repeat(" ", hubclient.AnswerLimit+1)), "an unknown version of Fleet"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
