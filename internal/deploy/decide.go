@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -50,7 +51,7 @@ func decide(in situation) verdict {
 	switch {
 	case leaveAlone(in.BundleDeployment):
 		return LeaveAlone
-	case unsupported(in.BundleDeployment) != "":
+	case source.Unsupported(in.BundleDeployment) != "":
 		return Refuse
 	case in.Forced, spec.DeploymentID != in.Status.AppliedDeploymentID:
 		return Deploy
@@ -68,17 +69,6 @@ func decide(in situation) verdict {
 func leaveAlone(bd *fleet.BundleDeployment) bool {
 	return bd.DeletionTimestamp != nil || bd.Spec.Paused || bd.Spec.OffSchedule || bd.Spec.WaitingForValues ||
 		bd.Spec.DeploymentID == ""
-}
-
-// unsupported returns the feature of a BundleDeployment that this agent does not support, "" if it supports all.
-func unsupported(bd *fleet.BundleDeployment) string {
-	switch {
-	case bd.Spec.HelmChartOptions != nil:
-		return "charts that the agent has to download (HelmOps) are not supported by this agent"
-	case bd.Spec.OCIContents:
-		return "contents in an OCI registry are not supported by this agent"
-	}
-	return ""
 }
 
 // failedForGood reports whether the state failed permanently: it is recorded as applied and has no release.

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -102,7 +103,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	case LeaveAlone, KeepFailure:
 		return nil
 	case Refuse:
-		return &outcome.UnsupportedError{What: unsupported(bd)}
+		return &outcome.UnsupportedError{What: source.Unsupported(bd)}
 	}
 	err := dependencies(bd, d.hub.All())
 	d.wakeups.Wait(bd.Name, wakeups.States(), err != nil)

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -18,6 +20,18 @@ func (r Ref) APIVersion() string { return r.GroupVersion().String() }
 
 // Text describes the object for messages.
 func (r Ref) Text() string { return state.Describe(r.APIVersion(), r.Kind, r.Namespace, r.Name) }
+
+// CheckIdentity returns an error for an object without an API version, a kind or a name. An API server could not store it.
+func CheckIdentity(object *unstructured.Unstructured) error {
+	gvk := object.GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" {
+		return fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
+	}
+	if object.GetName() == "" {
+		return fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
+	}
+	return nil
+}
 
 // Objects maps the references of a revision's objects to the objects.
 type Objects map[Ref]*unstructured.Unstructured

@@ -78,6 +78,9 @@ func SetOf(name, scope string) Set {
 	return newSet(names.SafeConcat(setPrefix, name, scope))
 }
 
+// RenderedSet returns the set of a BundleDeployment that no agent deploys, because it is only rendered.
+func RenderedSet(name string) Set { return newSet(names.SafeConcat("", name)) }
+
 // AgentSet returns the set of the agent's own deployment. An import uses the same set.
 func AgentSet(scope string) Set { return newSet(names.AgentSetID(scope)) }
 

@@ -86,3 +86,9 @@ func TestSetFor(t *testing.T) {
 		})
 	}
 }
+
+func TestRenderedSet_HasNoPrefix(t *testing.T) {
+	if got, want := RenderedSet("demo-app"), (Set{"-demo-app", "bc56e25b9b1de874dc2aad1e5ec888bd8b455f37"}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

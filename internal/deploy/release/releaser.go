@@ -245,25 +245,31 @@ func maxHistory(options *fleet.BundleDeploymentOptions) int {
 }
 
 func runInstall(in Installation, config *action.Configuration, client *objects.Client) (*release.Release, error) {
+	run := newInstall(in, config)
+	if len(in.Stale) > 0 && !run.TakeOwnership {
+		// Only objects of the former releases may be taken over.
+		run.TakeOwnership = true
+		client.Adopt = in.Stale
+	}
+	run.PostRenderer = noted{in.Finish, client}
+	return run.RunWithContext(context.Background(), in.Chart, in.Values)
+}
+
+// newInstall returns Helm's action that installs, with the settings of an installation.
+func newInstall(in Installation, config *action.Configuration) *action.Install {
 	helm := HelmOptions(in.Options)
 	run := action.NewInstall(config)
 	run.ReleaseName, run.Namespace = in.Release.Name, in.Release.Namespace
 	run.Replace = true
 	run.CreateNamespace = in.Options.CreateNamespace == nil || *in.Options.CreateNamespace
 	run.TakeOwnership = helm.TakeOwnership
-	if len(in.Stale) > 0 && !helm.TakeOwnership {
-		// Only objects of the former releases may be taken over.
-		run.TakeOwnership = true
-		client.Adopt = in.Stale
-	}
 	run.Force = in.Force
 	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.TimeoutSeconds > 0, helm.WaitForJobs
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = noted{in.Finish, client}
-	return run.RunWithContext(context.Background(), in.Chart, in.Values)
+	return run
 }
 
 func runUpgrade(in Installation, config *action.Configuration, client *objects.Client) (*release.Release, error) {

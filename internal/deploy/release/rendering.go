@@ -40,10 +40,10 @@ func (r *rendering) ToRESTConfig() (*rest.Config, error) {
 	if err != nil || r.original != nil {
 		return config, err
 	}
-	return config, r.render(config)
+	return config, r.render(engine.New(config))
 }
 
-func (r *rendering) render(config *rest.Config) error {
+func (r *rendering) render(renderer engine.Engine) error {
 	c := r.in.Chart
 	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
 		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
@@ -51,7 +51,6 @@ func (r *rendering) render(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	renderer := engine.New(config)
 	renderer.EnableDNS = !HelmOptions(r.in.Options).DisableDNS
 	rendered, err := renderer.Render(c, values)
 	if err != nil {

@@ -139,11 +139,8 @@ func RefsOf(list kube.ResourceList) []manifest.Ref {
 
 func (c *Client) info(object *unstructured.Unstructured) (*resource.Info, error) {
 	gvk := object.GroupVersionKind()
-	if gvk.Kind == "" || gvk.Version == "" {
-		return nil, fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
-	}
-	if object.GetName() == "" {
-		return nil, fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
+	if err := manifest.CheckIdentity(object); err != nil {
+		return nil, err
 	}
 	mapping, err := c.identity.Mapping(gvk)
 	if err != nil {
