@@ -249,6 +249,8 @@ func secrets(text string) []string {
 	}
 	if match := regexp.MustCompile(`://[^/?#@]*?:([^/?#]+)@`).FindStringSubmatch(text); match != nil {
 		add(match[1], url.PathUnescape)
+	} else if match := regexp.MustCompile(`(?i)\bhttps?://([^/?#@]{20,})@`).FindStringSubmatch(text); match != nil {
+		add(match[1], url.PathUnescape) // git servers accept a token in the place of the user
 	}
 	for _, match := range regexp.MustCompile(`[?&]sshkey=([^&#]+)`).FindAllStringSubmatch(text, -1) {
 		add(match[1], url.QueryUnescape)

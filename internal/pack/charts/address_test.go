@@ -73,6 +73,8 @@ func TestAddressInMessages_ContainsNoSecret(t *testing.T) {
 		"https://me:pw@h/x":                     "https://me:redacted@h/x",
 		"git::ssh://h/x?sshkey=c2VjcmV0&ref=v1": "git::ssh://h/x?sshkey=redacted&ref=v1",
 		"https://me@h/x":                        "https://me@h/x",
+		"https://ghp_0123456789abcdefgh@h/o/x":  "https://redacted@h/o/x",
+		"git::ssh://git@h/o/x":                  "git::ssh://git@h/o/x",
 		"http://127.0.0.1:18879/a?b=c:d@e":      "http://127.0.0.1:18879/a?b=c:d@e",
 	} {
 		if got := Redact(text); got != want {

@@ -137,18 +137,20 @@ func TestHostileArchive_IsRefused(t *testing.T) {
 	for i := range many {
 		many[i] = regular("f"+string(rune('a'+i)), "x")
 	}
+	hard := func(name, to string) tar.Header { return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to} }
 	for name, test := range map[string]struct {
 		data   []byte
 		suffix string
 		want   string
 	}{
+		"hard link to a symbolic link": {tarOf(t, link("a", "../x"), hard("b", "a"), regular("a", "")), ".tar", "leads out"},
 		"path out of the folder":       {tarOf(t, regular("../x", "")), ".tar", "leads out"},
 		"absolute path":                {tarOf(t, regular("/x", "")), ".tar", "leads out"},
 		"absolute link":                {tarOf(t, link("l", "/etc/passwd")), ".tar", "leads out"},
 		"link out of the folder":       {tarOf(t, link("a/l", "../../x")), ".tar", "leads out"},
 		"links that lead out together": {tarOf(t, link("p/q/x", "../.."), link("p/q/l", "x/../to2")), ".tar", "leads out"},
 		"file through a link":          {tarOf(t, link("l", ".."), regular("l/x", "")), ".tar", "escapes"},
-		"hard link out of the folder":  {tarOf(t, tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "../x"}), ".tar", "leads out"},
+		"hard link out of the folder":  {tarOf(t, hard("l", "../x")), ".tar", "leads out"},
 		"device":                       {tarOf(t, tar.Header{Typeflag: tar.TypeChar, Name: "d"}), ".tar", "unsupported type"},
 		"nested too deep":              {tarOf(t, regular(strings.Repeat("a/", maxDepth+1)+"x", "")), ".tar", "nested more than 100 levels deep"},
 		"folder nested too deep":       {tarOf(t, tar.Header{Typeflag: tar.TypeDir, Name: strings.Repeat("a/", maxDepth+2)}), ".tar", "nested more than"},

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"helm.sh/helm/v3/pkg/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -61,10 +63,12 @@ func newRegistry(ctx context.Context, credentials Auth, limits limits, hosts ...
 	for _, host := range hosts {
 		allowed[host] = true
 	}
+	left := &atomic.Int64{}
+	left.Store(limits.memory)
 	options := []registry.ClientOption{
 		registry.ClientOptWriter(io.Discard),
 		registry.ClientOptAuthorizer(auth.Client{
-			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits}},
+			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits.memory, left}},
 			Cache:  auth.NewCache(),
 			Credential: func(_ context.Context, host string) (auth.Credential, error) {
 				if !allowed[host] || credentials.Username == "" && credentials.Password == "" {
@@ -80,11 +84,13 @@ func newRegistry(ctx context.Context, credentials Auth, limits limits, hosts ...
 	return registry.NewClient(options...)
 }
 
-// carried applies a context and a limit to the requests of a client that knows neither.
+// carried applies a context and a limit to the requests of a client that knows neither. The client keeps all answers in
+// memory, so the limit is for all of them together.
 type carried struct {
 	ctx       context.Context //nolint:containedctx // Helm's client has no context
 	transport http.RoundTripper
-	limits    limits
+	limit     int64
+	left      *atomic.Int64
 }
 
 // RoundTrip sends a request.
@@ -102,10 +108,26 @@ func (c *carried) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	body := response.Body
 	response.Body = &closing{
-		Reader: &bounded{body, c.limits.memory, c.limits.memory},
+		Reader: &shared{body, c.left, c.limit},
 		close:  func() error { defer stop(); defer cancel(nil); return body.Close() },
 	}
 	return response, nil
+}
+
+// shared is a reader that fails after it and others have read too many bytes.
+type shared struct {
+	from  io.Reader
+	left  *atomic.Int64
+	limit int64
+}
+
+// Read reads.
+func (s *shared) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p)
+	if s.left.Add(-int64(n)) < 0 {
+		return n, fmt.Errorf("more than %d bytes received", s.limit)
+	}
+	return n, err
 }
 
 // closing is a body with its own way to close.

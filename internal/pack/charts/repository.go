@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"helm.sh/helm/v3/pkg/repo"
 )
@@ -24,7 +26,17 @@ func resolve(ctx context.Context, source Source, limits limits) (string, error) 
 	if len(version.URLs) == 0 {
 		return "", fmt.Errorf("no URL for %s-%s in the index", source.Chart, version.Version)
 	}
-	return repo.ResolveReferenceURL(source.Repo, version.URLs[0])
+	text, err := repo.ResolveReferenceURL(source.Repo, version.URLs[0])
+	if err == nil && !isRemote(text) {
+		err = fmt.Errorf("the index names the address %q, which must begin with http://, https:// or oci://", Redact(text))
+	}
+	return text, err
+}
+
+// isRemote reports whether an index may name an address. A repository must not choose a git repository or a folder of
+// this machine.
+func isRemote(text string) bool {
+	return slices.ContainsFunc([]string{"http://", "https://", schemeOCI}, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 }
 
 // readIndex downloads the index of a chart repository.

@@ -134,6 +134,7 @@ func (s *sink) hardlink(name, to string) error {
 	if err := s.remove(clean); err != nil {
 		return err
 	}
+	s.links = append(s.links, clean) // the file may be a symbolic link
 	return s.root.Link(target, clean)
 }
 
