@@ -36,16 +36,21 @@ func (c *keyChecker) check(node *yaml.Node, kind reflect.Type, path string) {
 			c.check(item, kind.Elem(), path)
 		}
 	case node.Kind == yaml.MappingNode && kind.Kind() == reflect.Struct && !decodesItself(kind):
-		fields, seen := fieldsOf(kind), map[string]bool{}
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			key := node.Content[i]
-			if seen[key.Value] {
-				c.add(key.Line, "key %q is given twice: only the last one has an effect", path+key.Value)
-				continue
-			}
-			seen[key.Value] = true
-			c.checkKey(key, node.Content[i+1], kind, fields, path)
+		c.checkObject(node, kind, path)
+	}
+}
+
+// checkObject checks the keys of an object.
+func (c *keyChecker) checkObject(node *yaml.Node, kind reflect.Type, path string) {
+	fields, seen := fieldsOf(kind), map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		if seen[key.Value] {
+			c.add(key.Line, "key %q is given twice: only the last one has an effect", shortened(path+key.Value))
+			continue
 		}
+		seen[key.Value] = true
+		c.checkKey(key, node.Content[i+1], kind, fields, path)
 	}
 }
 

@@ -87,7 +87,7 @@ func parse(text string) (*address, error) {
 	u, err := url.Parse(location)
 	if err != nil {
 		if forced == "" && !hasScheme(location) {
-			return parsed, nil
+			return parsed, confine(sub)
 		}
 		return nil, errors.New("the address is not a valid URL")
 	}

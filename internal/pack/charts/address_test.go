@@ -38,6 +38,7 @@ func TestAddress_IsRecognized(t *testing.T) {
 		"folder in a local folder":                  {text: "charts//web", want: "charts", sub: "web"},
 		"folder out of the download":                {text: "http://h/x.tgz//../etc", fails: "leads out"},
 		"folder out of the download, in the middle": {text: "charts//a/../../b", fails: "leads out"},
+		"folder out of a path that is not a URL":    {text: "%0X///b", fails: "leads out"},
 		"no host":                                   {text: "http:///x.tgz", fails: "no host"},
 		"not a URL":                                 {text: "http://h:port/x", fails: "not a valid URL"},
 		"depth is not a number":                     {text: "git::https://h/x?depth=many", fails: "depth"},
@@ -86,7 +87,7 @@ func TestAddressInMessages_ContainsNoSecret(t *testing.T) {
 func FuzzAddress(f *testing.F) {
 	for _, seed := range []string{
 		"https://me:pw@h/web.tgz//a?checksum=md5:00&archive=tgz", "git::git@h:o/x.git//sub?ref=v1&sshkey=YQ==&depth=1",
-		"github.com/o/x/y", "../x", "//", "git::", "http::a@b:c", "oci://h/x",
+		"github.com/o/x/y", "../x", "//", "git::", "http::a@b:c", "oci://h/x", "%0X0///0",
 	} {
 		f.Add(seed)
 	}

@@ -3,6 +3,7 @@ package charts_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -181,6 +182,9 @@ func TestFailure_SaysWhatIsWrongWithoutSecrets(t *testing.T) {
 	packChart(t, index, "web", "1.0.0")
 	writeIndex(t, index, other)
 	public := serve(t, http.FileServer(http.Dir(index)))
+	growing := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "apiVersion: v1\nx: &x \""+strings.Repeat("x", 1000)+"\"\nentries: {web: ["+strings.Repeat("{name: web, description: *x},", 1000)+"]}\n")
+	}))
 	address := strings.Replace(private, "http://", "http://me:hunter2@", 1)
 	for name, test := range map[string]struct {
 		source  charts.Source
@@ -199,6 +203,9 @@ func TestFailure_SaysWhatIsWrongWithoutSecrets(t *testing.T) {
 			charts.Source{Repo: address, Chart: "web", Version: "1.0.0"},
 			"failed to resolve URL of repo=" + strings.Replace(address, "hunter2", "redacted", 1) + " chart=web version=1.0.0: failed to read helm repo from " +
 				strings.Replace(address, "hunter2", "redacted", 1) + "/index.yaml, error code: 401", true,
+		},
+		"index that grows": {
+			charts.Source{Repo: growing, Chart: "web"}, "reading the index of the chart repository: the YAML is too large: with its aliases expanded, it contains too much", true,
 		},
 		"not a URL": {
 			charts.Source{Repo: "stable", Chart: "web"},

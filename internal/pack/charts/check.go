@@ -10,6 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // maxNested limits how deep archives of charts are nested in each other.
@@ -88,7 +93,7 @@ func (c *checker) bytes(n int64) error {
 
 // file counts a file of the chart's folder.
 func (c *checker) file(root *os.Root, name string, size int64) error {
-	if err := c.bytes(size); err != nil || !isDependency(name) {
+	if err := c.bytes(size); err != nil || !isDependency(name) && !isParsed(name) {
 		return err
 	}
 	opened, err := root.Open(name)
@@ -96,7 +101,36 @@ func (c *checker) file(root *os.Root, name string, size int64) error {
 		return err
 	}
 	defer opened.Close()
-	return c.dependency(name, opened, 1)
+	return c.content(name, opened, 0)
+}
+
+// content checks a file that Helm unpacks or parses.
+func (c *checker) content(name string, from io.Reader, nested int) error {
+	switch {
+	case isDependency(name):
+		return c.dependency(name, from, nested+1)
+	case isParsed(name):
+		return checkYAML(name, from)
+	}
+	return nil
+}
+
+// isParsed reports whether Helm parses a file of a chart as YAML.
+func isParsed(name string) bool {
+	return slices.Contains([]string{"Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"}, path.Base(name))
+}
+
+// checkYAML returns an error if a file is large after its aliases are expanded. Helm refuses files above its own limit,
+// and those that are not YAML.
+func checkYAML(name string, from io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(from, loader.MaxDecompressedFileSize))
+	if err != nil {
+		return err
+	}
+	if err := yamlbound.Check(text); errors.Is(err, yamlbound.ErrTooLarge) {
+		return tooLarge(fmt.Sprintf("%q: %v", name, err))
+	}
+	return nil
 }
 
 // isDependency reports whether a file is the archive of a dependency.
@@ -130,10 +164,8 @@ func (c *checker) archive(from io.Reader, nested int) error {
 		if err := c.entry(); err != nil {
 			return err
 		}
-		if name := path.Clean(header.Name); isDependency(name) {
-			if err := c.dependency(name, files, nested+1); err != nil {
-				return err
-			}
+		if err := c.content(path.Clean(header.Name), files, nested); err != nil {
+			return onlyTooLarge(err)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package charts
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +26,16 @@ func nested(t testing.TB, depth int, innermost string) []byte {
 	return data
 }
 
+// bomb returns lists of aliases, each ten times as large as the one before.
+func bomb() string {
+	var text strings.Builder
+	text.WriteString("a0: &a0 [x]\n")
+	for i := range 10 {
+		fmt.Fprintf(&text, "a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
+	}
+	return text.String()
+}
+
 // tight are limits that a chart of a few kilobytes exceeds.
 func tight() limits { return limits{memory: 20_000, entries: 20} }
 
@@ -41,18 +53,20 @@ func TestChartThatFillsTheMemory_IsRefused(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"small chart":                     {map[string]string{"Chart.yaml": "name: web", "charts/a.tgz": string(nested(t, 1, "name: a"))}, ""},
-		"large file":                      {map[string]string{"Chart.yaml": large}, "more than 20000 bytes unpacked"},
-		"several files":                   {map[string]string{"a": large[:15_000], "b": large[:15_000]}, "more than 20000 bytes unpacked"},
-		"many files":                      {folders, "more than 20 files and folders"},
-		"large file in an archive":        {map[string]string{"charts/a.tgz": string(nested(t, 0, large))}, `"charts/a.tgz": the chart has more than 20000 bytes`},
-		"large file in nested archives":   {map[string]string{"charts/a.tgz": string(nested(t, 2, large))}, "more than 20000 bytes unpacked"},
-		"many files in an archive":        {map[string]string{"charts/a.tgz": string(gzipped(t, tarOf(t, many...)))}, "more than 20 files and folders"},
-		"archives are nested too deep":    {map[string]string{"charts/a.tgz": string(nested(t, maxNested, ""))}, "archives are nested more than 5 levels deep"},
-		"archive below another chart":     {map[string]string{"charts/sub/charts/a.tgz": string(nested(t, 0, large))}, "more than 20000 bytes unpacked"},
-		"archive that is no dependency":   {map[string]string{"files/a.tgz": string(nested(t, 0, large))}, ""},
-		"file that is not an archive":     {map[string]string{"charts/a.tgz": "text"}, ""},
-		"archive that ends in the middle": {map[string]string{"charts/a.tgz": string(nested(t, 0, "name: a")[:40])}, ""},
+		"small chart":                      {map[string]string{"Chart.yaml": "name: web", "charts/a.tgz": string(nested(t, 1, "name: a"))}, ""},
+		"large file":                       {map[string]string{"Chart.yaml": large}, "more than 20000 bytes unpacked"},
+		"several files":                    {map[string]string{"a": large[:15_000], "b": large[:15_000]}, "more than 20000 bytes unpacked"},
+		"many files":                       {folders, "more than 20 files and folders"},
+		"large file in an archive":         {map[string]string{"charts/a.tgz": string(nested(t, 0, large))}, `"charts/a.tgz": the chart has more than 20000 bytes`},
+		"large file in nested archives":    {map[string]string{"charts/a.tgz": string(nested(t, 2, large))}, "more than 20000 bytes unpacked"},
+		"many files in an archive":         {map[string]string{"charts/a.tgz": string(gzipped(t, tarOf(t, many...)))}, "more than 20 files and folders"},
+		"archives are nested too deep":     {map[string]string{"charts/a.tgz": string(nested(t, maxNested, ""))}, "archives are nested more than 5 levels deep"},
+		"archive below another chart":      {map[string]string{"charts/sub/charts/a.tgz": string(nested(t, 0, large))}, "more than 20000 bytes unpacked"},
+		"archive that is no dependency":    {map[string]string{"files/a.tgz": string(nested(t, 0, large))}, ""},
+		"aliases that grow":                {map[string]string{"values.yaml": bomb()}, `"values.yaml": the YAML is too large`},
+		"aliases that grow, in an archive": {map[string]string{"charts/a.tgz": string(nested(t, 1, bomb()))}, `"web/Chart.yaml": the YAML is too large`},
+		"file that is not an archive":      {map[string]string{"charts/a.tgz": "text"}, ""},
+		"archive that ends in the middle":  {map[string]string{"charts/a.tgz": string(nested(t, 0, "name: a")[:40])}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -98,8 +112,11 @@ func FuzzChartArchive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		check := &checker{left: tight().memory, limits: tight()}
 		err := check.archive(bytes.NewReader(data), 0)
-		if (check.left < 0 || check.entries > tight().entries) != (err != nil) && !strings.Contains(err.Error(), "nested") {
-			t.Errorf("%d bytes left, %d entries, error %v", check.left, check.entries, err)
+		if exceeded := check.left < 0 || check.entries > tight().entries; exceeded && err == nil {
+			t.Errorf("%d bytes left, %d entries, but no error", check.left, check.entries)
+		}
+		if bound := tooLarge(""); err != nil && !errors.As(err, &bound) {
+			t.Errorf("an archive that is not valid is left to Helm: %v", err)
 		}
 	})
 }

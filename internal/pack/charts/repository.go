@@ -2,6 +2,7 @@ package charts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"helm.sh/helm/v3/pkg/repo"
+
+	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // resolve returns the URL of the archive that the index of a chart repository names.
@@ -83,6 +86,10 @@ func loadIndex(body io.Reader, limits limits) (*repo.IndexFile, error) {
 	data, err := readAll(body, limits)
 	if err != nil {
 		return nil, err
+	}
+	budget := yamlbound.Budget{Items: len(data), Expanded: len(data), Bytes: len(data)} // only aliases can exceed it
+	if err := budget.Spend(data); errors.Is(err, yamlbound.ErrTooLarge) {
+		return nil, fmt.Errorf("reading the index of the chart repository: %w", err)
 	}
 	path := filepath.Join(dir, "index.yaml")
 	if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/dynamic"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -27,15 +26,15 @@ func (w *writer) scans() (dynamic.ResourceInterface, error) {
 // pruneScans deletes the ImageScans that an earlier call has made and this one has not. It leaves them alone if the user
 // may not list them, because they have no effect.
 func (w *writer) pruneScans(ctx context.Context, name string, targets []*target) error {
-	selector := labels.Set{fleet.LabelRepoName: name}
-	if _, err := selector.AsValidatedSelector(); err != nil {
+	selector, exists := selectorOf(name)
+	if !exists {
 		return nil
 	}
 	client, err := w.scans()
 	if err != nil {
 		return err
 	}
-	made, err := client.List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	made, err := client.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		w.report.Log("not deleting ImageScans: " + err.Error())
 		return nil

@@ -24,17 +24,25 @@ import (
 
 // made returns the Bundles that calls with the same name have made.
 func (w *writer) made(ctx context.Context, name string) ([]*fleet.Bundle, error) {
-	selector := labels.Set{fleet.LabelRepoName: name}
-	if _, err := selector.AsValidatedSelector(); err != nil {
-		return nil, nil // no object can have this label
+	selector, exists := selectorOf(name)
+	if !exists {
+		return nil, nil
 	}
 	var found []*fleet.Bundle
-	options := metav1.ListOptions{LabelSelector: selector.String()}
+	options := metav1.ListOptions{LabelSelector: selector}
 	_, err := access.Each(ctx, w.cluster.Bundles(w.cluster.Namespace), options, func(bundle *fleet.Bundle) error {
 		found = append(found, bundle)
 		return nil
 	})
 	return found, explain("listing Bundles in "+w.cluster.Namespace, err)
+}
+
+// selectorOf returns the selector of what calls with a name have made. It reports false if no object can have the label,
+// because the name is not a valid value.
+func selectorOf(name string) (selector string, exists bool) {
+	set := labels.Set{fleet.LabelRepoName: name}
+	_, err := set.AsValidatedSelector()
+	return set.String(), err == nil
 }
 
 // prune deletes the Bundles and ImageScans that are gone.

@@ -252,10 +252,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case code == hangs:
 		<-r.Context().Done()
-	case code == http.StatusConflict && r.Method != http.MethodPost:
-		answer(w, code, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "changed by the test"})
 	case code != 0:
-		fail(w, code, "refused by the test")
+		refuse(w, r, code)
 	case r.URL.Path == "/version":
 		answer(w, http.StatusOK, map[string]string{"gitVersion": "v1.35.1"})
 	case !ok:
@@ -468,6 +466,15 @@ func answer(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the client has gone
+}
+
+// refuse answers a request as the test wants. Only creation conflicts because the object exists.
+func refuse(w http.ResponseWriter, r *http.Request, code int) {
+	if code == http.StatusConflict && r.Method != http.MethodPost {
+		answer(w, code, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "changed by the test"})
+		return
+	}
+	fail(w, code, "refused by the test")
 }
 
 func fail(w http.ResponseWriter, code int, message string) {
