@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
@@ -35,6 +36,7 @@ const (
 	ford  = "ford"  // does not join
 	bay   = "bay"   // is imported after interruptions
 	cape  = "cape"  // is imported with its admin's kubeconfig
+	mill  = "mill"  // is imported when all problems are fixed
 )
 
 var world *framework.World
@@ -44,7 +46,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape}}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 
@@ -105,7 +107,7 @@ func run(ctx SpecContext, stdin string, args ...string) answer {
 
 func downstream(name string) []byte {
 	GinkgoHelper()
-	for _, cluster := range world.Downstreams {
+	for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
 		if cluster.Name == name {
 			return cluster.Kubeconfig
 		}

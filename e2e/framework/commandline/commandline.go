@@ -30,6 +30,18 @@ type Answer struct {
 // Run runs a command of fleet with this standard input, as the administrator of all clusters of the user. It adds the
 // command and its output to the report of the story, without secrets.
 func Run(ctx context.Context, user *framework.User, stdin string, args ...string) (Answer, error) {
+	answer, err := Quiet(ctx, user, stdin, args...)
+	if err != nil {
+		return answer, err
+	}
+	printed := transcript.Redact(fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), answer.Stdout, answer.Stderr, answer.Code))
+	ginkgo.AddReportEntry("transcript", printed)
+	ginkgo.GinkgoWriter.Println(printed)
+	return answer, nil
+}
+
+// Quiet is Run without the report, for commands that run again and again until something has happened.
+func Quiet(ctx context.Context, user *framework.User, stdin string, args ...string) (Answer, error) {
 	kubeconfig, err := kubeconfig(user)
 	if err != nil {
 		return Answer{}, fmt.Errorf("writing the kubeconfig: %w", err)
@@ -37,11 +49,7 @@ func Run(ctx context.Context, user *framework.User, stdin string, args ...string
 	var out, problems bytes.Buffer
 	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", kubeconfig}, args...),
 		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
-	answer := Answer{code, out.String(), problems.String()}
-	printed := transcript.Redact(fmt.Sprintf("$ fleet %s\n%s%s[exit code %d]", strings.Join(args, " "), answer.Stdout, answer.Stderr, code))
-	ginkgo.AddReportEntry("transcript", printed)
-	ginkgo.GinkgoWriter.Println(printed)
-	return answer, nil
+	return Answer{code, out.String(), problems.String()}, nil
 }
 
 // kubeconfig returns the path of a file with a context for each cluster, named after it. The hub's is the current one.

@@ -139,6 +139,10 @@ func faults() map[string]fault {
 		"request is refused": {"hub-registrations", func(f *Facts) {
 			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAccountReplaced, "again"))
 		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "AccountReplaced: again", "fleet repair west -n fleet-default"},
+		"request for a Cluster of another manager": {"hub-registrations", func(f *Facts) {
+			f.Registrations[0].Spec.ClientID, f.Registrations[0].Status = f.Clusters[0].Spec.ClientID, fleet.ClusterRegistrationStatus{}
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonClusterManagedElsewhere, "other"))
+		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "ClusterManagedElsewhere: other", "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-"},
 		"request waits": {"hub-registrations", func(f *Facts) {
 			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{}
 			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAwaitingRights, "rights"))

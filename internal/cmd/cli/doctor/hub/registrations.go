@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -66,7 +67,7 @@ func checkRegistrations(f *Facts) []check.Row {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && granted.Reason == fleet.ReasonTakeoverPending: // has a check of its own
 		case granted != nil && fleet.IsTrouble(*granted):
-			groups.Add(granted.Reason, check.Fail(requestObject(request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(request, granted.Reason), fix)))
+			groups.Add(granted.Reason, check.Fail(requestObject(request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
 		case !request.Status.Granted && f.older(request, requestPatience):
 			cause := "the hub has not processed the request"
 			if granted != nil && granted.Reason != "" {
@@ -76,6 +77,22 @@ func checkRegistrations(f *Facts) []check.Row {
 		}
 	}
 	return groups.Rows()
+}
+
+// bound returns a request with the name of its Cluster. The status of a request that the hub refuses does not name it.
+func (f *Facts) bound(request *fleet.ClusterRegistration) *fleet.ClusterRegistration {
+	if request.Status.ClusterName != "" || request.Spec.ClientID == "" {
+		return request
+	}
+	cluster := clusterrules.FirstOf(slices.DeleteFunc(slices.Clone(f.Clusters), func(c *fleet.Cluster) bool {
+		return c.Namespace != request.Namespace || c.Spec.ClientID != request.Spec.ClientID
+	}))
+	if cluster == nil {
+		return request
+	}
+	request = request.DeepCopy()
+	request.Status.ClusterName = cluster.Name
+	return request
 }
 
 func checkTakeovers(f *Facts) []check.Row {
