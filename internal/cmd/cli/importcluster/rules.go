@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
@@ -174,21 +174,11 @@ func state(cluster *fleet.Cluster) (done bool, err error) {
 	if imported == nil {
 		return false, nil
 	}
-	if imported.Status == corev1.ConditionFalse && slices.Contains(finalReasons(), imported.Reason) {
+	if imported.Status == corev1.ConditionFalse && remedy.StopsImport(imported.Reason) {
 		return false, exit.Errorf(exit.Refused, "the hub cannot import Cluster %s/%s: %s", cluster.Namespace, cluster.Name, output.Line(imported.Message)).
 			Because(imported.Reason).With("do what the message says, and run the command again")
 	}
 	return imported.Status == corev1.ConditionTrue && !cluster.Status.Agent.LastSeen.IsZero(), nil
-}
-
-// finalReasons returns the reasons that do not go away by waiting.
-func finalReasons() []string {
-	return []string{
-		fleet.ReasonKubeconfigRefused, fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigExpired, fleet.ReasonKubeconfigNamespaceRefused,
-		fleet.ReasonTargetIsHub, fleet.ReasonAnotherHub, fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid, fleet.ReasonHubCAMissing,
-		fleet.ReasonPullSecretMissing, fleet.ReasonTLSUntrusted, fleet.ReasonTLSModeUnknown, fleet.ReasonNamespaceTaken, fleet.ReasonAdmissionDenied,
-		fleet.ReasonDownstreamAnswerRefused, fleet.ReasonAgentInherited,
-	}
 }
 
 // late returns the error for a Cluster that does not report in time, with the hub's last report.

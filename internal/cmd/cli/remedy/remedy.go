@@ -147,3 +147,15 @@ func OfToken(token *fleet.ClusterRegistrationToken, reason string) string {
 	}
 	return ""
 }
+
+// StopsImport reports whether the hub installs no agent until a person has corrected the cause of a reason.
+func StopsImport(reason string) bool {
+	switch reason {
+	case fleet.ReasonKubeconfigRefused, fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigExpired, fleet.ReasonKubeconfigNamespaceRefused,
+		fleet.ReasonTargetIsHub, fleet.ReasonAnotherHub, fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid, fleet.ReasonHubCAMissing,
+		fleet.ReasonPullSecretMissing, fleet.ReasonTLSUntrusted, fleet.ReasonTLSModeUnknown, fleet.ReasonNamespaceTaken, fleet.ReasonAdmissionDenied,
+		fleet.ReasonDownstreamAnswerRefused, fleet.ReasonAgentInherited:
+		return true
+	}
+	return false
+}

@@ -54,6 +54,8 @@ type Order struct {
 	Timeout time.Duration
 	// Random is the source of client IDs.
 	Random io.Reader
+	// TakeoverExplained means that the caller has said what the hub does with a request while the Cluster has an agent.
+	TakeoverExplained bool
 	// Warn prints a warning.
 	Warn func(format string, args ...any)
 }
@@ -73,7 +75,7 @@ func (o *Order) Bind(command *cobra.Command) {
 }
 
 func newCreate(streams genericiooptions.IOStreams) *cobra.Command {
-	flags, order, form, dryRun := access.NewFlags(), NewOrder(streams.ErrOut), handover{}, false
+	flags, order, form, dryRun := access.NewFlags(), NewOrder(streams.ErrOut), Handover{}, false
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token and print the command that joins a cluster",
@@ -88,7 +90,7 @@ The text contains a secret: whoever has it can register clusters in the workspac
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			order.Name, order.Workspace = args[0], flags.Namespace()
-			if err := errors.Join(form.check(), order.problems()); err != nil {
+			if err := errors.Join(form.Check(), order.problems()); err != nil {
 				return usage(err)
 			}
 			hub, err := flags.Open()
@@ -102,12 +104,12 @@ The text contains a secret: whoever has it can register clusters in the workspac
 			if err != nil {
 				return err
 			}
-			return form.write(streams.Out, text, order.Cluster)
+			return form.Write(streams.Out, text, order.Cluster)
 		},
 	}
 	flags.Bind(command.Flags())
 	order.Bind(command)
-	form.bind(command)
+	form.Bind(command)
 	command.Flags().DurationVar(&order.Timeout, "timeout", order.Timeout, "time to wait for the values of the token")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects as YAML and write nothing")
 	return command
@@ -298,7 +300,7 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if err != nil {
 		return text, made, err
 	}
-	if p.warning != "" {
+	if p.warning != "" && !o.TakeoverExplained {
 		o.Warn("%s", p.warning)
 	}
 	if err := p.writeCluster(ctx, hub, o); err != nil {

@@ -220,7 +220,7 @@ func orElse(text, other string) string {
 }
 
 func newShow(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
-	flags, format, form, withSecret, cluster := access.NewFlags(), output.Table, handover{}, false, ""
+	flags, format, form, withSecret, cluster := access.NewFlags(), output.Table, Handover{}, false, ""
 	command := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show a token, and with --with-secret the command that joins a cluster",
@@ -230,7 +230,7 @@ text of "fleet token create" again instead, which contains a secret.`,
   fleet token show west --with-secret`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			if err := form.check(); err != nil {
+			if err := form.Check(); err != nil {
 				return err
 			}
 			hub, err := flags.Open()
@@ -247,7 +247,7 @@ text of "fleet token create" again instead, which contains a secret.`,
 					return err
 				}
 				if format == output.Table || format == output.Name {
-					return form.write(streams.Out, text, orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
+					return form.Write(streams.Out, text, orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
 				}
 			}
 			requests, err := registrations(command.Context(), hub, flags.Namespace())
@@ -266,7 +266,7 @@ text of "fleet token create" again instead, which contains a secret.`,
 	}
 	flags.Bind(command.Flags())
 	format.Bind(command.Flags())
-	form.bind(command)
+	form.Bind(command)
 	command.Flags().BoolVar(&withSecret, "with-secret", false, "print the text with which a cluster joins; it contains a secret")
 	command.Flags().StringVar(&cluster, "cluster", "", "name of the Cluster that joins (default: the one for which the token was created)")
 	return command

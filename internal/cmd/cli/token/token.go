@@ -44,17 +44,19 @@ const (
 	formatManifest = "manifest"
 )
 
-// handover is the flag --format.
-type handover struct {
+// Handover is the flag --format: the form in which a join text is printed.
+type Handover struct {
 	format string
 }
 
-func (h *handover) bind(command *cobra.Command) {
+// Bind declares the flag.
+func (h *Handover) Bind(command *cobra.Command) {
 	command.Flags().StringVar(&h.format, "format", formatJoin,
 		"form of the text: join (a command to paste), values (for helm install), manifest (YAML for kubectl apply)")
 }
 
-func (h *handover) check() error {
+// Check returns an error for an unknown form.
+func (h *Handover) Check() error {
 	switch h.format {
 	case formatJoin, formatValues, formatManifest:
 		return nil
@@ -62,8 +64,9 @@ func (h *handover) check() error {
 	return exit.Errorf(exit.Usage, "unknown format %q: use join, values or manifest", h.format)
 }
 
-// write prints the text. It is the only place that prints a bearer token.
-func (h *handover) write(out io.Writer, text jointext.Text, cluster string) error {
+// Write prints the text of a token for a Cluster, or for any if the name is empty. It is the only place that prints a bearer
+// token for people.
+func (h *Handover) Write(out io.Writer, text jointext.Text, cluster string) error {
 	document, err := h.render(text, cluster)
 	if err != nil {
 		return err
@@ -72,7 +75,7 @@ func (h *handover) write(out io.Writer, text jointext.Text, cluster string) erro
 	return err
 }
 
-func (h *handover) render(text jointext.Text, cluster string) ([]byte, error) {
+func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 	if h.format == formatJoin {
 		encoded, err := jointext.Encode(text)
 		if err != nil {

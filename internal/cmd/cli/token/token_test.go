@@ -99,7 +99,7 @@ func TestText_IsPrintedInEveryForm(t *testing.T) {
 		formatManifest: {"kind: Namespace\n", "kind: Deployment\n", "name: fleet-agent-bootstrap\n"},
 	} {
 		var out bytes.Buffer
-		if err := (&handover{form}).write(&out, text, "west"); err != nil {
+		if err := (&Handover{form}).Write(&out, text, "west"); err != nil {
 			t.Fatal(err)
 		}
 		for _, part := range want {
@@ -109,7 +109,7 @@ func TestText_IsPrintedInEveryForm(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := (&handover{formatJoin}).write(&out, text, ""); err != nil || !strings.HasPrefix(out.String(), "fleet join --context CONTEXT <<") {
+	if err := (&Handover{formatJoin}).Write(&out, text, ""); err != nil || !strings.HasPrefix(out.String(), "fleet join --context CONTEXT <<") {
 		t.Error(out.String(), err)
 	}
 }
