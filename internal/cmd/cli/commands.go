@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jobs"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/release"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/repair"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/status"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/target"
@@ -31,6 +32,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		importcluster.New(streams, clock),
 		clusters.New(streams, clock),
 		doctor.New(streams, clock),
+		repair.New(streams, clock),
 		takeover.New(streams, clock),
 		apply.New(streams, environment),
 		target.New(streams, clock, environment),
