@@ -105,7 +105,7 @@ func cloneInto(ctx context.Context, dir string, options git.CloneOptions, limits
 	files := &boundedFiles{Filesystem: osfs.New(dir), left: &atomic.Int64{}}
 	files.left.Store(limits.received)
 	storage := filesystem.NewStorageWithOptions(files, cache.NewObjectLRUDefault(), filesystem.Options{LargeObjectThreshold: objectsInMemory})
-	return git.CloneContext(ctx, storage, nil, &options)
+	return git.CloneContext(ctx, &boundedStorage{storage, dir, limits}, nil, &options)
 }
 
 // treeOf returns the files of a revision, or of HEAD.
@@ -269,6 +269,8 @@ func (l limitedSSH) ClientConfig() (*ssh.ClientConfig, error) {
 	return config, err
 }
 
+var errTooLarge = errors.New("the git repository is too large")
+
 // boundedFiles is a file system that accepts a limited number of bytes.
 type boundedFiles struct {
 	billy.Filesystem
@@ -308,7 +310,7 @@ type boundedFile struct {
 // Write writes.
 func (b *boundedFile) Write(p []byte) (int, error) {
 	if b.left.Add(-int64(len(p))) < 0 {
-		return 0, errors.New("the git repository is too large")
+		return 0, errTooLarge
 	}
 	return b.File.Write(p)
 }
