@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/deploy"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/diff"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importcluster"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jobs"
@@ -37,6 +38,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		apply.New(streams, environment),
 		target.New(streams, clock, environment),
 		deploy.New(streams, clock, environment),
+		diff.New(streams, clock, environment),
 		release.New(streams),
 	}, jobs.New(streams.ErrOut)...)
 }

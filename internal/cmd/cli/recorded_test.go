@@ -68,9 +68,9 @@ func hub(t *testing.T, before string) *clitest.Server {
 	return server
 }
 
-// The cases of target and deploy. There is no difference.
+// The cases of target, deploy and bundlediff. There is no difference.
 func TestRecordedOtherVerbs_PrintTheSameBytes(t *testing.T) {
-	for _, name := range append(recorded.Cases(t, "cli-target"), recorded.Cases(t, "cli-deploy")...) {
+	for _, name := range recorded.Cases(t, "cli-") {
 		t.Run(name, func(t *testing.T) {
 			opened := recorded.Open(t, name)
 			server := hub(t, opened.File("before.yaml"))

@@ -24,10 +24,11 @@ func ModifiedText(m fleet.ModifiedStatus) string {
 // NonReadyText describes a resource that is not ready for the message of a condition: "deployment.apps ns/name
 // [progressing] Available: 0/1".
 func NonReadyText(n fleet.NonReadyStatus) string {
-	return Describe(n.APIVersion, n.Kind, n.Namespace, n.Name) + " " + summaryText(n.Summary)
+	return Describe(n.APIVersion, n.Kind, n.Namespace, n.Name) + " " + SummaryText(n.Summary)
 }
 
-func summaryText(s fleet.ResourceSummary) string {
+// SummaryText describes in what way a resource is not ready: "[progressing] Available: 0/1".
+func SummaryText(s fleet.ResourceSummary) string {
 	var flags []string
 	if s.Transitioning {
 		flags = append(flags, "progressing")

@@ -95,7 +95,7 @@ func (r Reporter) Finish(err error) error {
 	}
 	r.line(err.Error())
 	for _, fix := range fixes {
-		fmt.Fprintf(r.out, "fix: %s\n", fix)
+		fmt.Fprintf(r.out, "fix: %s\n", output.Line(fix))
 	}
 	return exit.Printed{Code: exit.Failed}
 }
