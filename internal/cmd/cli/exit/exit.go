@@ -133,6 +133,8 @@ func CodeOf(err error) Code {
 		return failure.Code
 	case errors.As(err, &printed):
 		return printed.Code
+	case errors.Is(err, context.Canceled): // the user interrupted the command; Interrupted would be true, too
+		return Failed
 	case errors.Is(err, context.DeadlineExceeded), wait.Interrupted(err):
 		return Timeout
 	}

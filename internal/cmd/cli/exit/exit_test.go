@@ -1,7 +1,9 @@
 package exit_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -34,5 +36,24 @@ func TestLongProblem_IsShortened(t *testing.T) {
 	text := exit.Text(exit.Errorf(exit.Failed, "%s", strings.Repeat("ä", 1<<20)))
 	if len([]rune(text)) > 5000 || !strings.HasSuffix(text, "…\n") {
 		t.Errorf("%d characters", len([]rune(text)))
+	}
+}
+
+func TestCodeOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want exit.Code
+	}{
+		"no error":                       {nil, exit.Done},
+		"an error with a code":           {fmt.Errorf("x: %w", exit.Errorf(exit.Refused, "no")), exit.Refused},
+		"an error that was printed":      {exit.Printed{Code: exit.Preflight}, exit.Preflight},
+		"an error without a code":        {errors.New("no"), exit.Failed},
+		"a deadline":                     {fmt.Errorf("x: %w", context.DeadlineExceeded), exit.Timeout},
+		"an interruption":                {fmt.Errorf("x: %w", context.Canceled), exit.Failed},
+		"an interruption with a timeout": {exit.Errorf(exit.Timeout, "x: %w", context.Canceled), exit.Timeout},
+	} {
+		if got := exit.CodeOf(test.err); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
 	}
 }
