@@ -3,6 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/pem"
+	"errors"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -21,39 +24,61 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/cli"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// through starts a proxy for the API server of a cluster, which calls on after each write. It returns a kubeconfig that
-// leads through it.
-func through(cluster string, on func(count int32)) (string, *httptest.Server) {
+// proxy starts a proxy for the API server of a cluster, which calls after each write of the command line. An error of that
+// becomes the answer, although the write has happened. Clients without a credential have the admin's.
+func proxy(cluster string, after func() error) *httptest.Server {
 	GinkgoHelper()
 	config := configOf(cluster)
 	transport, err := rest.TransportFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	target, err := url.Parse(config.Host)
 	Expect(err).NotTo(HaveOccurred())
-	var count atomic.Int32
-	proxy := &httputil.ReverseProxy{
+	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorLog:  log.New(GinkgoWriter, "proxy: ", 0),
 		ModifyResponse: func(response *http.Response) error {
-			if response.Request.Method != http.MethodGet {
-				on(count.Add(1))
+			if response.Request.Method == http.MethodGet || !strings.HasPrefix(response.Request.UserAgent(), "fleet/") {
+				return nil
 			}
-			return nil
+			return after()
 		},
-	}
-	server := httptest.NewServer(proxy)
+	})
+	server.Config.ErrorLog = log.New(GinkgoWriter, "proxy: ", 0)
+	server.StartTLS()
+	return server
+}
+
+// through returns a kubeconfig with a context for each of these clusters, the first one being the current one. It leads
+// through proxies that call on with the number of the write. end ends them.
+func through(on func(count int32) error, clusters ...string) (path string, end func()) {
+	GinkgoHelper()
+	var count atomic.Int32
+	var servers []*httptest.Server
 	all := clientcmdapi.NewConfig()
-	all.Clusters[cluster] = &clientcmdapi.Cluster{Server: server.URL}
-	all.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster}
-	all.CurrentContext = cluster
-	path := filepath.Join(world.LogDir, "interrupted-kubeconfig")
+	for _, cluster := range clusters {
+		server := proxy(cluster, func() error { return on(count.Add(1)) })
+		servers = append(servers, server)
+		ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		all.Clusters[cluster] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: ca}
+		all.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster}
+	}
+	all.CurrentContext = clusters[0]
+	path = filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(*all, path)).To(Succeed())
-	return path, server
+	return path, func() {
+		for _, server := range servers {
+			server.Close()
+		}
+	}
 }
 
 var _ = Describe("A join that is interrupted", Ordered, func() {
@@ -62,17 +87,18 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 		for at := int32(1); ; at++ {
 			Expect(at).To(BeNumerically("<", 60), "it never ends")
 			interruptible, interrupt := context.WithCancel(ctx)
-			path, proxy := through(lake, func(count int32) {
+			path, end := through(func(count int32) error {
 				if count == at {
 					interrupt()
 				}
-			})
+				return nil
+			}, lake)
 			var out, problems bytes.Buffer
 			code := cli.Run(interruptible, []string{"fleet", "join", "--kubeconfig", path},
 				genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &problems}, func(string) string { return "" })
 			interrupted := interruptible.Err() != nil
 			interrupt()
-			proxy.Close()
+			end()
 			if code == exit.Done {
 				GinkgoWriter.Printf("%d writes\n", at-1)
 				Expect(interrupted).To(BeFalse())
@@ -87,6 +113,81 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 			for _, role := range roles.Items {
 				Expect(role.Name).NotTo(ContainSubstring("fleet-agent"), "write %d", at)
 			}
+		}
+	})
+})
+
+// traces returns what an import of bay has left on the hub and on bay.
+func traces(ctx SpecContext) []string {
+	GinkgoHelper()
+	var found []string
+	add := func(what string, err error) {
+		if !apierrors.IsNotFound(err) {
+			Expect(err).NotTo(HaveOccurred())
+			found = append(found, what)
+		}
+	}
+	const account = "fleet-import-fleet-default-" + bay
+	core := world.On(bay).Kube
+	_, err := core.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
+	add("ServiceAccount", err)
+	_, err = core.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
+	add("Secret of the ServiceAccount", err)
+	_, err = core.RbacV1().ClusterRoleBindings().Get(ctx, account, metav1.GetOptions{})
+	add("ClusterRoleBinding", err)
+	_, err = world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, bay+"-kubeconfig", metav1.GetOptions{})
+	add("Secret with the kubeconfig", err)
+	add("Cluster", world.Hub.Get(ctx, client.Clusters, framework.Workspace, bay, &fleet.Cluster{}))
+	return found
+}
+
+var _ = Describe("An import that does not end", Ordered, func() {
+	// importWith imports bay with a kubeconfig.
+	importWith := func(ctx context.Context, path string) (exit.Code, string) {
+		var out, problems bytes.Buffer
+		code := cli.Run(ctx, []string{"fleet", "import", bay, "--kubeconfig", path, "--cluster-context", bay},
+			genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, func(string) string { return "" })
+		return code, problems.String()
+	}
+
+	It("because a write fails removes what it created, and can be run again", func(ctx SpecContext) {
+		for at := int32(1); at <= 5; at++ {
+			path, end := through(func(count int32) error {
+				if count == at {
+					return errors.New("the answer is lost")
+				}
+				return nil
+			}, hub, bay)
+			code, problems := importWith(ctx, path)
+			end()
+			Expect(code).To(Equal(exit.Failed), "write %d: %s", at, problems)
+			Expect(problems).To(ContainSubstring("removed what was created"), "write %d", at)
+			Eventually(traces).WithArguments(ctx).WithTimeout(framework.Patience).Should(BeEmpty(), "write %d: %s", at, problems)
+		}
+	})
+
+	It("because it is interrupted after any write removes what it created, and can be run again", func(ctx SpecContext) {
+		for at := int32(1); ; at++ {
+			Expect(at).To(BeNumerically("<", 20), "it never ends")
+			interruptible, interrupt := context.WithCancel(ctx)
+			path, end := through(func(count int32) error {
+				if count == at {
+					interrupt()
+				}
+				return nil
+			}, hub, bay)
+			code, problems := importWith(interruptible, path)
+			interrupted := interruptible.Err() != nil
+			interrupt()
+			end()
+			if code == exit.Done {
+				Expect(interrupted).To(BeFalse())
+				Expect(at).To(BeNumerically(">", 5), "each write was interrupted")
+				return
+			}
+			Expect(code).To(Equal(exit.Failed), "write %d: %s", at, problems)
+			Expect(problems).To(And(ContainSubstring("removed what was created"), ContainSubstring("interrupted")), "write %d", at)
+			Eventually(traces).WithArguments(ctx).WithTimeout(framework.Patience).Should(BeEmpty(), "write %d: %s", at, problems)
 		}
 	})
 })

@@ -38,7 +38,7 @@ func viewer(ctx SpecContext, cluster string) string {
 	Expect(err).NotTo(HaveOccurred())
 	request, err := core.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	all, err := clientcmd.Load(downstream(cluster))
+	all, err := clientcmd.Load(kubeconfigOf(cluster))
 	Expect(err).NotTo(HaveOccurred())
 	user := all.AuthInfos[all.Contexts[all.CurrentContext].AuthInfo]
 	user.Token = request.Status.Token

@@ -160,7 +160,7 @@ func (k *kubectl) run(ctx SpecContext, stdin string) string {
 		Expect(k.file).To(Equal("-"))
 		Expect(apply(ctx, k.context, stdin)).To(Succeed())
 	case verb == "config" && k.args[1] == "view":
-		return string(downstream(k.context))
+		return string(kubeconfigOf(k.context))
 	default:
 		Fail("the stories do not know kubectl " + strings.Join(k.args, " "))
 	}

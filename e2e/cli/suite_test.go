@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
@@ -92,7 +91,7 @@ func apply(ctx SpecContext, cluster, documents string) error {
 
 func configOf(name string) *rest.Config {
 	GinkgoHelper()
-	config, err := clientcmd.RESTConfigFromKubeConfig(downstream(name))
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfigOf(name))
 	Expect(err).NotTo(HaveOccurred())
 	return config
 }
@@ -105,15 +104,12 @@ func run(ctx SpecContext, stdin string, args ...string) answer {
 	return answer{a.Code, a.Stdout, a.Stderr}
 }
 
-func downstream(name string) []byte {
+// kubeconfigOf returns the admin's kubeconfig of a cluster.
+func kubeconfigOf(name string) []byte {
 	GinkgoHelper()
-	for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
-		if cluster.Name == name {
-			return cluster.Kubeconfig
-		}
-	}
-	Fail("no cluster " + name)
-	return nil
+	cluster := world.Cluster(name)
+	Expect(cluster).NotTo(BeNil())
+	return cluster.Kubeconfig
 }
 
 // joinText returns the join text in what `fleet token create` prints.
