@@ -94,12 +94,20 @@ func (j *joiner) gather(ctx context.Context) (found, error) {
 	if f.release, err = j.helm.Status(); err != nil {
 		return f, access.Explain("reading Helm releases", err)
 	}
+	if f.identity != nil && f.config.ClientID == "" {
+		uid, err := systemUID(ctx, j.cluster)
+		if err != nil {
+			return f, err
+		}
+		f.systemUID = string(uid)
+	}
 	if f.identity == nil || !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
 		return f, nil
 	}
 	_, err = j.heartbeat(ctx, f)
 	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
-	if err != nil && !f.rejected {
+	f.newCA = errors.Is(err, foreign.ErrUntrusted)
+	if err != nil && !f.rejected && !f.newCA {
 		return f, hubProblem(j.text, err)
 	}
 	return f, nil

@@ -306,10 +306,10 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 			return f, "", "", err
 		}
 	}
-	return f, todo, notes(f, todo), nil
+	return f, todo, notes(j.text, f, todo), nil
 }
 
-func notes(f found, todo step) string {
+func notes(text jointext.Text, f found, todo step) string {
 	switch {
 	case todo == stepNothing:
 		return "it has joined already"
@@ -317,6 +317,8 @@ func notes(f found, todo step) string {
 		return "the agent is installed already"
 	case f.rejected:
 		return "the hub does not accept the agent's identity any more, so it registers again"
+	case f.newCA, f.identity != nil && f.movesTo(text):
+		return "the agent gets the hub's present address and CA"
 	case f.release != "":
 		return "an earlier installation is continued"
 	}

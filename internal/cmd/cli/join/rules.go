@@ -28,11 +28,13 @@ type found struct {
 	identity *protocol.Identity
 	server   string
 	ca       string
-	// rejected means that the hub does not accept the identity.
-	rejected bool
+	// rejected means that the hub does not accept the identity. newCA means that the agent does not trust the hub's CA.
+	rejected, newCA bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
 	bootstrap *protocol.Bootstrap
 	config    config.Agent
+	// systemUID is the UID of the cluster's namespace kube-system: the client ID of an agent without a configured one.
+	systemUID string
 	// deployment means that Deployment fleet-agent exists. imported means that a hub has applied it.
 	deployment, imported bool
 	// release is the status of the Helm release fleet-agent, or empty. releaseChart is its chart.
@@ -92,19 +94,34 @@ func decideOther(text jointext.Text, f found) (step, error) {
 func decideJoined(text jointext.Text, f found) (step, error) {
 	name := f.identity.ClusterNamespace + "/" + f.identity.ClusterName
 	switch {
+	case f.movesTo(text):
+		return stepInstall, nil
 	case !sameHub(text, f.server, f.identity.ClusterNamespace):
 		return "", refuse(f, fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name))
-	case text.ClientID != f.config.ClientID && text.ClientID != "":
+	case text.ClientID != f.clientID() && text.ClientID != "":
 		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name))
 	case f.rejected && f.imported:
 		return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
 			With(fmt.Sprintf("on the hub: fleet repair %s -n %s", f.identity.ClusterName, f.identity.ClusterNamespace))
-	case f.rejected:
-		return stepInstall, nil
-	case !f.deployment:
+	case f.rejected, f.newCA && !f.imported, !f.deployment:
 		return stepInstall, nil
 	}
 	return stepNothing, nil
+}
+
+// clientID returns the client ID of the agent.
+func (f found) clientID() string {
+	if f.config.ClientID != "" {
+		return f.config.ClientID
+	}
+	return f.systemUID
+}
+
+// movesTo reports whether the text is for this agent at another address of its hub: it is for the workspace and the client ID
+// of the agent. The agent tries its identity at that address first.
+func (f found) movesTo(text jointext.Text) bool {
+	return !sameHub(text, f.server, text.Workspace) && f.identity.ClusterNamespace == text.Workspace && !f.imported &&
+		text.ClientID != "" && text.ClientID == f.clientID()
 }
 
 // refuse returns the error for a cluster with another agent, with the ways out.

@@ -56,15 +56,18 @@ func TestDecide(t *testing.T) {
 		code  exit.Code
 		err   string
 	}{
-		"nothing there: it is installed":                {found: found{namespace: "n"}, want: stepInstall},
-		"an interrupted join: it continues":             {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, release: release.StatusPendingInstall}, want: stepInstall},
-		"only a namespace: it is installed":             {found: found{namespace: "n", exists: true}, want: stepInstall},
-		"a manifest was applied: it is awaited":         {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true}, want: stepWait},
-		"joined: nothing is done":                       {found: joined(nil), want: stepNothing},
-		"joined with a trailing slash: nothing is done": {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
-		"the identity is rejected: it registers again":  {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
-		"the Deployment was deleted: it is installed":   {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
-		"another agent, and a scope: it is installed":   {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
+		"nothing there: it is installed":                    {found: found{namespace: "n"}, want: stepInstall},
+		"an interrupted join: it continues":                 {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, release: release.StatusPendingInstall}, want: stepInstall},
+		"only a namespace: it is installed":                 {found: found{namespace: "n", exists: true}, want: stepInstall},
+		"a manifest was applied: it is awaited":             {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true}, want: stepWait},
+		"joined: nothing is done":                           {found: joined(nil), want: stepNothing},
+		"joined with a trailing slash: nothing is done":     {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
+		"the identity is rejected: it registers again":      {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
+		"the Deployment was deleted: it is installed":       {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
+		"a text for the default client ID: nothing is done": {found: joined(func(f *found) { f.config.ClientID, f.systemUID = "", "west-1" }), want: stepNothing},
+		"the hub has another CA: it is installed":           {found: joined(func(f *found) { f.newCA = true }), want: stepInstall},
+		"the hub has moved: it is installed":                {found: joined(func(f *found) { f.server = "https://before" }), want: stepInstall},
+		"another agent, and a scope: it is installed":       {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
 		"the hub's own cluster is refused": {
 			found: found{namespace: "n", ownHub: true}, code: exit.Refused,
 			err: "error: this cluster is the hub itself\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster that joins with --context: kubectl config get-contexts\n" +
@@ -75,8 +78,18 @@ func TestDecide(t *testing.T) {
 			err: "error: namespace n is being deleted\nreason: NamespaceTerminating (docs/conditions.md)\nfix: kubectl wait --for=delete namespace/n\n",
 		},
 		"another hub is refused": {
-			found: joined(func(f *found) { f.server = "https://other" }), code: exit.Refused,
+			found: joined(func(f *found) { f.server, f.config.ClientID = "https://other", "other-1" }), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+		},
+		"another workspace is refused": {
+			found: joined(func(f *found) {
+				f.identity = &protocol.Identity{ClusterNamespace: "team", ClusterName: "west"}
+			}), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://hub:6443, as Cluster team/west\n" + another + leave,
+		},
+		"an imported agent follows its hub by itself": {
+			found: joined(func(f *found) { f.server, f.imported, f.release = "https://other", true, "" }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leaveManifest,
 		},
 		"another client ID is refused": {
 			found: joined(func(f *found) { f.config.ClientID = "east-1" }), code: exit.Refused,
