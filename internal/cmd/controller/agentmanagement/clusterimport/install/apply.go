@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -82,7 +83,7 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 		return nil
 	}
 	if Find[*policyv1.PodDisruptionBudget](d.Rendered) == nil {
-		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: budget}}
+		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: agentchart.DisruptionBudget}}
 		if err := d.removeOwn(ctx, limits); err != nil {
 			return err
 		}
@@ -93,10 +94,10 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.Agent}}
 	if found, err := d.Downstream.Find(ctx, agent); err != nil {
 		return err
-	} else if found && agent.Spec.Template.Spec.PriorityClassName == priorityClass {
+	} else if found && agent.Spec.Template.Spec.PriorityClassName == agentchart.PriorityClass {
 		return ErrClassInUse
 	}
-	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: priorityClass}})
+	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: agentchart.PriorityClass}})
 }
 
 // removeOwn removes an object of this agent's set. It keeps an object of another agent.
@@ -137,7 +138,7 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 		return err
 	}
 	if found {
-		if err := d.Downstream.Remove(ctx, agentResources(names.SystemNamespace)...); err != nil {
+		if err := d.Downstream.Remove(ctx, agentchart.Objects(names.SystemNamespace)...); err != nil {
 			return err
 		}
 	}

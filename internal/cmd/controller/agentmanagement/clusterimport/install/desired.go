@@ -1,11 +1,8 @@
 package install
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +11,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
-)
-
-// Names of objects that only old or customised agents have.
-const (
-	networkPolicy = "default-allow-all"
-	priorityClass = "fleet-agent-priority-class"
-	budget        = "fleet-agent-pod-disruption-budget"
 )
 
 // desired returns everything to apply downstream, in order: the agent's namespace, then what the chart renders. All
@@ -71,25 +61,4 @@ func with(entries map[string]string, key, value string) map[string]string {
 		}
 	}
 	return extended
-}
-
-// agentResources returns all objects of an agent in a namespace, in the order of their deletion.
-func agentResources(namespace string) []runtime.Object {
-	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
-	everywhere := func(parts ...string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: names.SafeConcat(parts...)}
-	}
-	return []runtime.Object{
-		&rbacv1.ClusterRole{ObjectMeta: everywhere(namespace, names.Agent, "role")},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere(namespace, names.Agent, "role", "binding")},
-		&schedulingv1.PriorityClass{ObjectMeta: everywhere(priorityClass)},
-		&corev1.Secret{ObjectMeta: here(names.Agent)},
-		&corev1.Secret{ObjectMeta: here(names.AgentBootstrap)},
-		&corev1.ConfigMap{ObjectMeta: here(names.Agent)},
-		&corev1.ServiceAccount{ObjectMeta: here(names.Agent)},
-		&networkingv1.NetworkPolicy{ObjectMeta: here(networkPolicy)},
-		&appsv1.Deployment{ObjectMeta: here(names.Agent)},
-		&appsv1.StatefulSet{ObjectMeta: here(names.Agent)},
-		&policyv1.PodDisruptionBudget{ObjectMeta: here(budget)},
-	}
 }

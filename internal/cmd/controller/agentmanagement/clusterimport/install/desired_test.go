@@ -2,7 +2,6 @@ package install
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,32 +49,5 @@ func TestDesiredMarksEverythingAsOneSet(t *testing.T) {
 	}
 	if labels := rendered[0].(*corev1.ConfigMap).Labels; len(labels) != 1 {
 		t.Errorf("the rendered object was written to: %v", labels)
-	}
-}
-
-func TestAgentResources(t *testing.T) {
-	var got []string
-	for _, object := range agentResources("cattle-fleet-system") {
-		m, err := meta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")+" "+m.GetNamespace()+"/"+m.GetName())
-	}
-	want := []string{
-		"ClusterRole /cattle-fleet-system-fleet-agent-role",
-		"ClusterRoleBinding /cattle-fleet-system-fleet-agent-role-binding",
-		"PriorityClass /fleet-agent-priority-class",
-		"Secret cattle-fleet-system/fleet-agent",
-		"Secret cattle-fleet-system/fleet-agent-bootstrap",
-		"ConfigMap cattle-fleet-system/fleet-agent",
-		"ServiceAccount cattle-fleet-system/fleet-agent",
-		"NetworkPolicy cattle-fleet-system/default-allow-all",
-		"Deployment cattle-fleet-system/fleet-agent",
-		"StatefulSet cattle-fleet-system/fleet-agent",
-		"PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

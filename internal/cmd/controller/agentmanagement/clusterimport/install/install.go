@@ -166,7 +166,7 @@ func (d *Agent) Leave(ctx context.Context) error {
 	if another, err := d.ofAnotherHub(ctx, d.LeaveNamespace); err != nil || another {
 		return err
 	}
-	if err := d.Downstream.Remove(ctx, agentResources(d.LeaveNamespace)...); err != nil {
+	if err := d.Downstream.Remove(ctx, agentchart.Objects(d.LeaveNamespace)...); err != nil {
 		return err
 	}
 	// The set is named after spec.agentNamespace, which is empty for an agent in the hub's system namespace.
@@ -202,5 +202,5 @@ func Remove(ctx context.Context, downstream hub.Downstream, namespace string, ow
 	case uid == "" || uid != own:
 		return ErrOtherCluster
 	}
-	return downstream.Remove(ctx, agentResources(namespace)...)
+	return downstream.Remove(ctx, agentchart.Objects(namespace)...)
 }

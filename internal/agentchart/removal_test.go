@@ -1,0 +1,39 @@
+package agentchart_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fleet-hub/fleet/internal/agentchart"
+)
+
+func TestObjects_AreAllThatAnAgentMayHave(t *testing.T) {
+	var got []string
+	for _, object := range agentchart.Objects("cattle-fleet-system") {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.")+" "+m.GetNamespace()+"/"+m.GetName())
+	}
+	want := []string{
+		"ClusterRole /cattle-fleet-system-fleet-agent-role",
+		"ClusterRoleBinding /cattle-fleet-system-fleet-agent-role-binding",
+		"PriorityClass /fleet-agent-priority-class",
+		"Secret cattle-fleet-system/fleet-agent",
+		"Secret cattle-fleet-system/fleet-agent-bootstrap",
+		"ConfigMap cattle-fleet-system/fleet-agent",
+		"ServiceAccount cattle-fleet-system/fleet-agent",
+		"NetworkPolicy cattle-fleet-system/default-allow-all",
+		"Deployment cattle-fleet-system/fleet-agent",
+		"StatefulSet cattle-fleet-system/fleet-agent",
+		"PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
