@@ -27,6 +27,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -98,8 +99,6 @@ If the import fails, import removes what it has created, unless --keep is given.
 	return command
 }
 
-func secretName(cluster string) string { return names.SafeConcat(cluster, "kubeconfig") }
-
 // check returns all problems of the flags.
 func (o *options) check() error {
 	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet import --help"}}
@@ -125,7 +124,7 @@ func (o *options) check() error {
 type importer struct {
 	*options
 	hub, cluster *access.Cluster
-	account      *account
+	account      *importaccount.Account
 	kubeconfig   []byte
 	address      string
 	// madeSecret and madeCluster are what this run has created on the hub.
@@ -195,7 +194,7 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 	if err := rest.LoadTLSFiles(i.cluster.Config); err != nil {
 		return "", exit.Errorf(exit.Preflight, "reading the files of context %s: %w", i.clusterContext, err).With("kubectl config view --minify --context " + i.clusterContext)
 	}
-	i.account = &account{core: i.cluster.Core, name: accountName(i.flags.Namespace(), i.name)}
+	i.account = importaccount.New(i.cluster.Core, i.flags.Namespace(), i.name)
 	if i.address = i.server; i.address == "" {
 		i.address = i.cluster.Config.Host
 	}
@@ -212,11 +211,11 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 			return "", access.Explain("reading Cluster "+i.fullName(), err)
 		}
 	}
-	secret, err := i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Get(ctx, secretName(i.name), metav1.GetOptions{})
+	secret, err := i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Get(ctx, importaccount.KubeconfigSecret(i.name), metav1.GetOptions{})
 	if err != nil {
 		secret = nil
 		if !apierrors.IsNotFound(err) {
-			return "", access.Explain(fmt.Sprintf("reading Secret %s/%s", i.flags.Namespace(), secretName(i.name)), err)
+			return "", access.Explain(fmt.Sprintf("reading Secret %s/%s", i.flags.Namespace(), importaccount.KubeconfigSecret(i.name)), err)
 		}
 	}
 	return decide(i.options, existing, secret, i.address)
@@ -273,7 +272,7 @@ func (i *importer) checkNotHub(ctx context.Context) error {
 func (i *importer) objects() (*corev1.Secret, *fleet.Cluster) {
 	secret := &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.flags.Namespace(), Name: secretName(i.name), Labels: map[string]string{labelManagedBy: managedBy}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.flags.Namespace(), Name: importaccount.KubeconfigSecret(i.name), Labels: importaccount.Labels()},
 		Data:       map[string][]byte{protocol.KubeconfigValueKey: i.kubeconfig},
 	}
 	return secret, &fleet.Cluster{
@@ -292,7 +291,7 @@ func (i *importer) preview(todo step) error {
 	secret.Data = map[string][]byte{protocol.KubeconfigValueKey: []byte("REMOVED")}
 	all := []any{secret, cluster}
 	if !i.asIs {
-		account, binding, token := i.account.objects()
+		account, binding, token := i.account.Objects()
 		all = append([]any{account, binding, token}, all...)
 	}
 	for n, object := range all {
@@ -312,14 +311,14 @@ func (i *importer) write(ctx context.Context, todo step) error {
 		return nil
 	}
 	if !i.asIs {
-		token, err := i.account.ensure(ctx)
+		token, err := i.account.Ensure(ctx)
 		if err != nil {
 			return err
 		}
 		if i.kubeconfig, err = own(i.cluster.Config, i.address, token); err != nil {
 			return errors.New("encoding the kubeconfig failed")
 		}
-		i.progress("service account %s/%s on the cluster: ready", metav1.NamespaceSystem, i.account.name)
+		i.progress("service account %s/%s on the cluster: ready", metav1.NamespaceSystem, i.account.Name)
 	}
 	secret, cluster := i.objects()
 	if err := i.writeSecret(ctx, secret); err != nil {
@@ -399,14 +398,14 @@ func (i *importer) undo(ctx context.Context) {
 		problems = append(problems, ignoreMissing(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, metav1.DeleteOptions{})))
 	}
 	if i.madeSecret {
-		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, secretName(i.name), metav1.DeleteOptions{})))
+		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, importaccount.KubeconfigSecret(i.name), metav1.DeleteOptions{})))
 	}
-	problems = append(problems, i.account.remove(ctx))
+	problems = append(problems, i.account.Undo(ctx))
 	if err := errors.Join(problems...); err != nil {
 		i.progress("warning: removing what was created: %s", foreign.Excerpt(err.Error(), 1024))
 		return
 	}
-	if i.madeCluster || i.madeSecret || i.account.created {
+	if i.madeCluster || i.madeSecret || i.account.Created {
 		i.progress("removed what was created; to keep it for a look, use --keep")
 	}
 }

@@ -1,7 +1,6 @@
 package importcluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -116,7 +116,7 @@ const (
 // decide returns what to do with a Cluster. existing and secret are nil if they do not exist.
 func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
 	name := o.flags.Namespace() + "/" + o.name
-	if secret != nil && secret.Labels[labelManagedBy] != managedBy {
+	if secret != nil && !importaccount.IsOurs(secret) {
 		return "", refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
 			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
 	}
@@ -145,7 +145,7 @@ func refuse(format string, args ...any) *exit.Error {
 func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
 	name := o.flags.Namespace() + "/" + o.name
 	switch {
-	case existing.Spec.KubeConfigSecret != secretName(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
+	case existing.Spec.KubeConfigSecret != importaccount.KubeconfigSecret(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
 		return "", refuse("Cluster %s names another kubeconfig Secret: %s", name, output.Line(existing.Spec.KubeConfigSecret)).
 			With(fmt.Sprintf("fleet repair %s -n %s", o.name, o.flags.Namespace()), "or import under another name")
 	case secret == nil:
@@ -196,9 +196,4 @@ func late(cluster *fleet.Cluster, name string, timeout time.Duration) error {
 		}
 	}
 	return failure.With("run the command again with --keep, then: fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace)
-}
-
-// isTokenReady reports whether the cluster has written a token into a Secret.
-func isTokenReady(secret *corev1.Secret) bool {
-	return secret != nil && len(bytes.TrimSpace(secret.Data[corev1.ServiceAccountTokenKey])) > 0
 }

@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 	}
 	secret := func(label string) *corev1.Secret {
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east-kubeconfig", Labels: map[string]string{labelManagedBy: label}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "east-kubeconfig", Labels: map[string]string{"app.kubernetes.io/managed-by": label}},
 			Data:       map[string][]byte{protocol.KubeconfigValueKey: stored},
 		}
 	}
@@ -130,14 +130,14 @@ func TestDecide(t *testing.T) {
 		err     string
 	}{
 		"nothing there: it is created":            {nil, nil, server, stepCreate, ""},
-		"an interrupted import: it continues":     {nil, secret(managedBy), server, stepCreate, ""},
+		"an interrupted import: it continues":     {nil, secret("fleet-import"), server, stepCreate, ""},
 		"a Cluster without an agent: it is named": {cluster("", false), nil, server, stepChange, ""},
-		"not reporting yet: it waits":             {cluster("east-kubeconfig", false), secret(managedBy), server, stepWait, ""},
-		"imported: nothing is done":               {cluster("east-kubeconfig", true), secret(managedBy), server, stepNothing, ""},
+		"not reporting yet: it waits":             {cluster("east-kubeconfig", false), secret("fleet-import"), server, stepWait, ""},
+		"imported: nothing is done":               {cluster("east-kubeconfig", true), secret("fleet-import"), server, stepNothing, ""},
 		"another Secret of that name":             {nil, secret("me"), server, "", "Secret fleet-default/east-kubeconfig exists and was not created by this command"},
 		"joined with a token":                     {cluster("", true), nil, server, "", "Cluster fleet-default/east has joined with a token, and its agent reports"},
 		"another kubeconfig":                      {cluster("other", true), nil, server, "", "Cluster fleet-default/east names another kubeconfig Secret: other"},
-		"another address":                         {cluster("east-kubeconfig", true), secret(managedBy), "https://x", "", "Cluster fleet-default/east was imported from another address: " + server},
+		"another address":                         {cluster("east-kubeconfig", true), secret("fleet-import"), "https://x", "", "Cluster fleet-default/east was imported from another address: " + server},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,182 @@
+// Package importaccount manages what `fleet import` creates besides the Cluster: the service account on the cluster, and the
+// Secret on the hub with its token. `fleet unregister` removes both.
+//
+//	workspace, name of the Cluster ─► names ─► Account: Ensure (its token), Find, Remove
+//
+// All objects have a label. Objects without it are never changed.
+package importaccount
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+// The label of all objects that `fleet import` creates.
+const (
+	label = "app.kubernetes.io/managed-by"
+	mark  = "fleet-import"
+)
+
+const (
+	pollInterval = 100 * time.Millisecond
+	// tokenPatience limits the wait for the token of the account.
+	tokenPatience = 30 * time.Second
+)
+
+// Labels returns the labels of all objects that `fleet import` creates.
+func Labels() map[string]string { return map[string]string{label: mark} }
+
+// IsOurs reports whether `fleet import` has created an object.
+func IsOurs(object metav1.Object) bool { return object.GetLabels()[label] == mark }
+
+// KubeconfigSecret returns the name of the Secret on the hub with the kubeconfig of a Cluster.
+func KubeconfigSecret(cluster string) string { return names.SafeConcat(cluster, "kubeconfig") }
+
+// Account is the service account on the cluster that the hub uses, with its binding and its Secret, which have the same
+// name. Its token does not expire, because the hub needs it for repairs. Deleting the Secret or the account revokes it.
+type Account struct {
+	// Name is the name of the account.
+	Name string
+	// Created means that Ensure has created it.
+	Created bool
+
+	core kubernetes.Interface
+}
+
+// New returns the account of a Cluster on its cluster.
+func New(core kubernetes.Interface, workspace, cluster string) *Account {
+	return &Account{core: core, Name: names.SafeConcat("fleet-import", workspace, cluster)}
+}
+
+func (a *Account) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: a.Name, Labels: Labels()}
+}
+
+// Objects returns the account, its binding and its Secret.
+func (a *Account) Objects() (*corev1.ServiceAccount, *rbacv1.ClusterRoleBinding, *corev1.Secret) {
+	binding := &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: a.meta(), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: a.Name}},
+	}
+	binding.Namespace = ""
+	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: a.meta(), Type: corev1.SecretTypeServiceAccountToken}
+	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: a.Name}
+	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: a.meta()}, binding, secret
+}
+
+// Ensure creates what is missing and returns the token.
+func (a *Account) Ensure(ctx context.Context) (string, error) {
+	account, binding, secret := a.Objects()
+	existing, err := a.core.CoreV1().ServiceAccounts(account.Namespace).Get(ctx, a.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		a.Created = true
+		if _, err := a.core.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			return "", access.Explain("creating ServiceAccount "+account.Namespace+"/"+a.Name, err)
+		}
+	case err != nil:
+		return "", access.Explain("reading ServiceAccount "+account.Namespace+"/"+a.Name, err)
+	case !IsOurs(existing):
+		return "", exit.Errorf(exit.Refused, "ServiceAccount %s/%s exists and was not created by this command", account.Namespace, a.Name).
+			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete serviceaccount -n %s %s", account.Namespace, a.Name))
+	}
+	if _, err := a.core.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", access.Explain("creating ClusterRoleBinding "+a.Name, err)
+	}
+	if _, err := a.core.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return "", access.Explain("creating Secret "+secret.Namespace+"/"+a.Name, err)
+	}
+	return a.token(ctx, secret.Namespace)
+}
+
+func (a *Account) token(ctx context.Context, namespace string) (string, error) {
+	var found *corev1.Secret
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, tokenPatience, true, func(ctx context.Context) (bool, error) {
+		var err error
+		found, err = a.core.CoreV1().Secrets(namespace).Get(ctx, a.Name, metav1.GetOptions{})
+		return isTokenReady(found), access.Explain("reading Secret "+namespace+"/"+a.Name, err)
+	})
+	switch {
+	case wait.Interrupted(err) && ctx.Err() == nil:
+		return "", exit.Errorf(exit.Timeout, "the cluster wrote no token into Secret %s/%s within %s", namespace, a.Name, tokenPatience).
+			With(fmt.Sprintf("kubectl describe secret -n %s %s", namespace, a.Name))
+	case err != nil:
+		return "", err
+	}
+	return string(found.Data[corev1.ServiceAccountTokenKey]), nil
+}
+
+// isTokenReady reports whether the cluster has written a token into a Secret.
+func isTokenReady(secret *corev1.Secret) bool {
+	return secret != nil && len(bytes.TrimSpace(secret.Data[corev1.ServiceAccountTokenKey])) > 0
+}
+
+// Part is an object of the account that exists.
+type Part struct {
+	Kind, Namespace, Name string
+	// Delete deletes the object, if it is still the same one.
+	Delete func(context.Context) error
+}
+
+// Find returns the objects of the account that exist, in the order of their deletion. The binding is the first, because the
+// rights end with it.
+func (a *Account) Find(ctx context.Context) ([]Part, error) {
+	var parts []Part
+	add := func(kind, namespace string, object metav1.Object, err error, remove func(context.Context, string, metav1.DeleteOptions) error) error {
+		if err != nil && !apierrors.IsNotFound(err) {
+			return access.Explain(fmt.Sprintf("reading %s %s", kind, a.Name), err)
+		}
+		if err != nil || !IsOurs(object) {
+			return nil
+		}
+		uid := object.GetUID()
+		parts = append(parts, Part{Kind: kind, Namespace: namespace, Name: a.Name, Delete: func(ctx context.Context) error {
+			err := remove(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return access.Explain(fmt.Sprintf("deleting %s %s", kind, a.Name), err)
+		}})
+		return nil
+	}
+	bindings, secrets := a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(metav1.NamespaceSystem)
+	accounts := a.core.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	binding, err := bindings.Get(ctx, a.Name, metav1.GetOptions{})
+	if err := add("ClusterRoleBinding", "", binding, err, bindings.Delete); err != nil {
+		return nil, err
+	}
+	secret, err := secrets.Get(ctx, a.Name, metav1.GetOptions{})
+	if err := add("Secret", metav1.NamespaceSystem, secret, err, secrets.Delete); err != nil {
+		return nil, err
+	}
+	account, err := accounts.Get(ctx, a.Name, metav1.GetOptions{})
+	return parts, add("ServiceAccount", metav1.NamespaceSystem, account, err, accounts.Delete)
+}
+
+// Undo deletes the objects if Ensure has created the account.
+func (a *Account) Undo(ctx context.Context) error {
+	if !a.Created {
+		return nil
+	}
+	parts, err := a.Find(ctx)
+	for _, part := range parts {
+		if err := part.Delete(ctx); err != nil {
+			return err
+		}
+	}
+	return err
+}
