@@ -250,8 +250,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	switch {
-	case code == hangs:
-		<-r.Context().Done()
 	case code != 0:
 		refuse(w, r, code)
 	case r.URL.Path == "/version":
@@ -470,11 +468,14 @@ func answer(w http.ResponseWriter, code int, body any) {
 
 // refuse answers a request as the test wants. Only creation conflicts because the object exists.
 func refuse(w http.ResponseWriter, r *http.Request, code int) {
-	if code == http.StatusConflict && r.Method != http.MethodPost {
+	switch {
+	case code == hangs:
+		<-r.Context().Done()
+	case code == http.StatusConflict && r.Method != http.MethodPost:
 		answer(w, code, metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "changed by the test"})
-		return
+	default:
+		fail(w, code, "refused by the test")
 	}
-	fail(w, code, "refused by the test")
 }
 
 func fail(w http.ResponseWriter, code int, message string) {

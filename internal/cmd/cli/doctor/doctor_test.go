@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -236,6 +237,20 @@ func TestHubThatDoesNotAnswer_IsAnError(t *testing.T) {
 	got := run(t, server, "hub")
 	if !strings.HasPrefix(got, "exit code 3\nerror: reading the version of the hub's API server") || len(server.Requests()) > 1 {
 		t.Error(got, server.Requests())
+	}
+}
+
+func TestUnreachableHub_IsAnErrorWithoutRows(t *testing.T) {
+	server := clitest.Start(t)
+	config, err := os.ReadFile(server.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(server.Kubeconfig, bytes.ReplaceAll(config, []byte(server.URL), []byte("https://127.0.0.1:1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(t, server, "hub", "-o", "json"); !strings.HasPrefix(got, "exit code 3\nerror: reading the version of the hub's API server: ") {
+		t.Error(got)
 	}
 }
 

@@ -22,7 +22,7 @@ type Check[F any] struct {
 	About, Otherwise string
 	// Needs are the sources of the facts that Judge reads.
 	Needs []Source
-	// Judge returns a row for each problem. No rows mean that there is none.
+	// Judge returns a row for each problem. No rows mean the verdict ok.
 	Judge func(F) []Row
 }
 

@@ -160,7 +160,11 @@ func (r Row) objects() string {
 	text := r.Object.String()
 	names := make([]string, 0, len(r.Examples))
 	for _, example := range r.Examples {
-		names = append(names, example.Name)
+		name := example.Name
+		if example.Namespace != r.Object.Namespace {
+			name = example.Namespace + "/" + name
+		}
+		names = append(names, name)
 	}
 	if more := r.Count - 1 - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

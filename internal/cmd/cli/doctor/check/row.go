@@ -52,12 +52,15 @@ func (o Object) String() string {
 }
 
 // Resource returns the object as kubectl prints it with -o name.
-func (o Object) Resource() string {
+func (o Object) Resource() string { return o.Type() + "/" + o.Name }
+
+// Type returns the kind of the object as commands of kubectl take it.
+func (o Object) Type() string {
 	kind := strings.ToLower(o.Kind)
 	if o.Group != "" {
 		kind += "." + o.Group
 	}
-	return kind + "/" + o.Name
+	return kind
 }
 
 // Row is one result of a check. Objects with the same problem share a row. The field names are stable.
@@ -71,7 +74,7 @@ type Row struct {
 	Count int `json:"count,omitempty"`
 	// Examples are more objects with the problem.
 	Examples []Object `json:"examples,omitempty"`
-	// Cause is what is wrong and where. For a verdict ok it is what was found, or empty.
+	// Cause says what is wrong and where. For the verdict ok it describes the object, or is empty.
 	Cause string `json:"cause,omitempty"`
 	// Fix is the command that fixes the problem of Object, or a sentence where no command does.
 	Fix string `json:"fix,omitempty"`
@@ -79,7 +82,7 @@ type Row struct {
 	Docs string `json:"docs"`
 }
 
-// Ok returns a row for an object without a problem. cause says what was found.
+// Ok returns a row for an object without a problem. cause describes the object.
 func Ok(object Object, cause string) Row { return row(OK, object, cause, "") }
 
 // Warn returns a row for a problem that needs attention.

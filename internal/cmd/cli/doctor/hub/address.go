@@ -40,7 +40,7 @@ func addressChecks() []check.Check[*Facts] {
 		{
 			ID: "hub-url", Needs: sources(sourceConfig), Judge: checkURL,
 			About:     "apiServerURL is an https URL.",
-			Otherwise: "Imports fail, and tokens have no address. The fix sets the address by which you reach the hub yourself. Use another one if clusters cannot reach it.",
+			Otherwise: "Imports fail, and tokens have no address. The fix sets the address of your own kubeconfig. Use another one if clusters cannot reach it.",
 		},
 		{
 			ID: "hub-ca", Needs: sources(sourceConfig), Judge: checkCA,
@@ -55,8 +55,8 @@ func addressChecks() []check.Check[*Facts] {
 	}
 }
 
-// probe connects to the server of a configuration with exactly its CA, or with the system's roots if it has none. It sends
-// no request.
+// probe connects to the server of a configuration with exactly its CA. Without a CA, the roots of the system are used. It
+// sends no request.
 func probe(ctx context.Context, c config.Config, timeout time.Duration, now func() time.Time) Probe {
 	server, err := url.Parse(c.APIServerURL)
 	if err != nil || server.Hostname() == "" || protocol.CheckHubURL(c.APIServerURL) != nil {

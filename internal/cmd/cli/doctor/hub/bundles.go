@@ -57,12 +57,12 @@ func bundleChecks() []check.Check[*Facts] {
 		},
 		{
 			ID: "hub-gitrepos", Needs: sources(sourceGitRepos, sourceDeployments), Judge: checkGitRepos,
-			About:     "There are no GitRepos, or a controller for them runs.",
+			About:     "No GitRepo exists, or a controller for GitRepos runs.",
 			Otherwise: "No controller of this product reads repositories. Bundles that a GitRepo has created stay, but follow no new commit.",
 		},
 		{
 			ID: "hub-helmops", Needs: sources(sourceHelmOps, sourceDeployments), Judge: checkHelmOps,
-			About:     "There are no HelmOps, or a controller for them runs.",
+			About:     "No HelmOp exists, or a controller for HelmOps runs.",
 			Otherwise: "No controller of this product reads HelmOps. What is deployed stays.",
 		},
 	}

@@ -88,6 +88,10 @@ func faults() map[string]fault {
 			f.Deployments = append(f.Deployments, deployment("gitjob", "registry/rancher/fleet:v0.13.0", 1, 1))
 		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet runs on this hub", "docs/migration.md says how this product takes the hub over: " + upgrade},
 
+		"Service of a webhook is missing": {"hub-webhooks", func(f *Facts) { f.Services = nil }, "ValidatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io guard"},
+
+		"Service of another webhook is missing": {"hub-webhooks", func(f *Facts) { f.Mutating, f.Validating, f.Services = f.Validating, nil, nil }, "MutatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete mutatingwebhookconfiguration.admissionregistration.k8s.io guard"},
+
 		"no URL":                       {"hub-url", func(f *Facts) { f.Config.APIServerURL = "" }, configMap, check.Failed, "is not set", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
 		"URL of HTTP":                  {"hub-url", func(f *Facts) { f.Config.APIServerURL = "http://hub" }, configMap, check.Failed, `apiServerURL "http://hub"`, upgrade + " --set apiServerURL=https://hub.example.com:6443"},
 		"no CA":                        {"hub-ca", func(f *Facts) { f.Config.APIServerCA = nil }, configMap, check.Failed, "strict and apiServerCA is not set", setCA},
@@ -134,7 +138,11 @@ func faults() map[string]fault {
 		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5 days", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
 		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
-		"kubeconfig leads to the hub":     {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
+		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {
+			withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused")(f)
+			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Allowed: "a,b"}
+		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
+		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
 
 		"request is refused": {"hub-registrations", func(f *Facts) {
 			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAccountReplaced, "again"))
@@ -284,6 +292,9 @@ func TestNoFaults(t *testing.T) {
 		"namespace of a Cluster's name":              {"hub-orphans-namespaces", func(f *Facts) { f.Namespaces = append(f.Namespaces, partial("", "mine", of("lost"))) }},
 		"account of a registration without Clusters": {"hub-orphans-accounts", func(f *Facts) { f.Accounts = append(f.Accounts, partial("x", "a", nil)) }},
 		"orphan of another workspace":                {"hub-orphans-accounts", func(f *Facts) { f.Workspace = "other"; f.Accounts = append(f.Accounts, partial("x", "a", of("lost"))) }},
+		"webhook that may fail":                      {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Required = nil, false }},
+		"webhook for Pods":                           {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Rules[0].APIGroups = nil, []string{""} }},
+		"webhook without Service":                    {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Client.Service = nil, nil }},
 		"no CA, and the TLS mode needs none":         {"hub-ca", func(f *Facts) { f.Config.APIServerCA, f.Config.AgentTLSMode = nil, "system-store" }},
 		"Deployment with an image without a tag": {"hub-version", func(f *Facts) {
 			f.Deployments[0] = deployment("fleet-controller", "registry:5000/fleet@sha256:0", 1, 1)

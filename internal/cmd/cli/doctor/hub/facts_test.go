@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -113,8 +114,14 @@ func healthy(t *testing.T) *Facts {
 		Config: Configuration{Exists: true, Version: "v1.2.0", Release: "fleet", Config: config.Config{
 			APIServerURL: "https://hub.example.com:6443", APIServerCA: certificate(t, noon().AddDate(1, 0, 0)), AgentTLSMode: config.TLSModeStrict,
 		}},
-		Address:       Probe{Done: true, Expires: noon().AddDate(0, 6, 0)},
-		Deployments:   []appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
+		Address:     Probe{Done: true, Expires: noon().AddDate(0, 6, 0)},
+		Deployments: []appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
+		Validating: []Webhook{{
+			Configuration: "guard", Name: "guard.example.com", Required: true,
+			Client: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "guard", Name: "webhook"}},
+			Rules:  []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}}}},
+		}},
+		Services:      []metav1.PartialObjectMetadata{partial("guard", "webhook", nil)},
 		Clusters:      []*fleet.Cluster{cluster("west"), imported},
 		Groups:        []*fleet.ClusterGroup{{ObjectMeta: named(workspace, "all"), Spec: fleet.ClusterGroupSpec{Selector: &metav1.LabelSelector{}}}},
 		Tokens:        []*fleet.ClusterRegistrationToken{token("west")},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,9 @@ func (g *gatherer) readers() []check.Reader {
 		own(sourceGroups, "clustergroups", keep(&g.Groups, g.cluster.ClusterGroups(g.Workspace))),
 		own(sourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
 		own(sourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
+		in(sourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
+		in(sourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
+		in(sourceServices, "list", "", "services", "", g.list(&g.Services, core("services"), "", options(nil, ""))),
 		in(sourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 		in(sourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
 		in(sourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
@@ -246,6 +250,36 @@ func (g *gatherer) readDeployments(ctx context.Context) error {
 	return err
 }
 
+func (g *gatherer) readValidating(ctx context.Context) error {
+	list, err := g.cluster.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		for _, w := range list.Items[i].Webhooks {
+			g.Validating = append(g.Validating, Webhook{list.Items[i].Name, w.Name, w.ClientConfig, w.Rules, isRequired(w.FailurePolicy)})
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) readMutating(ctx context.Context) error {
+	list, err := g.cluster.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		for _, w := range list.Items[i].Webhooks {
+			g.Mutating = append(g.Mutating, Webhook{list.Items[i].Name, w.Name, w.ClientConfig, w.Rules, isRequired(w.FailurePolicy)})
+		}
+	}
+	return nil
+}
+
+func isRequired(policy *admissionregistrationv1.FailurePolicyType) bool {
+	return policy == nil || *policy == admissionregistrationv1.Fail
+}
+
 // readBundles reads Bundles and drops their resources.
 func (g *gatherer) readBundles(ctx context.Context) error {
 	_, err := access.Each(ctx, g.cluster.Bundles(g.Workspace), metav1.ListOptions{Limit: bundlesPage}, func(bundle *fleet.Bundle) error {
@@ -281,7 +315,9 @@ func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 		err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: otherTypes()}, func(item runtime.Object) error {
 			secret := item.(*corev1.Secret)
 			if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
-				g.Kubeconfigs[name] = readKubeconfig(secret.Data, rules)
+				found := readKubeconfig(secret.Data, rules)
+				found.Allowed = secret.Annotations[fleet.AnnotationAllowedWorkspaces]
+				g.Kubeconfigs[name] = found
 			}
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,7 +26,7 @@ type Facts struct {
 	System string
 	// Workspace limits the objects to one workspace. Empty means all.
 	Workspace string
-	// Server is the address by which the user reaches the API server of the hub.
+	// Server is the address of the hub in the kubeconfig of the user.
 	Server string
 
 	// Kubernetes is the version of the API server.
@@ -36,6 +37,8 @@ type Facts struct {
 	Address        Probe
 	Leases         []coordinationv1.Lease
 	Deployments    []appsv1.Deployment
+	// Validating and Mutating are the webhooks of admission.
+	Validating, Mutating []Webhook
 
 	Clusters      []*fleet.Cluster
 	Groups        []*fleet.ClusterGroup
@@ -46,7 +49,7 @@ type Facts struct {
 	Kubeconfigs map[types.NamespacedName]Kubeconfig
 
 	// These are read without their content.
-	BundleDeployments, Namespaces, Accounts, Credentials, Values, GitRepos, HelmOps []metav1.PartialObjectMetadata
+	BundleDeployments, Namespaces, Accounts, Services, Credentials, Values, GitRepos, HelmOps []metav1.PartialObjectMetadata
 }
 
 // Configuration is ConfigMap fleet-controller.
@@ -63,6 +66,15 @@ type Configuration struct {
 	Err error
 }
 
+// Webhook is an admission webhook in a configuration of webhooks.
+type Webhook struct {
+	Configuration, Name string
+	Client              admissionregistrationv1.WebhookClientConfig
+	Rules               []admissionregistrationv1.RuleWithOperations
+	// Required means that the API server rejects a write if the webhook does not answer.
+	Required bool
+}
+
 // Bundle is what the checks need of a Bundle. Its resources are dropped, because they may be large.
 type Bundle struct {
 	*fleet.Bundle
@@ -76,6 +88,8 @@ type Kubeconfig struct {
 	Exists bool
 	// Err is why the hub refuses the kubeconfig. It contains nothing of it.
 	Err error
+	// Allowed is the list of workspaces that may use the Secret, besides its own.
+	Allowed string
 	// Expires is when its client certificate or token expires. The zero time means never, or that this is not known.
 	Expires time.Time
 }
@@ -100,6 +114,9 @@ const (
 	sourceKubeconfigs check.Source = "kubeconfig Secrets"
 	sourceGitRepos    check.Source = "GitRepos"
 	sourceHelmOps     check.Source = "HelmOps"
+	sourceValidating  check.Source = "ValidatingWebhookConfigurations"
+	sourceMutating    check.Source = "MutatingWebhookConfigurations"
+	sourceServices    check.Source = "Services"
 )
 
 // Checks returns all checks, in the order of their rows.

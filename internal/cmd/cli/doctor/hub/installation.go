@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/version"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // installationChecks returns the checks of the installation.
@@ -63,6 +66,11 @@ func installationChecks() []check.Check[*Facts] {
 			ID: "hub-other-manager", Needs: sources(sourceLeases, sourceDeployments), Judge: checkOtherManager,
 			About:     "No controller of Rancher Fleet runs on the hub.",
 			Otherwise: "Controllers of both products wait for the same Leases, and only one of them works. [migration.md](migration.md) says how to take the hub over.",
+		},
+		{
+			ID: "hub-webhooks", Needs: sources(sourceValidating, sourceMutating, sourceServices), Judge: checkWebhooks,
+			About:     "The Service of each admission webhook for the hub's objects exists.",
+			Otherwise: "The API server rejects writes that such a webhook has to admit. Install the program of the webhook again, or delete its configuration as the fix does.",
 		},
 	}
 }
@@ -313,4 +321,38 @@ func checkOtherManager(f *Facts) []check.Row {
 		}
 	}
 	return rows
+}
+
+// checkWebhooks finds webhooks that cannot answer because their Service does not exist.
+func checkWebhooks(f *Facts) []check.Row {
+	known := map[types.NamespacedName]bool{}
+	for i := range f.Services {
+		known[types.NamespacedName{Namespace: f.Services[i].Namespace, Name: f.Services[i].Name}] = true
+	}
+	return slices.Concat(withoutService("ValidatingWebhookConfiguration", f.Validating, known), withoutService("MutatingWebhookConfiguration", f.Mutating, known))
+}
+
+// withoutService returns a row for each configuration with a webhook whose Service is not known.
+func withoutService(kind string, webhooks []Webhook, known map[types.NamespacedName]bool) []check.Row {
+	var groups check.Groups
+	for _, webhook := range webhooks {
+		service := webhook.Client.Service
+		if service == nil || !webhook.Required || !concernsFleet(webhook.Rules) {
+			continue
+		}
+		if name := (types.NamespacedName{Namespace: service.Namespace, Name: service.Name}); !known[name] {
+			target := check.Object{Kind: kind, Group: admissionregistrationv1.GroupName, Name: webhook.Configuration}
+			groups.Add(webhook.Configuration, check.Fail(target, fmt.Sprintf(
+				"webhook %s has to admit objects of fleet.cattle.io, but its Service %s does not exist: the API server rejects their changes", webhook.Name, name),
+				remedy.Command("kubectl", "delete", target.Type(), webhook.Configuration)))
+		}
+	}
+	return groups.Rows()
+}
+
+// concernsFleet reports whether a rule selects objects of fleet.cattle.io.
+func concernsFleet(rules []admissionregistrationv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, fleet.GroupName) || slices.Contains(r.APIGroups, "*")
+	})
 }

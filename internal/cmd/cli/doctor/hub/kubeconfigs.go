@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -212,11 +213,16 @@ func checkKubeconfigsAccepted(f *Facts) []check.Row {
 		if condition == nil || !fleet.IsTrouble(*condition) || !slices.Contains(refusedReasons(), condition.Reason) {
 			continue
 		}
-		fix := remedy.OfCluster(cluster, condition.Reason)
-		if fix == "" {
-			fix = remedy.OfCluster(cluster, fleet.ReasonKubeconfigRefused)
+		cause := condition.Reason + ": " + condition.Message
+		fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.OfCluster(cluster, fleet.ReasonKubeconfigRefused))
+		if condition.Reason == fleet.ReasonKubeconfigNamespaceRefused && fix != "" {
+			cause = fmt.Sprintf("%s: run the fix only if workspace %s may control the cluster of this kubeconfig. %s", condition.Reason, cluster.Namespace, condition.Message)
+			if allowed := f.Kubeconfigs[secretOf(cluster)].Allowed; allowed != "" {
+				fix = strings.TrimSuffix(fix, remedy.Quote(fleet.AnnotationAllowedWorkspaces+"="+cluster.Namespace)) +
+					remedy.Quote(fleet.AnnotationAllowedWorkspaces+"="+allowed+","+cluster.Namespace)
+			}
 		}
-		groups.Add(condition.Reason, check.Fail(clusterObject(cluster), condition.Reason+": "+condition.Message, fix))
+		groups.Add(condition.Reason, check.Fail(clusterObject(cluster), cause, fix))
 	}
 	return groups.Rows()
 }

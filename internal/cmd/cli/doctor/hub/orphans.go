@@ -13,8 +13,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Orphans are objects whose marks name an owner that does not exist. The hub deletes those that nobody has changed, so
-// the remaining ones need a person.
+// Orphans are objects whose marks name an owner that does not exist. The hub deletes them, unless another client has
+// changed their marks or they have finalizers. The checks report the remaining ones.
 
 // orphanChecks returns the checks of objects without an owner.
 func orphanChecks() []check.Check[*Facts] {

@@ -107,7 +107,7 @@ func checkTakeovers(f *Facts) []check.Row {
 	return groups.Rows()
 }
 
-// isOfImport reports whether the hub has created a token to import a Cluster. Nobody has to look after such a token.
+// isOfImport reports whether the hub has created a token to import a Cluster. The hub also deletes such a token.
 func isOfImport(token *fleet.ClusterRegistrationToken) bool {
 	return slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
