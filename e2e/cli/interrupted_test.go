@@ -81,6 +81,18 @@ func through(on func(count int32) error, clusters ...string) (path string, end f
 	}
 }
 
+// runWith runs a command with a kubeconfig and this standard input. It returns the exit code and what was printed to standard
+// error.
+func runWith(ctx context.Context, path, stdin string, args ...string) (exit.Code, string) {
+	GinkgoHelper()
+	everything.watch()
+	var out, problems bytes.Buffer
+	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", path}, args...),
+		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
+	everything.hear(args, out.String(), problems.String())
+	return code, problems.String()
+}
+
 var _ = Describe("A join that is interrupted", Ordered, func() {
 	It("after any write removes what it created, and can be run again", func(ctx SpecContext) {
 		text := joinText(run(ctx, "", "token", "create", lake, "--cluster", lake).stdout)
@@ -93,9 +105,7 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 				}
 				return nil
 			}, lake)
-			var out, problems bytes.Buffer
-			code := cli.Run(interruptible, []string{"fleet", "join", "--kubeconfig", path},
-				genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &problems}, func(string) string { return "" })
+			code, problems := runWith(interruptible, path, text, "join")
 			interrupted := interruptible.Err() != nil
 			interrupt()
 			end()
@@ -104,10 +114,10 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 				Expect(interrupted).To(BeFalse())
 				return
 			}
-			Expect(problems.String()).To(ContainSubstring("interrupted"), "write %d", at)
+			Expect(problems).To(ContainSubstring("interrupted"), "write %d", at)
 			Expect(code).To(Equal(exit.Failed))
 			_, err := world.On(lake).Kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
-			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "write %d: %v\n%s", at, err, problems.String())
+			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "write %d: %v\n%s", at, err, problems)
 			roles, err := world.On(lake).Kube.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			for _, role := range roles.Items {
@@ -142,14 +152,6 @@ func traces(ctx SpecContext) []string {
 }
 
 var _ = Describe("An import that does not end", Ordered, func() {
-	// importWith imports bay with a kubeconfig.
-	importWith := func(ctx context.Context, path string) (exit.Code, string) {
-		var out, problems bytes.Buffer
-		code := cli.Run(ctx, []string{"fleet", "import", bay, "--kubeconfig", path, "--cluster-context", bay},
-			genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, func(string) string { return "" })
-		return code, problems.String()
-	}
-
 	It("because a write fails removes what it created, and can be run again", func(ctx SpecContext) {
 		for at := int32(1); at <= 5; at++ {
 			path, end := through(func(count int32) error {
@@ -158,7 +160,7 @@ var _ = Describe("An import that does not end", Ordered, func() {
 				}
 				return nil
 			}, hub, bay)
-			code, problems := importWith(ctx, path)
+			code, problems := runWith(ctx, path, "", "import", bay, "--cluster-context", bay)
 			end()
 			Expect(code).To(Equal(exit.Failed), "write %d: %s", at, problems)
 			Expect(problems).To(ContainSubstring("removed what was created"), "write %d", at)
@@ -176,7 +178,7 @@ var _ = Describe("An import that does not end", Ordered, func() {
 				}
 				return nil
 			}, hub, bay)
-			code, problems := importWith(interruptible, path)
+			code, problems := runWith(interruptible, path, "", "import", bay, "--cluster-context", bay)
 			interrupted := interruptible.Err() != nil
 			interrupt()
 			end()

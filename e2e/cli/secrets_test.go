@@ -1,0 +1,158 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fleet-hub/fleet/dev/plane"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// bearers matches the tokens of service accounts, and joinTexts matches join texts.
+var (
+	bearers   = regexp.MustCompile(`eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+`)
+	joinTexts = regexp.MustCompile(`fleet-join-v1:[\w-]{30,}`)
+)
+
+// said is what a command of a story got and printed.
+type said struct {
+	args           []string
+	stdout, stderr string
+}
+
+// witness remembers all credentials of the clusters, also those that a story deletes, and all that was said.
+type witness struct {
+	start sync.Once
+	stop  context.CancelFunc
+
+	mu          sync.Mutex
+	credentials map[string]string // with where it was seen
+	heard       []said
+}
+
+var everything = &witness{credentials: map[string]string{}}
+
+// watch starts to watch the Secrets of all clusters.
+func (w *witness) watch() {
+	GinkgoHelper()
+	w.start.Do(func() {
+		var ctx context.Context
+		ctx, w.stop = context.WithCancel(context.Background())
+		for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
+			w.add(configOf(cluster.Name).BearerToken, "the admin's kubeconfig of "+cluster.Name)
+			factory := informers.NewSharedInformerFactory(world.On(cluster.Name).Kube, 0)
+			informer := factory.Core().V1().Secrets().Informer()
+			add := func(object any) { w.addSecret(cluster.Name, object.(*corev1.Secret)) }
+			_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, after any) { add(after) }})
+			Expect(err).NotTo(HaveOccurred())
+			factory.Start(ctx.Done())
+			Expect(cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)).To(BeTrue())
+		}
+	})
+}
+
+func (w *witness) addSecret(cluster string, secret *corev1.Secret) {
+	for _, value := range secret.Data {
+		for _, bearer := range bearers.FindAllString(string(value), -1) {
+			w.add(bearer, fmt.Sprintf("Secret %s/%s of cluster %s", secret.Namespace, secret.Name, cluster))
+		}
+	}
+}
+
+func (w *witness) add(credential, where string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.credentials[credential] = where
+}
+
+// hear remembers what a command got and printed.
+func (w *witness) hear(args []string, stdout, stderr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.heard = append(w.heard, said{args, stdout, stderr})
+}
+
+// leaks returns where a text contains credentials, without them.
+func (w *witness) leaks(what, text string) (all []string) {
+	for credential, where := range w.credentials {
+		if strings.Contains(text, credential) {
+			all = append(all, what+" contains a credential: that of "+where)
+		}
+	}
+	return all
+}
+
+// ofCommands returns the leaks in arguments and outputs. A credential is printed only to standard output, and only by
+// commands that hand it over.
+func (w *witness) ofCommands() (all []string) {
+	for _, one := range w.heard {
+		line := "fleet " + strings.Join(one.args, " ")
+		handsOver := slices.Contains(one.args, "--with-secret") || slices.Contains(one.args, "create") || slices.Contains(one.args, "repair")
+		all = append(all, w.leaks("a command line", line)...)
+		all = append(all, w.leaks("the standard error of "+line, one.stderr)...)
+		if !slices.Contains(one.args, "--format") {
+			all = append(all, w.leaks("the standard output of "+line, one.stdout)...)
+		}
+		if joinTexts.MatchString(line+one.stderr) || !handsOver && joinTexts.MatchString(one.stdout) {
+			all = append(all, line+": printed a join text")
+		}
+	}
+	return all
+}
+
+// ofObjects returns the leaks in objects that are no Secrets: Events, the arguments and variables of pods, ConfigMaps.
+func (w *witness) ofObjects(ctx context.Context) (all []string) {
+	GinkgoHelper()
+	examine := func(what string, list runtime.Object, err error) {
+		Expect(err).NotTo(HaveOccurred(), what)
+		document, err := json.Marshal(list)
+		Expect(err).NotTo(HaveOccurred(), what)
+		all = append(all, w.leaks(what, string(document))...)
+	}
+	for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
+		core, everywhere := world.On(cluster.Name).Kube, metav1.ListOptions{}
+		events, err := core.CoreV1().Events("").List(ctx, everywhere)
+		examine("an Event of "+cluster.Name, events, err)
+		pods, err := core.CoreV1().Pods("").List(ctx, everywhere)
+		examine("a Pod of "+cluster.Name, pods, err)
+		deployments, err := core.AppsV1().Deployments("").List(ctx, everywhere)
+		examine("a Deployment of "+cluster.Name, deployments, err)
+		settings, err := core.CoreV1().ConfigMaps("").List(ctx, everywhere)
+		examine("a ConfigMap of "+cluster.Name, settings, err)
+	}
+	for resource, list := range map[string]runtime.Object{
+		client.Clusters: &fleet.ClusterList{}, client.Tokens: &fleet.ClusterRegistrationTokenList{}, client.Bundles: &fleet.BundleList{},
+		client.ClusterRegistrations: &fleet.ClusterRegistrationList{}, client.BundleDeployments: &fleet.BundleDeploymentList{},
+	} {
+		examine("an object of "+resource, list, world.Hub.List(ctx, resource, "", list))
+	}
+	return all
+}
+
+// After all stories, no credential that any of them has used is where others can read it.
+var _ = AfterSuite(func(ctx SpecContext) {
+	if everything.stop == nil {
+		return
+	}
+	everything.stop()
+	everything.mu.Lock()
+	defer everything.mu.Unlock()
+	Expect(len(everything.credentials)).To(BeNumerically(">", len(world.Downstreams)), "no token was seen")
+	GinkgoWriter.Printf("%d credentials, %d commands\n", len(everything.credentials), len(everything.heard))
+	Expect(append(everything.ofCommands(), everything.ofObjects(ctx)...)).To(BeEmpty())
+})
