@@ -93,6 +93,7 @@ var _ = Describe("The doctor of a hub", Ordered, func() {
 		heals(ctx, "hub-tokens-expiry", "ClusterRegistrationToken fleet-clinic/forever", "^kubectl .*patch clusterregistrationtokens", inClinic...)
 		var token fleet.ClusterRegistrationToken
 		Expect(world.Hub.Get(ctx, client.Tokens, clinic, "forever", &token)).To(Succeed())
+		Expect(token.Spec.TTL).NotTo(BeNil())
 	})
 
 	It("finds a token whose Secret is of another owner, and revokes it", func(ctx SpecContext) {
@@ -141,6 +142,17 @@ var _ = Describe("The doctor of a hub", Ordered, func() {
 			g.Expect(world.Hub.Get(ctx, client.Clusters, clinic, mill, &cluster)).To(Succeed())
 			g.Expect(cluster.Status.Agent.LastSeen.IsZero()).To(BeFalse())
 		}).WithTimeout(framework.Patience).Should(Succeed())
+	})
+
+	It("finds a request that would replace an agent, and confirms it", func(ctx SpecContext) {
+		var cluster fleet.Cluster
+		Expect(world.Hub.Get(ctx, client.Clusters, clinic, mill, &cluster)).To(Succeed())
+		Expect(run(ctx, "", "token", "create", "heir", "-n", clinic, "--ttl", "1h").code).To(Equal(exit.Done))
+		Expect(world.Hub.Create(ctx, client.ClusterRegistrations, &fleet.ClusterRegistration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: clinic, Name: "heir", Labels: map[string]string{fleet.LabelRegistrationToken: "heir"}},
+			Spec:       fleet.ClusterRegistrationSpec{ClientID: cluster.Spec.ClientID, ClientRandom: "another"},
+		})).To(Succeed())
+		heals(ctx, "hub-takeovers", "ClusterRegistration fleet-clinic/heir", "^fleet .*confirm-takeover mill heir -n fleet-clinic$", inClinic...)
 	})
 
 	It("finds controllers that are scaled to 0, and starts them", func(ctx SpecContext) {
