@@ -83,6 +83,19 @@ func (f *Flags) Target() remedy.Target {
 	return remedy.Target{Kubeconfig: *f.config.KubeConfig, Context: *f.config.Context}
 }
 
+// CurrentContext returns the value of --context. If that is empty, it returns the name of the current context, or "" if there
+// is none.
+func (f *Flags) CurrentContext() string {
+	if name := f.Context(); name != "" {
+		return name
+	}
+	loaded, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "" // Open reports the error
+	}
+	return loaded.CurrentContext
+}
+
 // Getter returns the configuration as Helm's SDK and kubectl's packages read it.
 func (f *Flags) Getter() genericclioptions.RESTClientGetter { return f.config }
 

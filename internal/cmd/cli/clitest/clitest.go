@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,6 +40,10 @@ type Server struct {
 	URL, Kubeconfig string
 	// React is called after each write, without a lock. It may be nil.
 	React func(s *Server, method string, object *Object)
+	// Date is the time of the server. The zero time means that of this machine.
+	Date time.Time
+	// Denied means that reviews of access answer no.
+	Denied bool
 
 	t        testing.TB
 	kinds    *runtime.Scheme
@@ -240,6 +245,9 @@ func (s *Server) record(verb string, at key, object *Object) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at, ok := parse(r.URL.Path)
 	line := r.Method + " " + r.URL.Path
+	if !s.Date.IsZero() {
+		w.Header().Set("Date", s.Date.UTC().Format(http.TimeFormat))
+	}
 	s.mu.Lock()
 	code := s.refused[line]
 	if r.Method != http.MethodGet || at.name == "" {
@@ -415,6 +423,11 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[
 	object := &Object{Object: sent}
 	switch r.Method {
 	case http.MethodPost:
+		if strings.HasSuffix(at.resource, "accessreviews") {
+			object.Object["status"] = map[string]any{"allowed": !s.Denied}
+			answer(w, http.StatusCreated, object.Object)
+			return nil
+		}
 		if at.name = object.GetName(); s.objects[at] != nil {
 			fail(w, http.StatusConflict, "it exists")
 			return nil

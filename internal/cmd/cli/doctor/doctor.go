@@ -1,7 +1,9 @@
 // Package doctor implements `fleet doctor`: what is wrong, why, and which command fixes it?
 //
-//	hub     ─► package hub (facts, checks)    ─┐
-//	cluster ─► package agent (facts, checks)  ─┴─► check.Report ─► table, JSON, YAML, names; exit code
+//	hub                  ─► package hub (facts, checks)     ─┐
+//	one Cluster of a hub ─► package member (facts, checks)  ─┤
+//	both                 ─► package both (checks)           ─┼─► check.Report ─► table, JSON, YAML, names; exit code
+//	cluster              ─► package agent (facts, checks)   ─┘
 package doctor
 
 import (
@@ -34,10 +36,11 @@ type options struct {
 	flags   *access.Flags
 	format  output.Format
 
-	system  string
-	all     bool
-	failOn  check.Threshold
-	timeout time.Duration
+	// system and agent are the namespaces of the controllers and of the agent.
+	system, agent string
+	all           bool
+	failOn        check.Threshold
+	timeout       time.Duration
 }
 
 // New returns the command. clock returns the current time.
@@ -49,7 +52,7 @@ func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Comm
 		}
 		return nil
 	}
-	command.AddCommand(newHub(newOptions(streams, clock), "hub"))
+	command.AddCommand(newHub(newOptions(streams, clock), "hub"), newAgent(newOptions(streams, clock)))
 	return command
 }
 

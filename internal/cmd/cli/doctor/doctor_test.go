@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
@@ -287,5 +288,5 @@ func TestDocumentation_ExplainsEveryCheck(t *testing.T) {
 
 // described returns what the documentation says about all checks.
 func described() []check.Described {
-	return check.Describe(hub.Checks())
+	return append(check.Describe(hub.Checks()), check.Describe(agent.Checks())...)
 }

@@ -88,6 +88,8 @@ type Response struct {
 	// Offset is how far the server's clock is ahead of this one. Known is false if the server sent no time.
 	Offset time.Duration
 	Known  bool
+	// Expires is when the server's certificate expires. It is zero if the connection is not encrypted.
+	Expires time.Time
 }
 
 // ClockOf returns how far a server's clock is ahead of now, from the header of its answer.
@@ -97,6 +99,28 @@ func ClockOf(header http.Header, now time.Time) Response {
 		return Response{}
 	}
 	return Response{Offset: date.Sub(now), Known: true}
+}
+
+// ClockAt asks the API server of a configuration for its time. It returns the zero Response if there is no answer.
+func ClockAt(ctx context.Context, cfg *rest.Config, clock func() time.Time) Response {
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return Response{}
+	}
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return Response{}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return Response{}
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return Response{}
+	}
+	_ = answer.Body.Close() // only the header counts
+	return ClockOf(answer.Header, clock())
 }
 
 // Send sends a request and decodes the answer into result: a pointer to a struct, a *[]byte, or nil.
@@ -118,6 +142,9 @@ func (c *Client) Send(ctx context.Context, method, path, query string, body, res
 		return Response{}, errors.New("the hub's answer is too long")
 	}
 	info := ClockOf(answer.Header, c.clock())
+	if answer.TLS != nil && len(answer.TLS.PeerCertificates) > 0 {
+		info.Expires = answer.TLS.PeerCertificates[0].NotAfter
+	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		var status metav1.Status
 		_ = json.Unmarshal(read, &status) // an answer of a proxy is not a Status

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
@@ -198,28 +197,6 @@ func otherAgents(ctx context.Context, core kubernetes.Interface, namespace strin
 		}
 	}
 	return others, nil
-}
-
-// clusterClock returns how far the clock of the cluster's API server is ahead of this one.
-func (j *joiner) clusterClock(ctx context.Context) hubclient.Response {
-	client, err := rest.HTTPClientFor(j.cluster.Config)
-	if err != nil {
-		return hubclient.Response{}
-	}
-	base, _, err := rest.DefaultServerUrlFor(j.cluster.Config)
-	if err != nil {
-		return hubclient.Response{}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
-	if err != nil {
-		return hubclient.Response{}
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return hubclient.Response{}
-	}
-	_ = answer.Body.Close() // only the header counts
-	return hubclient.ClockOf(answer.Header, j.clock())
 }
 
 // tryPod asks the cluster, without creating it, whether it admits the agent's pod. A namespace that does not exist yet has

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
@@ -298,7 +299,7 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 			return f, "", "", err
 		}
 	}
-	if warning := clockProblem(j.hub.clock, j.clusterClock(ctx)); warning != "" {
+	if warning := clockProblem(j.hub.clock, hubclient.ClockAt(ctx, j.cluster.Config, j.clock)); warning != "" {
 		j.order.Warn("%s", warning)
 	}
 	if todo == stepInstall && f.exists && !f.deployment {

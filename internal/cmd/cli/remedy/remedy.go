@@ -43,6 +43,14 @@ func ifNamed(name string, words ...string) string {
 	return Command(words...)
 }
 
+// NameOr returns a text if it is a name of an object, otherwise a placeholder for the reader to replace.
+func NameOr(text, placeholder string) string {
+	if !isName(text) {
+		return placeholder
+	}
+	return text
+}
+
 func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
 // controllerLog is the command that reads the log of the hub's controllers.

@@ -95,3 +95,11 @@ func TestCommands(t *testing.T) {
 		})
 	}
 }
+
+func TestNameOr(t *testing.T) {
+	for text, want := range map[string]string{"west": "west", "a.b": "a.b", "": "NAME", "--server=https://example.org": "NAME", "a\nb": "NAME", "a;b": "NAME"} {
+		if got := remedy.NameOr(text, "NAME"); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

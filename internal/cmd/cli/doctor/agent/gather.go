@@ -1,0 +1,323 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// objectsLimit is the number of pods, Events or agents that are read.
+	objectsLimit = 200
+	// releasesPage is the number of releases in a page. Only their metadata is read.
+	releasesPage = 1000
+	// probeTimeout limits all requests to the hub together.
+	probeTimeout = 10 * time.Second
+)
+
+// Report is what is known of a cluster.
+type Report struct {
+	Facts   *Facts
+	Missing check.Missing
+}
+
+// Rows returns the rows of all checks.
+func (r Report) Rows() []check.Row { return check.Run(Checks(), r.Facts, r.Missing) }
+
+// Gather reads a cluster, and asks its hub with the agent's credential. If its API server does not answer, only one request
+// is sent.
+func Gather(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) (Report, error) {
+	client, err := metadata.NewForConfig(cluster.Config)
+	if err != nil {
+		return Report{}, err
+	}
+	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &Facts{Scope: scope, Now: clock()}}
+	if err := g.readVersion(ctx); err != nil {
+		return Report{}, access.Explain("reading the version of the cluster's API server", err)
+	}
+	missing := check.Gather(ctx, g.readers())
+	g.Probe = g.askHub(ctx)
+	return Report{Facts: g.Facts, Missing: missing}, nil
+}
+
+// Unreachable returns the report for a cluster whose API server does not answer.
+func Unreachable(scope Scope, err error, now time.Time) Report {
+	missing := check.Missing{}
+	for _, c := range Checks() {
+		for _, source := range c.Needs {
+			missing[source] = check.Reason{Cause: "the API server of the cluster does not answer", Fix: (&Facts{Scope: scope}).onCluster("kubectl", "cluster-info")}
+		}
+	}
+	return Report{Facts: &Facts{Scope: scope, Now: now, Err: err}, Missing: missing}
+}
+
+// gatherer reads the facts. Each reader writes fields of its own.
+type gatherer struct {
+	*Facts
+	cluster *access.Cluster
+	names   metadata.Interface
+	clock   func() time.Time
+	// token is that of the agent. It is sent only to the address and CA of its Secret.
+	token string
+}
+
+func (g *gatherer) readers() []check.Reader {
+	in := func(source check.Source, verb, group, resource, namespace string, read func(context.Context) error) check.Reader {
+		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
+	}
+	return []check.Reader{
+		in(sourceReleases, "list", "", "secrets", "", g.listReleases),
+		in(sourceSystem, "get", "", "namespaces", "", g.readSystem),
+		in(sourcePlace, "get", "", "namespaces", "", g.readPlace),
+		in(sourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, g.readDeployment),
+		in(sourceCredential, "get", "", "secrets", g.Namespace, g.readCredential),
+		in(sourceBootstrap, "get", "", "secrets", g.Namespace, g.readBootstrap),
+		in(sourceSettings, "get", "", "configmaps", g.Namespace, g.readSettings),
+		in(sourcePods, "list", "", "pods", g.Namespace, g.readPods),
+		in(sourceEvents, "list", "", "events", g.Namespace, g.readEvents),
+		in(sourceAccount, "get", "", "serviceaccounts", g.Namespace, g.readAccount),
+		in(sourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, g.readLease),
+		in(sourceAgents, "list", appsv1.GroupName, "deployments", "", g.readAgents),
+		in(sourceRole, "list", rbacv1.GroupName, "clusterrolebindings", "", g.readBindings),
+		in(sourceRights, "create", authorizationv1.GroupName, "subjectaccessreviews", "", g.readRights),
+	}
+}
+
+// optional returns nil for an error that means that an object does not exist.
+func optional(err error) error {
+	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
+		return nil
+	}
+	return err
+}
+
+func (g *gatherer) readVersion(ctx context.Context) error {
+	body, err := g.cluster.Core.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var found apimachineryversion.Info
+	if err := json.Unmarshal(body, &found); err != nil {
+		return err
+	}
+	g.Kubernetes, g.Clock = foreign.Excerpt(found.GitVersion, 64), hubclient.ClockAt(ctx, g.cluster.Config, g.clock)
+	return nil
+}
+
+func (g *gatherer) readSystem(ctx context.Context) error {
+	system, err := g.cluster.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err == nil {
+		g.UID = system.UID
+	}
+	return err
+}
+
+func (g *gatherer) readPlace(ctx context.Context) error {
+	place, err := g.cluster.Core.CoreV1().Namespaces().Get(ctx, g.Namespace, metav1.GetOptions{})
+	if err == nil {
+		g.Place = place
+	}
+	return optional(err)
+}
+
+func (g *gatherer) readDeployment(ctx context.Context) error {
+	deployment, err := g.cluster.Core.AppsV1().Deployments(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err == nil {
+		g.Deployment = deployment
+	}
+	return optional(err)
+}
+
+func (g *gatherer) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret, err := g.cluster.Core.CoreV1().Secrets(g.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, optional(err)
+	}
+	return secret, nil
+}
+
+func (g *gatherer) readCredential(ctx context.Context) error {
+	secret, err := g.readSecret(ctx, names.Agent)
+	if err == nil {
+		g.Credential, g.token = readCredential(secret)
+	}
+	return err
+}
+
+func (g *gatherer) readBootstrap(ctx context.Context) error {
+	secret, err := g.readSecret(ctx, names.AgentBootstrap)
+	if err == nil {
+		g.Bootstrap = readBootstrap(secret)
+	}
+	return err
+}
+
+func (g *gatherer) readSettings(ctx context.Context) error {
+	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err != nil {
+		return optional(err)
+	}
+	g.Settings = Settings{Exists: true, HubUID: found.Annotations[fleet.AnnotationHubUID]}
+	g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
+	return nil
+}
+
+func (g *gatherer) readPods(ctx context.Context) error {
+	list, err := g.cluster.Core.CoreV1().Pods(g.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: objectsLimit})
+	if err == nil {
+		g.Pods = list.Items
+	}
+	return err
+}
+
+func (g *gatherer) readEvents(ctx context.Context) error {
+	list, err := g.cluster.Core.CoreV1().Events(g.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"reason": "FailedCreate", "involvedObject.kind": "ReplicaSet"}.String(), Limit: objectsLimit,
+	})
+	if err != nil {
+		return err
+	}
+	for _, event := range list.Items {
+		if event.Reason == "FailedCreate" && event.InvolvedObject.Kind == "ReplicaSet" {
+			g.Refused = append(g.Refused, event)
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) readAccount(ctx context.Context) error {
+	_, err := g.cluster.Core.CoreV1().ServiceAccounts(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	g.HasAccount = err == nil
+	return optional(err)
+}
+
+func (g *gatherer) readLease(ctx context.Context) error {
+	lease, err := g.cluster.Core.CoordinationV1().Leases(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err == nil {
+		g.Lease = lease
+	}
+	return optional(err)
+}
+
+// readAgents reads the Deployments and StatefulSets of agents in all namespaces.
+func (g *gatherer) readAgents(ctx context.Context) error {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Agent).String(), Limit: objectsLimit}
+	deployments, err := g.cluster.Core.AppsV1().Deployments("").List(ctx, options)
+	if err != nil {
+		return err
+	}
+	for _, d := range deployments.Items {
+		g.addAgent(kindDeployment, d.ObjectMeta, d.Spec.Replicas, d.Spec.Template.Spec)
+	}
+	sets, err := g.cluster.Core.AppsV1().StatefulSets("").List(ctx, options)
+	if err != nil {
+		return err
+	}
+	for _, s := range sets.Items {
+		g.addAgent(kindStatefulSet, s.ObjectMeta, s.Spec.Replicas, s.Spec.Template.Spec)
+	}
+	slices.SortFunc(g.Agents, func(a, b Workload) int {
+		return strings.Compare(a.Namespace+"/"+a.Kind, b.Namespace+"/"+b.Kind)
+	})
+	return nil
+}
+
+func (g *gatherer) addAgent(kind string, meta metav1.ObjectMeta, replicas *int32, pod corev1.PodSpec) {
+	if meta.Name != names.Agent {
+		return
+	}
+	agent := Workload{Kind: kind, Namespace: meta.Namespace, Running: replicas == nil || *replicas > 0}
+	for _, container := range pod.Containers {
+		if agent.Image == "" {
+			agent.Image = container.Image
+		}
+		for _, variable := range container.Env {
+			if variable.Name == "AGENT_SCOPE" {
+				agent.Scope = variable.Value
+			}
+		}
+	}
+	g.Agents = append(g.Agents, agent)
+}
+
+// readBindings reads the agent's binding and its role.
+func (g *gatherer) readBindings(ctx context.Context) error {
+	var bindings []rbacv1.ClusterRoleBinding
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.cluster.Core.RbacV1().ClusterRoleBindings().List(ctx, o)
+	})
+	pages.PageBufferSize = 0
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		bindings = append(bindings, *item.(*rbacv1.ClusterRoleBinding))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	g.readRole(bindings)
+	_, err = g.cluster.Core.RbacV1().ClusterRoles().Get(ctx, g.Role, metav1.GetOptions{})
+	g.HasRole = err == nil
+	return optional(err)
+}
+
+// readRights asks whether the agent's account may do everything.
+func (g *gatherer) readRights(ctx context.Context) error {
+	account := "system:serviceaccount:" + g.Namespace + ":" + names.Agent
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + g.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
+	}}
+	answer, err := g.cluster.Core.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err == nil {
+		g.HasRights = answer.Status.Allowed
+	}
+	return err
+}
+
+// listReleases reads the metadata of Helm's Secrets. Their content may be large.
+func (g *gatherer) listReleases(ctx context.Context) error {
+	var all []metav1.PartialObjectMetadata
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, o)
+	})
+	pages.PageSize, pages.PageBufferSize = releasesPage, 0
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String()}, func(item runtime.Object) error {
+		found := item.(*metav1.PartialObjectMetadata)
+		found.ManagedFields = nil
+		all = append(all, *found)
+		return nil
+	})
+	g.Releases = g.readReleases(all)
+	return err
+}
+
+// askHub asks the hub with the agent's credential.
+func (g *gatherer) askHub(ctx context.Context) Probe {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return probe(ctx, g.Credential, g.token, g.clock)
+}

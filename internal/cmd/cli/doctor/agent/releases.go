@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"helm.sh/helm/v3/pkg/release"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// pendingPatience is how long an operation of Helm may take.
+const pendingPatience = 10 * time.Minute
+
+// releaseChecks returns the checks of the Helm releases of the agent and of Bundles.
+func releaseChecks() []check.Check[*Facts] {
+	needs := sources(sourceReleases)
+	return []check.Check[*Facts]{
+		{
+			ID: "agent-releases-pending", Needs: needs, Judge: checkPending,
+			About:     "No Helm operation on the agent's release or on that of a Bundle takes longer than ten minutes.",
+			Otherwise: "The process was interrupted, and Helm refuses further operations. For the agent's release, the fix removes the record of the interrupted revision; no object is deleted. Releases of Bundles are completed by the agent when it starts.",
+		},
+		{
+			ID: "agent-releases-failed", Needs: needs, Judge: checkFailed,
+			About:     "No Helm release of the agent or of a Bundle has failed.",
+			Otherwise: "The BundleDeployment on the hub says why. The agent tries again when its Bundle changes.",
+		},
+	}
+}
+
+// readReleases returns the newest revisions of the releases in the metadata of Helm's Secrets. Releases of others are left
+// out: Fleet's have the seal of the agent in one of their revisions, or are the agent's own.
+func (f *Facts) readReleases(secrets []metav1.PartialObjectMetadata) (newest []Release) {
+	ours, last := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
+	var all []Release
+	for _, secret := range secrets {
+		key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Labels["name"]}
+		number, err := strconv.Atoi(secret.Labels["version"])
+		if err != nil || key.Name == "" || secret.Labels["owner"] != "helm" {
+			continue
+		}
+		own := key.Namespace == f.Namespace && key.Name == names.Agent
+		ours[key] = ours[key] || own || secret.Annotations[fleet.AnnotationReleaseSeal] != ""
+		last[key] = max(last[key], number)
+		all = append(all, Release{
+			Namespace: key.Namespace, Name: key.Name, Status: secret.Labels["status"], Revision: number, Secret: secret.Name, Since: changed(secret),
+		})
+	}
+	for _, one := range all {
+		if key := (types.NamespacedName{Namespace: one.Namespace, Name: one.Name}); ours[key] && last[key] == one.Revision {
+			newest = append(newest, one)
+		}
+	}
+	return newest
+}
+
+// changed returns when Helm has written a revision last.
+func changed(secret metav1.PartialObjectMetadata) time.Time {
+	for _, label := range []string{"modifiedAt", "createdAt"} {
+		if seconds, err := strconv.ParseInt(secret.Labels[label], 10, 64); err == nil {
+			return time.Unix(seconds, 0)
+		}
+	}
+	return secret.CreationTimestamp.Time
+}
+
+func (r Release) object() check.Object {
+	return check.Object{Kind: "Secret", Namespace: r.Namespace, Name: r.Secret}
+}
+
+// isOwn reports whether a release is the agent's.
+func (f *Facts) isOwn(r Release) bool { return r.Namespace == f.Namespace && r.Name == names.Agent }
+
+func checkPending(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, r := range f.Releases {
+		status, age := release.Status(r.Status), f.Now.Sub(r.Since)
+		if !status.IsPending() && status != release.StatusUninstalling || age < pendingPatience {
+			continue
+		}
+		cause := fmt.Sprintf("revision %d of Helm release %s/%s is %s for %s", r.Revision, r.Namespace, r.Name, r.Status, duration.HumanDuration(age))
+		if f.isOwn(r) {
+			groups.Add("own", check.Fail(r.object(), cause+": helm upgrade of the agent is refused",
+				f.onCluster("kubectl", "delete", "secret", "-n", r.Namespace, remedy.NameOr(r.Secret, "NAME"))))
+			continue
+		}
+		groups.Add("bundle", check.Fail(r.object(), cause+": the Bundle is not updated", f.restart()))
+	}
+	return groups.Rows()
+}
+
+func checkFailed(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, r := range f.Releases {
+		if release.Status(r.Status) != release.StatusFailed {
+			continue
+		}
+		cause := fmt.Sprintf("revision %d of Helm release %s/%s has failed", r.Revision, r.Namespace, r.Name)
+		if f.isOwn(r) {
+			groups.Add("own", check.Warn(r.object(), cause+": the agent may be incomplete", f.repair()))
+			continue
+		}
+		groups.Add("bundle", check.Warn(r.object(), cause, f.onHub("kubectl", "describe", "bundledeployments."+fleet.GroupName, "-n", remedy.NameOr(f.Credential.ClusterNamespace, "NAMESPACE"))))
+	}
+	return groups.Rows()
+}
