@@ -158,7 +158,7 @@ func (f *found) readIdentity(secret *corev1.Secret) {
 	if err != nil {
 		return
 	}
-	f.identity, f.server, f.ca = &identity, cfg.Host, string(cfg.CAData)
+	f.identity, f.server, f.signer = &identity, cfg.Host, protocol.SignerOf(cfg.BearerToken)
 }
 
 // ignoreMissing returns an explained error, but nil if the object does not exist.

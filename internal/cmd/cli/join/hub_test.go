@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -324,9 +325,10 @@ func TestRefusedText_IsReportedByTheCommand(t *testing.T) {
 
 func TestErrorsWithTheToken_AreRedacted(t *testing.T) {
 	for _, err := range []error{
+		fmt.Errorf("token: %s", base64.StdEncoding.EncodeToString([]byte(canary))),
 		fmt.Errorf("patching: %s", canary), exit.Errorf(exit.Refused, "patching: %s", canary), inPhase(4, "install", errors.New("x "+canary)),
 	} {
-		if got := redact(err, canary); strings.Contains(exit.Text(got), canary) || exit.CodeOf(got) != exit.CodeOf(err) {
+		if got := redact(err, canary); strings.Contains(exit.Text(got), canary) || !strings.Contains(exit.Text(got), "REMOVED") || exit.CodeOf(got) != exit.CodeOf(err) {
 			t.Error(got)
 		}
 	}

@@ -8,6 +8,7 @@ package join
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -250,7 +251,7 @@ func (j *joiner) readText(ctx context.Context, user map[string]any) (note string
 	case j.file != "":
 		j.text, err = readFile(j.file)
 	default:
-		j.text, err = jointext.Read(j.streams.In)
+		j.text, err = readInput(ctx, j.streams.In)
 	}
 	if err != nil {
 		return "", err
@@ -270,6 +271,25 @@ func (j *joiner) readText(ctx context.Context, user map[string]any) (note string
 		note += ", expires " + j.text.Expires.Format(time.RFC3339)
 	}
 	return note, nil
+}
+
+// readInput reads standard input until the context ends: a terminal may never end.
+func readInput(ctx context.Context, in io.Reader) (jointext.Text, error) {
+	type result struct {
+		text jointext.Text
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := jointext.Read(in)
+		done <- result{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return jointext.Text{}, ctx.Err()
+	case r := <-done:
+		return r.text, r.err
+	}
 }
 
 func readFile(path string) (jointext.Text, error) {
@@ -400,10 +420,12 @@ func inPhase(number int, name string, err error) error {
 // redact removes a secret from the texts of an error. No error should contain it; texts of servers and of Helm might.
 func redact(err error, secret string) error {
 	var failure *exit.Error
-	if secret == "" || !strings.Contains(err.Error(), secret) {
+	encoded := base64.StdEncoding.EncodeToString([]byte(secret)) // as in the data of a Secret
+	if secret == "" || !strings.Contains(err.Error(), secret) && !strings.Contains(err.Error(), encoded) {
 		return err
 	}
-	clean := func(text string) error { return errors.New(strings.ReplaceAll(text, secret, "REMOVED")) }
+	remove := strings.NewReplacer(secret, "REMOVED", encoded, "REMOVED")
+	clean := func(text string) error { return errors.New(remove.Replace(text)) }
 	if !errors.As(err, &failure) {
 		return clean(err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -25,9 +26,9 @@ type found struct {
 	// ownHub means that the cluster is that of the hub: it has the account of the token.
 	ownHub bool
 	// identity is that of Secret fleet-agent, or nil. server is the address of its hub.
-	identity *protocol.Identity
-	server   string
-	ca       string
+	// signer identifies the key that has signed the identity.
+	identity       *protocol.Identity
+	server, signer string
 	// rejected means that the hub does not accept the identity. newCA means that the agent does not trust the hub's CA.
 	rejected, newCA bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
@@ -82,6 +83,8 @@ func decideOther(text jointext.Text, f found) (step, error) {
 		return "", refuse(f, fmt.Sprintf("the agent on this cluster registers at another hub: %s, workspace %s", f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace))
 	case f.deployment && f.imported:
 		return "", refuse(f, "a hub has installed the agent on this cluster")
+	case f.deployment && f.release == "" && f.bootstrap != nil && text.ClientID != "" && text.ClientID != f.config.ClientID:
+		return "", refuse(f, "the agent on this cluster registers with another client ID than that of the text")
 	case f.deployment && f.release == "" && f.bootstrap != nil:
 		return stepWait, nil // installed with a manifest
 	case f.deployment && f.release == "":
@@ -102,7 +105,7 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name))
 	case f.rejected && f.imported:
 		return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
-			With(fmt.Sprintf("on the hub: fleet repair %s -n %s", f.identity.ClusterName, f.identity.ClusterNamespace))
+			With("on the hub: " + remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace))
 	case f.rejected, f.newCA && !f.imported, !f.deployment:
 		return stepInstall, nil
 	}
@@ -118,10 +121,12 @@ func (f found) clientID() string {
 }
 
 // movesTo reports whether the text is for this agent at another address of its hub: it is for the workspace and the client ID
-// of the agent. The agent tries its identity at that address first.
+// of the agent. The agent tries its identity at that address first. Every hub that the cluster has ever joined knows the
+// default client ID: then the same key must have signed the token of the text and the identity.
 func (f found) movesTo(text jointext.Text) bool {
+	isOwn := text.ClientID == f.config.ClientID || text.ClientID == f.clientID() && f.signer != "" && f.signer == protocol.SignerOf(text.Token)
 	return !sameHub(text, f.server, text.Workspace) && f.identity.ClusterNamespace == text.Workspace && !f.imported &&
-		text.ClientID != "" && text.ClientID == f.clientID()
+		text.ClientID != "" && isOwn
 }
 
 // refuse returns the error for a cluster with another agent, with the ways out.

@@ -35,7 +35,8 @@ func kubeconfigFile(t *testing.T) string {
 
 func TestDecide(t *testing.T) {
 	const hub = "https://hub:6443"
-	text := jointext.Text{URL: hub, Workspace: "fleet-default", ClientID: "west-1"}
+	text := jointext.Text{URL: hub, Workspace: "fleet-default", ClientID: "west-1", Token: "eyJraWQiOiJrZXktMSJ9.e30.x"}
+	signer := protocol.SignerOf(text.Token)
 	identity := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}
 	joined := func(change func(*found)) found {
 		f := found{namespace: "n", exists: true, identity: identity, server: hub, deployment: true, release: release.StatusDeployed, config: config.Agent{ClientID: "west-1"}}
@@ -56,18 +57,33 @@ func TestDecide(t *testing.T) {
 		code  exit.Code
 		err   string
 	}{
-		"nothing there: it is installed":                    {found: found{namespace: "n"}, want: stepInstall},
-		"an interrupted join: it continues":                 {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, release: release.StatusPendingInstall}, want: stepInstall},
-		"only a namespace: it is installed":                 {found: found{namespace: "n", exists: true}, want: stepInstall},
-		"a manifest was applied: it is awaited":             {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true}, want: stepWait},
+		"nothing there: it is installed":        {found: found{namespace: "n"}, want: stepInstall},
+		"an interrupted join: it continues":     {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, release: release.StatusPendingInstall}, want: stepInstall},
+		"only a namespace: it is installed":     {found: found{namespace: "n", exists: true}, want: stepInstall},
+		"a manifest was applied: it is awaited": {found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, config: config.Agent{ClientID: "west-1"}}, want: stepWait},
+		"a manifest of another Cluster is refused": {
+			found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, config: config.Agent{ClientID: "east-1"}}, code: exit.Refused,
+			err: "error: the agent on this cluster registers with another client ID than that of the text\n" + another + leaveManifest,
+		},
+		"another hub is refused, although it knows the default client ID": {
+			found: joined(func(f *found) {
+				f.server, f.config.ClientID, f.systemUID, f.signer = "https://other", "", "west-1", "key-2"
+			}), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+		},
 		"joined: nothing is done":                           {found: joined(nil), want: stepNothing},
 		"joined with a trailing slash: nothing is done":     {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
 		"the identity is rejected: it registers again":      {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
 		"the Deployment was deleted: it is installed":       {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
 		"a text for the default client ID: nothing is done": {found: joined(func(f *found) { f.config.ClientID, f.systemUID = "", "west-1" }), want: stepNothing},
 		"the hub has another CA: it is installed":           {found: joined(func(f *found) { f.newCA = true }), want: stepInstall},
-		"the hub has moved: it is installed":                {found: joined(func(f *found) { f.server = "https://before" }), want: stepInstall},
-		"another agent, and a scope: it is installed":       {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
+		"the hub has moved, and the client ID is the default": {
+			found: joined(func(f *found) {
+				f.server, f.config.ClientID, f.systemUID, f.signer = "https://before", "", "west-1", signer
+			}), want: stepInstall,
+		},
+		"the hub has moved: it is installed":          {found: joined(func(f *found) { f.server = "https://before" }), want: stepInstall},
+		"another agent, and a scope: it is installed": {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
 		"the hub's own cluster is refused": {
 			found: found{namespace: "n", ownHub: true}, code: exit.Refused,
 			err: "error: this cluster is the hub itself\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster that joins with --context: kubectl config get-contexts\n" +

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -216,7 +217,7 @@ func (t Text) validate() error {
 			problems = append(problems, problem)
 		}
 	}
-	require(protocol.CheckHubURL(t.URL) == nil, "the hub's URL is not an https URL")
+	require(isHubURL(t.URL), "the hub's URL is not an https URL")
 	require(t.CA == "" || certificates(t.CA) != nil, "the hub's CA does not consist of certificates")
 	require(isName(t.Workspace), "the workspace is not a name of a namespace")
 	require(isName(t.TokenName), "the token's name is not valid")
@@ -228,6 +229,14 @@ func (t Text) validate() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(problems, ", "))
+}
+
+// isHubURL reports whether a text is an https URL of which a person sees the host: it contains no user, and only characters of
+// ASCII.
+func isHubURL(text string) bool {
+	parsed, err := url.Parse(text)
+	return err == nil && protocol.CheckHubURL(text) == nil && !strings.ContainsFunc(text, notInToken) &&
+		parsed.User == nil && parsed.RawQuery == "" && parsed.Fragment == ""
 }
 
 // isName reports whether a text is a name of an object: the tokens' names may contain dots.

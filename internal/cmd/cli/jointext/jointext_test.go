@@ -144,6 +144,10 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 		"another checksum":               {pack(t, []byte(`{"checksum":"00","join":{"token":"`+canary+`"}}`)), "error: the join text is corrupted: it was changed after it was printed\n" + again},
 		"too long":                       {prefix + strings.Repeat("A", MaxBytes), "error: the join text is too large: more than 256 KiB\n" + again},
 		"a decompression bomb":           {pack(t, bytes.Repeat([]byte(" "), 64<<20)), "error: the join text is too large: more than 512 KiB when decompressed\n" + again},
+		"host that is not what it seems": {change(func(x *Text) { x.URL = "https://hub.example.org:6443@example.com" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
+		"terminal in the URL":            {change(func(x *Text) { x.URL = "https://hub\u009b2J" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
+		"letter of another alphabet":     {change(func(x *Text) { x.URL = "https://h\u0443b" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
+		"query in the URL":               {change(func(x *Text) { x.URL = "https://hub?x" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
 		"http":                           {change(func(x *Text) { x.URL = "http://hub" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
 		"all problems at once": {
 			change(func(x *Text) {

@@ -1,0 +1,103 @@
+package join
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+// reading tells when it is read, and never ends.
+type reading struct{ begun func() }
+
+func (r reading) Read([]byte) (int, error) {
+	r.begun()
+	select {}
+}
+
+func TestInputThatDoesNotEnd_IsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out, problems bytes.Buffer
+	command := New(genericiooptions.IOStreams{In: reading{cancel}, Out: &out, ErrOut: &problems}, time.Now)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs([]string{"--kubeconfig", kubeconfigFile(t)})
+	err := command.ExecuteContext(ctx)
+	if exit.CodeOf(err) != exit.Failed || !strings.Contains(exit.Text(err), "phase 1, read the join text: interrupted") {
+		t.Errorf("code %d: %s", exit.CodeOf(err), exit.Text(err))
+	}
+}
+
+// joined are the objects of an agent that trusts a CA.
+func joined(url, ca string) []runtime.Object {
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
+users: [{name: c, user: {token: identity}}], clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}`,
+		url, base64.StdEncoding.EncodeToString([]byte(ca)))
+	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}
+	return []runtime.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}},
+		&corev1.Secret{ObjectMeta: at, Data: protocol.Identity{
+			Kubeconfig: []byte(kubeconfig), DeploymentNamespace: "d", ClusterNamespace: "fleet-default", ClusterName: "west",
+		}.Encode()},
+	}
+}
+
+func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
+	own, other := newAuthority(t), newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	url, hub := serve(t, own.issue(t, nil), good().with(status, 0, `{}`))
+	for name, test := range map[string]struct {
+		ca   authority
+		want bool
+	}{"the CA of the text": {own, false}, "another CA": {other, true}} {
+		t.Run(name, func(t *testing.T) {
+			server := clitest.Start(t, joined(url, test.ca.pem)...)
+			command := &options{clock: time.Now, flags: access.NewFlags(), streams: genericiooptions.IOStreams{ErrOut: io.Discard}}
+			j := &joiner{options: command, text: textFor(url, own), namespace: names.SystemNamespace}
+			set := pflag.NewFlagSet("", pflag.ContinueOnError)
+			command.flags.Bind(set)
+			err := set.Parse([]string{"--kubeconfig", server.Kubeconfig})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if j.cluster, err = command.flags.Open(); err != nil {
+				t.Fatal(err)
+			}
+			if j.helm, err = agentrelease.New(j.cluster.Config, j.namespace); err != nil {
+				t.Fatal(err)
+			}
+			tokens := seen(hub)
+			f, err := j.gather(t.Context())
+			if err != nil || f.newCA != test.want || f.rejected {
+				t.Errorf("%+v, %v", f, err)
+			}
+			if sent := seen(hub) > tokens; sent == test.want {
+				t.Errorf("the identity was sent: %v", sent)
+			}
+		})
+	}
+}
+
+// seen returns how many requests had a token.
+func seen(r *recorder) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tokens
+}
