@@ -96,6 +96,7 @@ The demo runs until you press Ctrl-C. In another terminal:
   export KUBECONFIG=%[1]s   # contexts hub, east and west
   export PATH=%[2]s:$PATH
   fleet status
+  fleet doctor -A
   kubectl fleet clusters -A
   fleet clusters describe east
   fleet token list

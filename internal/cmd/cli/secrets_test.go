@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +36,7 @@ import (
 const secret = "CANARY"
 
 // joinTexts matches join texts, which contain a credential.
-var joinTexts = regexp.MustCompile(`fleet-join-v1:[A-Za-z0-9_-]+`) //nolint:gochecknoglobals // a constant
+var joinTexts = regexp.MustCompile(`fleet-join-v1:[A-Za-z0-9_-]+`)
 
 // commandsOf returns all commands that do something.
 func commandsOf(t *testing.T) (all []*cobra.Command) {

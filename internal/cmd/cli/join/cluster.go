@@ -93,23 +93,32 @@ func (j *joiner) gather(ctx context.Context) (found, error) {
 	if f.release, err = j.helm.Status(); err != nil {
 		return f, access.Explain("reading Helm releases", err)
 	}
-	if f.identity != nil && f.config.ClientID == "" {
+	err = j.readHubsView(ctx, &f)
+	return f, err
+}
+
+// readHubsView finds out what the identity on the cluster is good for.
+func (j *joiner) readHubsView(ctx context.Context, f *found) error {
+	if f.identity == nil {
+		return nil
+	}
+	if f.config.ClientID == "" {
 		uid, err := systemUID(ctx, j.cluster)
 		if err != nil {
-			return f, err
+			return err
 		}
 		f.systemUID = string(uid)
 	}
-	if f.identity == nil || !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
-		return f, nil
+	if !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
+		return nil
 	}
-	_, err = j.heartbeat(ctx, f)
+	_, err := j.heartbeat(ctx, *f)
 	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
 	f.newCA = errors.Is(err, foreign.ErrUntrusted)
 	if err != nil && !f.rejected && !f.newCA {
-		return f, hubProblem(j.text, err)
+		return hubProblem(j.text, err)
 	}
-	return f, nil
+	return nil
 }
 
 // readObjects reads the agent's objects.

@@ -314,20 +314,28 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 	if err != nil {
 		return f, "", "", err
 	}
-	if todo == stepInstall && f.identity == nil && !f.deployment {
-		if err := j.hubSide.checkUnused(ctx, j.text.Workspace, j.order.Cluster); err != nil {
-			return f, "", "", err
-		}
-	}
 	if warning := clockProblem(j.hub.clock, hubclient.ClockAt(ctx, j.cluster.Config, j.clock)); warning != "" {
 		j.order.Warn("%s", warning)
 	}
-	if todo == stepInstall && f.exists && !f.deployment {
-		if err := j.tryPod(ctx); err != nil {
+	if todo == stepInstall && !f.deployment {
+		if err := j.checkNewAgent(ctx, f); err != nil {
 			return f, "", "", err
 		}
 	}
 	return f, todo, notes(j.text, f, todo), nil
+}
+
+// checkNewAgent checks what matters for a cluster without an agent.
+func (j *joiner) checkNewAgent(ctx context.Context, f found) error {
+	if f.identity == nil {
+		if err := j.hubSide.checkUnused(ctx, j.text.Workspace, j.order.Cluster); err != nil {
+			return err
+		}
+	}
+	if f.exists {
+		return j.tryPod(ctx)
+	}
+	return nil
 }
 
 func notes(text jointext.Text, f found, todo step) string {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"helm.sh/helm/v3/pkg/release"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
