@@ -15,7 +15,6 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
-	"github.com/fleet-hub/fleet/e2e/framework/onnodes"
 	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -65,7 +64,7 @@ func typing() {
 
 	It("joins it with one paste", func(ctx SpecContext) {
 		// The same settings as on the hub: otherwise the agent's Bundle would replace the pod.
-		joined := fleetCommand(ctx, text, "join", "--context", south, "--image", "fleethub/fleet-agent:"+onnodes.Tag, "--set", "agentCheckinInterval="+checkin)
+		joined := fleetCommand(ctx, text, "join", "--context", south, "--set", "agentCheckinInterval="+checkin)
 		Expect(joined.Code).To(Equal(exit.Done), joined.Stderr)
 		Expect(joined.Stdout).To(HavePrefix("joined as Cluster fleet-default/south of "))
 		again := fleetCommand(ctx, text, "join", "--context", south)

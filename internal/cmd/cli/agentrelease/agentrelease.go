@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/action"
@@ -42,7 +43,7 @@ const chartName = names.Agent
 const requestTimeout = 30 * time.Second
 
 // Values returns the chart's values for a join text. The TLS mode is strict if the text has a CA. Values of the user come
-// before.
+// before. If they choose an image or a registry, the image of the text is left out.
 func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 	document, err := text.Values().Encode()
 	if err != nil {
@@ -58,7 +59,21 @@ func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 	if text.ClientID != "" {
 		values["clientID"] = text.ClientID
 	}
+	_, hasImage := user["image"]
+	_, hasRegistry := user["global"]
+	if text.Image != "" && !hasImage && !hasRegistry {
+		values["image"] = image(text.Image)
+	}
 	return chartutil.CoalesceTables(user, values), nil
+}
+
+// image returns the chart's values for an image. A digest is also a tag for the chart, which joins both with a colon.
+func image(name string) map[string]any {
+	slash, colon := strings.LastIndex(name, "/"), strings.LastIndex(name, ":")
+	if colon <= slash {
+		return map[string]any{"repository": name, "tag": "latest"}
+	}
+	return map[string]any{"repository": name[:colon], "tag": name[colon+1:]}
 }
 
 // Namespace returns the namespace of the agent: the hub's system namespace.

@@ -1,4 +1,4 @@
-// Package hubconfig reads the configuration of a hub. Which Cluster is the hub's own?
+// Package hubconfig reads the configuration of a hub. Which Cluster is the hub's own, and which image do agents have?
 //
 //	ConfigMap fleet-controller ─► config.Config
 package hubconfig
@@ -19,13 +19,28 @@ import (
 func Read(ctx context.Context, hub kubernetes.Interface) config.Config {
 	fallback := config.Default(version.Version)
 	fallback.Bootstrap.Namespace = names.LocalWorkspace
+	found, err := read(ctx, hub, config.Default(version.Version))
+	if err != nil {
+		return fallback
+	}
+	return found
+}
+
+// AgentImage returns the image of the hub's agents. It is empty if the configuration names none or cannot be read: users
+// of a workspace need no right to read it.
+func AgentImage(ctx context.Context, hub kubernetes.Interface) string {
+	found, err := read(ctx, hub, config.Config{})
+	if err != nil {
+		return ""
+	}
+	return found.AgentImage
+}
+
+func read(ctx context.Context, hub kubernetes.Interface, defaults config.Config) (config.Config, error) {
 	document, err := hub.CoreV1().ConfigMaps(names.SystemNamespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err != nil {
-		return fallback
+		return config.Config{}, err
 	}
-	read, _, err := config.Parse([]byte(document.Data[names.ConfigKey]), config.Default(version.Version))
-	if err != nil {
-		return fallback
-	}
-	return read
+	found, _, err := config.Parse([]byte(document.Data[names.ConfigKey]), defaults)
+	return found, err
 }

@@ -100,7 +100,7 @@ func (o *options) bind(command *cobra.Command) {
 	o.order.Bind(command)
 	flags.StringVarP(&o.file, "file", "f", "", "file with the join text (default: standard input)")
 	flags.StringVar(&o.hubContext, "hub-context", "", "context of the hub: create the Cluster and the token there, instead of reading a text")
-	flags.StringVar(&o.image, "image", "", "image of the agent, such as registry.example.com/fleet-agent:v1; after the first heartbeat the hub's settings count")
+	flags.StringVar(&o.image, "image", "", "image of the agent, such as registry.example.com/fleet-agent:v1 (default: that of the join text); after the first heartbeat the hub's settings count")
 	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "file with values of the chart fleet-agent; may be repeated")
 	flags.StringArrayVar(&o.values.Values, "set", nil, "value of the chart fleet-agent, as key=value; may be repeated")
 	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "value of the chart fleet-agent that is a string, as key=value; may be repeated")

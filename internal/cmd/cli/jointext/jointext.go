@@ -41,6 +41,8 @@ const (
 	// maxClientID and maxToken limit what the hub would reject, or what no hub creates.
 	maxClientID = 1024
 	maxToken    = 64 << 10
+	// maxImage limits a name of an image.
+	maxImage = 512
 )
 
 // Text is the content of a join text.
@@ -61,6 +63,8 @@ type Text struct {
 	SystemRegistrationNamespace string `json:"systemRegistrationNamespace"`
 	// SystemNamespace is the hub's system namespace, if it is not the default.
 	SystemNamespace string `json:"systemNamespace,omitempty"`
+	// Image is the image of the hub's agents, such as registry.example.com/fleet-agent:v1. Empty means that of the chart.
+	Image string `json:"image,omitempty"`
 }
 
 // String returns a text without the token.
@@ -223,6 +227,7 @@ func (t Text) validate() error {
 	require(isName(t.TokenName), "the token's name is not valid")
 	require(isName(t.SystemRegistrationNamespace), "the registration namespace is not a name of a namespace")
 	require(t.SystemNamespace == "" || isName(t.SystemNamespace), "the system namespace is not a name of a namespace")
+	require(t.Image == "" || IsImage(t.Image), "the image is not a name of an image")
 	require(len(t.ClientID) <= maxClientID, "the client ID is too long")
 	require(t.Token != "" && len(t.Token) <= maxToken && !strings.ContainsFunc(t.Token, notInToken), "the token is missing or not a bearer token")
 	if len(problems) == 0 {
@@ -242,6 +247,14 @@ func isHubURL(text string) bool {
 // isName reports whether a text is a name of an object: the tokens' names may contain dots.
 func isName(text string) bool {
 	return len(validation.IsDNS1123Subdomain(text)) == 0
+}
+
+// IsImage reports whether a text consists of what names of images consist of: letters, digits and "._-:/@".
+func IsImage(text string) bool {
+	return text != "" && len(text) <= maxImage && !strings.ContainsFunc(text, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("._-:/@", r)
+	})
 }
 
 func notInToken(r rune) bool { return r <= ' ' || r >= 0x7f }

@@ -157,6 +157,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 				"the workspace is not a name of a namespace, the token's name is not valid, the registration namespace is not a name of a namespace, " +
 				"the system namespace is not a name of a namespace, the client ID is too long, the token is missing or not a bearer token\n" + again,
 		},
+		"an image with a space":     {change(func(x *Text) { x.Image = "a b" }), "error: the join text is not valid: the image is not a name of an image\n" + again},
 		"a token with a line break": {change(func(x *Text) { x.Token = canary + "\nX-Header: x" }), "error: the join text is not valid: the token is missing or not a bearer token\n" + again},
 	}
 	for name, test := range tests {

@@ -321,7 +321,7 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if values.APIServerCA == "" {
 		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
 	}
-	return jointext.Of(values, p.clientID, expiry(token)), made, nil
+	return joinText(ctx, hub, values, p.clientID, token), made, nil
 }
 
 func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) error {

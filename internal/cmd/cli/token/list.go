@@ -292,7 +292,7 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 				With(fmt.Sprintf("fleet token create NAME --cluster %s -n %s", name, token.Namespace))
 		}
 	}
-	return jointext.Of(values, clientID, expiry(token)), nil
+	return joinText(ctx, hub, values, clientID, token), nil
 }
 
 func noValues(token *fleet.ClusterRegistrationToken, err error) error {

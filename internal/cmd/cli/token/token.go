@@ -19,7 +19,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -95,6 +97,15 @@ func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 		return agentrelease.ValuesFile(values)
 	}
 	return agentrelease.Manifest(agentrelease.Namespace(text), values)
+}
+
+// joinText returns the join text of a token, with the image of the hub's agents.
+func joinText(ctx context.Context, hub *access.Cluster, values protocol.Values, clientID string, token *fleet.ClusterRegistrationToken) jointext.Text {
+	text := jointext.Of(values, clientID, expiry(token))
+	if image := hubconfig.AgentImage(ctx, hub.Core); jointext.IsImage(image) {
+		text.Image = image
+	}
+	return text
 }
 
 // read reads a token. A missing token is an error that names the command that lists them.

@@ -1,0 +1,38 @@
+package agentrelease
+
+import (
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+)
+
+func TestImageOfText_IsUsedUnlessTheUserChoosesOne(t *testing.T) {
+	digest := "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		text string
+		user map[string]any
+		want string
+	}{
+		"with a tag":              {"registry.example.com:5000/fleet-agent:v1", nil, "registry.example.com:5000/fleet-agent:v1"},
+		"without a tag":           {"registry.example.com:5000/fleet-agent", nil, "registry.example.com:5000/fleet-agent:latest"},
+		"with a digest":           {"fleethub/fleet-agent" + digest, nil, "fleethub/fleet-agent" + digest},
+		"the user's image":        {"a/b:c", map[string]any{"image": map[string]any{"repository": "d/e", "tag": "f"}}, "d/e:f"},
+		"the user's flag":         {"a/b:c", map[string]any{"internal": map[string]any{"image": "d/e:f"}}, "d/e:f"},
+		"the user's registry":     {"a/b:c", map[string]any{"global": map[string]any{"cattle": map[string]any{"systemDefaultRegistry": "r.example.com"}}, "internal": map[string]any{"image": ""}, "image": map[string]any{"tag": "t"}}, "r.example.com/fleethub/fleet-agent:t"},
+		"a text without an image": {"", map[string]any{"image": map[string]any{"tag": "t"}}, "fleethub/fleet-agent:t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values, err := Values(jointext.Text{URL: "https://hub.example.com", Workspace: "w", Token: "t", TokenName: "n", SystemRegistrationNamespace: "r", Image: test.text}, test.user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, err := Pod("cattle-fleet-system", values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := pod.Spec.Containers[0].Image; got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package hubconfig
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+func TestAgentImage_IsThatOfTheHub(t *testing.T) {
+	for name, test := range map[string]struct{ config, want string }{
+		"named":           {`{"agentImage": "registry.example.com/fleet-agent:v1"}`, "registry.example.com/fleet-agent:v1"},
+		"not named":       {`{}`, ""},
+		"no JSON":         {`{`, ""},
+		"not a ConfigMap": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := fake.NewClientset()
+			if test.config != "" {
+				hub = fake.NewClientset(&corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig},
+					Data:       map[string]string{names.ConfigKey: test.config},
+				})
+			}
+			if got := AgentImage(t.Context(), hub); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
