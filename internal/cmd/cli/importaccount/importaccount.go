@@ -9,7 +9,10 @@ package importaccount
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,10 +53,12 @@ func KubeconfigSecret(cluster string) string { return names.SafeConcat(cluster, 
 type Account struct {
 	// Name is the name of the account.
 	Name string
-	// Created means that Ensure has created it.
+	// Created means that Ensure has created one of the objects.
 	Created bool
 
 	core kubernetes.Interface
+	// made are the kinds of the objects that Ensure has created.
+	made []string
 }
 
 // New returns the account of a Cluster on its cluster.
@@ -81,26 +86,58 @@ func (a *Account) Objects() (*corev1.ServiceAccount, *rbacv1.ClusterRoleBinding,
 // Ensure creates what is missing and returns the token.
 func (a *Account) Ensure(ctx context.Context) (string, error) {
 	account, binding, secret := a.Objects()
-	existing, err := a.core.CoreV1().ServiceAccounts(account.Namespace).Get(ctx, a.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		a.Created = true
-		if _, err := a.core.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil {
-			return "", access.Explain("creating ServiceAccount "+account.Namespace+"/"+a.Name, err)
+	accounts, bindings, secrets := a.core.CoreV1().ServiceAccounts(account.Namespace), a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(secret.Namespace)
+	for _, object := range []struct {
+		kind   string
+		create func(context.Context) error
+		get    func() (metav1.Object, error)
+	}{
+		{
+			account.Kind, func(ctx context.Context) error {
+				_, err := accounts.Create(ctx, account, metav1.CreateOptions{})
+				return err
+			},
+			func() (metav1.Object, error) { return accounts.Get(ctx, a.Name, metav1.GetOptions{}) },
+		},
+		{
+			binding.Kind, func(ctx context.Context) error {
+				_, err := bindings.Create(ctx, binding, metav1.CreateOptions{})
+				return err
+			},
+			func() (metav1.Object, error) { return bindings.Get(ctx, a.Name, metav1.GetOptions{}) },
+		},
+		{
+			secret.Kind, func(ctx context.Context) error {
+				_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+				return err
+			},
+			func() (metav1.Object, error) { return secrets.Get(ctx, a.Name, metav1.GetOptions{}) },
+		},
+	} {
+		if err := a.ensure(ctx, object.kind, object.create, object.get); err != nil {
+			return "", err
 		}
-	case err != nil:
-		return "", access.Explain("reading ServiceAccount "+account.Namespace+"/"+a.Name, err)
-	case !IsOurs(existing):
-		return "", exit.Errorf(exit.Refused, "ServiceAccount %s/%s exists and was not created by this command", account.Namespace, a.Name).
-			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete serviceaccount -n %s %s", account.Namespace, a.Name))
-	}
-	if _, err := a.core.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", access.Explain("creating ClusterRoleBinding "+a.Name, err)
-	}
-	if _, err := a.core.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return "", access.Explain("creating Secret "+secret.Namespace+"/"+a.Name, err)
 	}
 	return a.token(ctx, secret.Namespace)
+}
+
+// ensure creates an object, unless it exists with the label.
+func (a *Account) ensure(ctx context.Context, kind string, create func(context.Context) error, get func() (metav1.Object, error)) error {
+	existing, err := get()
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := access.Write(ctx, create); err != nil {
+			return access.Explain("creating "+kind+" "+a.Name, err)
+		}
+		a.Created, a.made = true, append(a.made, kind)
+		return access.Explain("creating "+kind+" "+a.Name, ctx.Err())
+	case err != nil:
+		return access.Explain("reading "+kind+" "+a.Name, err)
+	case !IsOurs(existing):
+		return exit.Errorf(exit.Refused, "%s %s exists and was not created by this command", kind, a.Name).
+			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete %s -n %s %s", strings.ToLower(kind), metav1.NamespaceSystem, a.Name))
+	}
+	return nil
 }
 
 func (a *Account) token(ctx context.Context, namespace string) (string, error) {
@@ -167,16 +204,17 @@ func (a *Account) Find(ctx context.Context) ([]Part, error) {
 	return parts, add("ServiceAccount", metav1.NamespaceSystem, account, err, accounts.Delete)
 }
 
-// Undo deletes the objects if Ensure has created the account.
+// Undo deletes the objects that Ensure has created.
 func (a *Account) Undo(ctx context.Context) error {
 	if !a.Created {
 		return nil
 	}
 	parts, err := a.Find(ctx)
+	problems := []error{err}
 	for _, part := range parts {
-		if err := part.Delete(ctx); err != nil {
-			return err
+		if slices.Contains(a.made, part.Kind) {
+			problems = append(problems, part.Delete(ctx))
 		}
 	}
-	return err
+	return errors.Join(problems...)
 }

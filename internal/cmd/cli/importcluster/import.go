@@ -7,6 +7,7 @@
 package importcluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -127,8 +129,12 @@ type importer struct {
 	account      *importaccount.Account
 	kubeconfig   []byte
 	address      string
-	// madeSecret and madeCluster are what this run has created on the hub.
-	madeSecret, madeCluster bool
+	// madeSecret and madeCluster are the UIDs of what this run has created on the hub, or nil.
+	madeSecret, madeCluster *types.UID
+	// changedCluster is the UID of the Cluster to which this run has given the kubeconfig, or nil.
+	changedCluster *types.UID
+	// hadAgent means that an agent was on the cluster before.
+	hadAgent bool
 }
 
 func (o *options) run(ctx context.Context) (err error) {
@@ -310,6 +316,7 @@ func (i *importer) write(ctx context.Context, todo step) error {
 	if todo == stepNothing {
 		return nil
 	}
+	i.hadAgent = i.hasAgent(ctx)
 	if !i.asIs {
 		token, err := i.account.Ensure(ctx)
 		if err != nil {
@@ -324,49 +331,82 @@ func (i *importer) write(ctx context.Context, todo step) error {
 	if err := i.writeSecret(ctx, secret); err != nil {
 		return err
 	}
-	clusters := i.hub.Clusters(cluster.Namespace)
-	switch todo {
-	case stepCreate:
-		i.madeCluster = true
-		if _, err := clusters.Create(ctx, cluster, metav1.CreateOptions{}); err != nil {
-			i.madeCluster = !apierrors.IsAlreadyExists(err)
-			return access.Explain("creating Cluster "+i.fullName(), err)
-		}
-	case stepChange:
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"labels": i.labels}, "spec": map[string]any{"kubeConfigSecret": secret.Name},
-		})
-		if err != nil {
-			return err
-		}
-		if _, err := clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return access.Explain("changing Cluster "+i.fullName(), err)
-		}
+	if err := i.writeCluster(ctx, todo, cluster); err != nil {
+		return err
 	}
 	i.progress("Cluster %s on the hub: written, with Secret %s", i.fullName(), secret.Name)
 	return nil
 }
 
+// writeCluster creates the Cluster, or gives the kubeconfig to one without an agent.
+func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.Cluster) error {
+	clusters, doing := i.hub.Clusters(cluster.Namespace), "creating Cluster "+i.fullName()
+	write, made := func(ctx context.Context) (*fleet.Cluster, error) {
+		return clusters.Create(ctx, cluster, metav1.CreateOptions{})
+	}, &i.madeCluster
+	switch todo {
+	case stepCreate:
+	case stepChange:
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"labels": i.labels}, "spec": map[string]any{"kubeConfigSecret": cluster.Spec.KubeConfigSecret},
+		})
+		if err != nil {
+			return err
+		}
+		doing, made = "changing Cluster "+i.fullName(), &i.changedCluster
+		write = func(ctx context.Context) (*fleet.Cluster, error) {
+			return clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	default:
+		return nil
+	}
+	err := access.Write(ctx, func(ctx context.Context) error {
+		written, err := write(ctx)
+		if err == nil {
+			*made = &written.UID
+		}
+		return err
+	})
+	return access.Explain(doing, cmp.Or(err, ctx.Err()))
+}
+
 func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {
 	secrets := i.hub.Core.CoreV1().Secrets(secret.Namespace)
-	i.madeSecret = true
-	_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+	err := access.Write(ctx, func(ctx context.Context) error {
+		created, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+		if err == nil {
+			i.madeSecret = &created.UID
+		}
+		return err
+	})
 	switch {
 	case err == nil:
-		return nil
-	case apierrors.IsAlreadyExists(err): // of an earlier run: decide has looked at its label
-		i.madeSecret = false
-		patch, err := json.Marshal(map[string]any{"data": secret.Data})
-		if err != nil {
-			return errors.New("encoding the kubeconfig failed")
-		}
-		_, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		return access.Explain(fmt.Sprintf("changing Secret %s/%s", secret.Namespace, secret.Name), err)
+		return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), ctx.Err())
+	case apierrors.IsAlreadyExists(err): // of an earlier run
+		return i.changeSecret(ctx, secret)
 	case apierrors.IsNotFound(err):
 		return exit.Errorf(exit.Preflight, "workspace %s does not exist", secret.Namespace).
 			With("kubectl create namespace "+secret.Namespace, "or select another workspace with -n")
 	}
 	return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), err)
+}
+
+// changeSecret writes the kubeconfig into a Secret of an earlier run.
+func (i *importer) changeSecret(ctx context.Context, secret *corev1.Secret) error {
+	secrets, doing := i.hub.Core.CoreV1().Secrets(secret.Namespace), fmt.Sprintf("changing Secret %s/%s", secret.Namespace, secret.Name)
+	existing, err := secrets.Get(ctx, secret.Name, metav1.GetOptions{})
+	if err != nil {
+		return access.Explain(doing, err)
+	}
+	if err := checkSecret(existing); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": existing.ResourceVersion}, "data": secret.Data})
+	if err != nil {
+		return errors.New("encoding the kubeconfig failed")
+	}
+	_, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return access.Explain(doing, err)
 }
 
 // await waits until the hub has imported the cluster and its agent reports.
@@ -394,20 +434,43 @@ func (i *importer) undo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, undoTimeout)
 	defer cancel()
 	var problems []error
-	if i.madeCluster {
-		problems = append(problems, ignoreMissing(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, metav1.DeleteOptions{})))
+	if i.madeCluster != nil {
+		options := metav1.NewPreconditionDeleteOptions(string(*i.madeCluster))
+		problems = append(problems, ignoreMissing(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, *options)))
 	}
-	if i.madeSecret {
-		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, importaccount.KubeconfigSecret(i.name), metav1.DeleteOptions{})))
+	if i.changedCluster != nil {
+		problems = append(problems, i.revertCluster(ctx))
+	}
+	if i.madeSecret != nil {
+		options := metav1.NewPreconditionDeleteOptions(string(*i.madeSecret))
+		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, importaccount.KubeconfigSecret(i.name), *options)))
 	}
 	problems = append(problems, i.account.Undo(ctx))
 	if err := errors.Join(problems...); err != nil {
 		i.progress("warning: removing what was created: %s", foreign.Excerpt(err.Error(), 1024))
-		return
-	}
-	if i.madeCluster || i.madeSecret || i.account.Created {
+	} else if i.madeCluster != nil || i.madeSecret != nil || i.account.Created {
 		i.progress("removed what was created; to keep it for a look, use --keep")
 	}
+	if i.madeCluster != nil && !i.hadAgent && i.hasAgent(ctx) {
+		i.progress("the hub had installed the agent already, which stays. To remove it: %s",
+			remedy.Command("kubectl", "--context", i.clusterContext, "delete", "namespace", names.SystemNamespace))
+	}
+}
+
+// revertCluster takes the kubeconfig away from a Cluster that existed before, which can then join with a token again.
+func (i *importer) revertCluster(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": *i.changedCluster}, "spec": map[string]any{"kubeConfigSecret": nil}})
+	if err != nil {
+		return err
+	}
+	_, err = i.hub.Clusters(i.flags.Namespace()).Patch(ctx, i.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return ignoreMissing(err)
+}
+
+// hasAgent reports whether there is an agent on the cluster. An error counts as no.
+func (i *importer) hasAgent(ctx context.Context) bool {
+	_, err := i.cluster.Core.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	return err == nil
 }
 
 func ignoreMissing(err error) error {

@@ -116,9 +116,8 @@ const (
 // decide returns what to do with a Cluster. existing and secret are nil if they do not exist.
 func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
 	name := o.flags.Namespace() + "/" + o.name
-	if secret != nil && !importaccount.IsOurs(secret) {
-		return "", refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
-			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
+	if err := checkSecret(secret); err != nil {
+		return "", err
 	}
 	if existing == nil {
 		return stepCreate, nil
@@ -137,6 +136,15 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 	return stepChange, nil
 }
 
+// checkSecret refuses a Secret that this command has not created. It may be nil.
+func checkSecret(secret *corev1.Secret) error {
+	if secret == nil || importaccount.IsOurs(secret) {
+		return nil
+	}
+	return refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
+		With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
+}
+
 func refuse(format string, args ...any) *exit.Error {
 	return exit.Errorf(exit.Refused, format, args...)
 }
@@ -152,7 +160,7 @@ func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, 
 		return stepWait, nil
 	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
 		return "", refuse("Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
-			With("import under another name, or run the command with --server " + output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey])))
+			With("import under another name, or run the command with --server " + remedy.Quote(serverOf(secret.Data[protocol.KubeconfigValueKey])))
 	case existing.Status.Agent.LastSeen.IsZero():
 		return stepWait, nil
 	}
