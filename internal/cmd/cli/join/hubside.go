@@ -169,12 +169,12 @@ func (h *hubSide) undo(ctx context.Context) error {
 	}
 	var problems []error
 	if made := h.made.Token; made.Name != "" {
-		if err := h.cluster.Tokens(made.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := h.cluster.Tokens(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.TokenUID))); err != nil && !apierrors.IsNotFound(err) {
 			problems = append(problems, access.Explain("deleting token "+made.String(), err))
 		}
 	}
 	if made := h.made.Cluster; made.Name != "" {
-		if err := h.cluster.Clusters(made.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := h.cluster.Clusters(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.ClusterUID))); err != nil && !apierrors.IsNotFound(err) {
 			problems = append(problems, access.Explain("deleting Cluster "+made.String(), err))
 		}
 	}

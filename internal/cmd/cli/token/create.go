@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -269,7 +270,10 @@ func Preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer) e
 }
 
 // Made names what was created. Names are empty for what existed.
-type Made struct{ Cluster, Token types.NamespacedName }
+type Made struct {
+	Cluster, Token       types.NamespacedName
+	ClusterUID, TokenUID types.UID
+}
 
 // Ensure is like `fleet token create`, but if the token exists, it returns the join text of that.
 func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, Made, error) {
@@ -303,17 +307,13 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if p.warning != "" && !o.TakeoverExplained {
 		o.Warn("%s", p.warning)
 	}
-	if err := p.writeCluster(ctx, hub, o); err != nil {
+	if err := p.writeCluster(ctx, hub, o, &made); err != nil {
 		return text, made, err
 	}
-	if p.create != nil {
-		made.Cluster = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}
-	}
-	created, err := hub.Tokens(o.Workspace).Create(ctx, p.token, metav1.CreateOptions{})
+	created, err := p.writeToken(ctx, hub, o, &made)
 	if err != nil {
-		return text, made, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
+		return text, made, err
 	}
-	made.Token = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}
 	values, token, err := awaitValues(ctx, hub, o, created)
 	if err != nil {
 		return text, made, err
@@ -324,13 +324,21 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	return joinText(ctx, hub, values, p.clientID, token), made, nil
 }
 
-func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) error {
+func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, made *Made) error {
 	clusters := hub.Clusters(o.Workspace)
 	switch {
 	case p.create != nil:
-		if _, err := clusters.Create(ctx, p.create, metav1.CreateOptions{}); err != nil {
-			return failedWrite(o, fmt.Sprintf("creating Cluster %s/%s", o.Workspace, o.Cluster), err)
+		err := access.Write(ctx, func(ctx context.Context) error {
+			created, err := clusters.Create(ctx, p.create, metav1.CreateOptions{})
+			if err == nil {
+				made.Cluster, made.ClusterUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}, created.UID
+			}
+			return err
+		})
+		if apierrors.IsAlreadyExists(err) {
+			return exit.Errorf(exit.Failed, "Cluster %s/%s was created by another command at the same time", o.Workspace, o.Cluster).With("run the same command again")
 		}
+		return failedWrite(o, fmt.Sprintf("creating Cluster %s/%s", o.Workspace, o.Cluster), cmp.Or(err, ctx.Err()))
 	case p.patch != nil:
 		if _, err := clusters.Patch(ctx, o.Cluster, types.MergePatchType, p.patch, metav1.PatchOptions{}); err != nil {
 			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", o.Workspace, o.Cluster), err)
@@ -339,14 +347,24 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order) er
 	return nil
 }
 
-// failedWrite returns the error for an object that was not created.
+func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made *Made) (created *fleet.ClusterRegistrationToken, err error) {
+	err = access.Write(ctx, func(ctx context.Context) (err error) {
+		if created, err = hub.Tokens(o.Workspace).Create(ctx, p.token, metav1.CreateOptions{}); err == nil {
+			made.Token, made.TokenUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}, created.UID
+		}
+		return err
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil, exists(o)
+	}
+	return created, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, cmp.Or(err, ctx.Err()))
+}
+
+// failedWrite returns the error for an object that was not created, or nil.
 func failedWrite(o Order, doing string, err error) error {
 	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
 		return exit.Errorf(exit.Preflight, "workspace %s does not exist", o.Workspace).
 			With("kubectl create namespace "+o.Workspace, "or select another workspace with -n")
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return exists(o)
 	}
 	return access.Explain(doing, err)
 }

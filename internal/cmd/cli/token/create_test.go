@@ -1,0 +1,69 @@
+package token
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+)
+
+// open returns the hub of a server.
+func open(t *testing.T, server *clitest.Server) *access.Cluster {
+	t.Helper()
+	flags, set := access.NewFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Bind(set)
+	if err := set.Parse([]string{"--kubeconfig", server.Kubeconfig}); err != nil {
+		t.Fatal(err)
+	}
+	hub, err := flags.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub
+}
+
+func west() Order {
+	order := NewOrder(io.Discard)
+	order.Workspace, order.Name, order.Cluster = "fleet-default", "west", "west"
+	return *order
+}
+
+func TestInterruptedEnsure_SaysWhatItHasMade(t *testing.T) {
+	for at, want := range []Made{{Cluster: named("west")}, {Cluster: named("west"), Token: named("west")}} {
+		server := clitest.Start(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		count := 0
+		server.React = func(*clitest.Server, string, *clitest.Object) {
+			if count == at {
+				cancel()
+			}
+			count++
+		}
+		_, made, err := Ensure(ctx, open(t, server), west())
+		if err == nil || !strings.Contains(err.Error(), "interrupted") || made != want || len(server.Writes()) != at+1 {
+			t.Errorf("made %v, error %v, requests %v", made, err, server.Writes())
+		}
+	}
+}
+
+func TestClusterThatAppears_IsNamed(t *testing.T) {
+	server := clitest.Start(t)
+	server.Refuse("POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters", 409)
+	_, _, err := Ensure(t.Context(), open(t, server), west())
+	const want = "error: Cluster fleet-default/west was created by another command at the same time\nfix: run the same command again\n"
+	if exit.Text(err) != want {
+		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
+	}
+}
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "fleet-default", Name: name}
+}
