@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/target"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/unregister"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
 
@@ -34,6 +35,7 @@ func commands(streams genericiooptions.IOStreams, environment env.Environment) [
 		clusters.New(streams, clock),
 		doctor.New(streams, clock),
 		repair.New(streams, clock),
+		unregister.New(streams),
 		takeover.New(streams, clock),
 		apply.New(streams, environment),
 		target.New(streams, clock, environment),

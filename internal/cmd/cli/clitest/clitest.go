@@ -44,6 +44,9 @@ type Server struct {
 	Date time.Time
 	// Denied means that reviews of access answer no.
 	Denied bool
+	// Fails is called before each request, which Requests then contains. If it returns true, the server answers with 500. It
+	// may be nil.
+	Fails func() bool
 
 	t        testing.TB
 	kinds    *runtime.Scheme
@@ -258,6 +261,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	switch {
+	case s.Fails != nil && s.Fails():
+		fail(w, http.StatusInternalServerError, "the test lets it fail")
 	case code != 0:
 		refuse(w, r, code)
 	case r.URL.Path == "/version":

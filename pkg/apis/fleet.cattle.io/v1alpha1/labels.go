@@ -42,6 +42,9 @@ const (
 	LabelCommit = "fleet.cattle.io/commit"
 	// LabelHelmOpName is the name of the HelmOp a Bundle comes from.
 	LabelHelmOpName = "fleet.cattle.io/fleet-helm-name"
+	// LabelUnregistering, on the namespace of an agent, is a hash of the Cluster for which the command line removes the
+	// agent. With it, a second run continues. Not in Rancher Fleet.
+	LabelUnregistering = "fleet.cattle.io/unregistering"
 	// LabelCreatedByUserID is the ID of the user who made the resource.
 	LabelCreatedByUserID = "fleet.cattle.io/created-by-user-id"
 	// LabelCreatedByDisplayName is no longer used, and is removed from Bundles.

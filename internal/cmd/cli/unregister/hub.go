@@ -1,0 +1,193 @@
+package unregister
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// hubFound is what the hub has of a cluster.
+type hubFound struct {
+	workspace, name string
+	config          config.Config
+	// cluster is nil if it does not exist, for example because an earlier run has deleted it.
+	cluster *fleet.Cluster
+	// workloads counts the BundleDeployments, without that of the agent. named are the first ones.
+	workloads int
+	named     []string
+	// tokens are those that were created for this Cluster.
+	tokens []*fleet.ClusterRegistrationToken
+	// kubeconfig is the Secret that `fleet import` has created, or nil. sharedBy is another Cluster that names it.
+	kubeconfig *corev1.Secret
+	sharedBy   string
+}
+
+// fullName returns the name with the workspace.
+func (f hubFound) fullName() string { return f.workspace + "/" + f.name }
+
+// gone reports whether the hub has nothing of the cluster.
+func (f hubFound) gone() bool { return f.cluster == nil && len(f.tokens) == 0 && f.kubeconfig == nil }
+
+// gatherHub reads what the hub has of a cluster.
+func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound, error) {
+	f := hubFound{workspace: hub.Namespace, name: name, config: hubconfig.Read(ctx, hub.Core)}
+	existing, err := hub.Clusters(f.workspace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		f.cluster = existing
+	case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
+		return f, access.Explain("reading Cluster "+f.fullName(), err)
+	}
+	if err := f.readWorkloads(ctx, hub); err != nil {
+		return f, err
+	}
+	_, err = access.Each(ctx, hub.Tokens(f.workspace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
+		if t.Annotations[fleet.AnnotationTokenForCluster] == name {
+			f.tokens = append(f.tokens, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return f, access.Explain("reading ClusterRegistrationTokens", err)
+	}
+	return f, f.readKubeconfig(ctx, hub)
+}
+
+// readWorkloads counts the BundleDeployments of the cluster.
+func (f *hubFound) readWorkloads(ctx context.Context, hub *access.Cluster) error {
+	if f.cluster == nil {
+		return nil
+	}
+	namespace := clusters.NamespaceOf(f.cluster)
+	_, err := access.Each(ctx, hub.BundleDeployments(namespace), metav1.ListOptions{}, func(d *fleet.BundleDeployment) error {
+		bundle, of := d.Labels[fleet.LabelBundleName], d.Labels[fleet.LabelBundleNamespace]
+		if bundle == names.AgentBundle(f.name) && of == f.workspace {
+			return nil
+		}
+		if bundle == "" {
+			of, bundle = namespace, d.Name
+		}
+		if f.workloads++; len(f.named) < maxNamed {
+			f.named = append(f.named, output.Line(of+"/"+bundle))
+		}
+		return nil
+	})
+	return access.Explain("reading BundleDeployments of namespace "+namespace, err)
+}
+
+// readKubeconfig reads the Secret that `fleet import` creates for the Cluster, and looks for other Clusters that name it.
+func (f *hubFound) readKubeconfig(ctx context.Context, hub *access.Cluster) error {
+	name := importaccount.KubeconfigSecret(f.name)
+	secret, err := hub.Core.CoreV1().Secrets(f.workspace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return access.Explain(fmt.Sprintf("reading Secret %s/%s", f.workspace, name), err)
+	case !importaccount.IsOurs(secret):
+		return nil
+	}
+	secret.Data, f.kubeconfig = nil, secret
+	_, err = access.Each(ctx, hub.Clusters(metav1.NamespaceAll), metav1.ListOptions{}, func(c *fleet.Cluster) error {
+		itself := c.Namespace == f.workspace && c.Name == f.name
+		from := c.Spec.KubeConfigSecretNamespace
+		if from == "" {
+			from = c.Namespace
+		}
+		if !itself && c.Spec.KubeConfigSecret == name && from == f.workspace {
+			f.sharedBy = c.Namespace + "/" + c.Name
+		}
+		return nil
+	})
+	if apierrors.IsForbidden(err) { // who manages only this workspace cannot know others
+		return nil
+	}
+	return access.Explain("reading Clusters", err)
+}
+
+// hubSteps returns the deletions on the hub. Tokens are the first, so that no agent joins again meanwhile.
+func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
+	var steps []step
+	for _, token := range f.tokens {
+		steps = append(steps, step{Change{On: onHub, Kind: "ClusterRegistrationToken", Namespace: token.Namespace, Name: token.Name}, func(ctx context.Context) (string, error) {
+			return "", deleted("token "+token.Namespace+"/"+token.Name, hub.Tokens(token.Namespace).Delete(ctx, token.Name, only(token)))
+		}})
+	}
+	if f.cluster != nil {
+		steps = append(steps, step{Change{On: onHub, Kind: "Cluster", Namespace: f.workspace, Name: f.name}, func(ctx context.Context) (string, error) {
+			return "", o.deleteCluster(ctx, hub, f.cluster)
+		}})
+	}
+	secret := Change{On: onHub, Kind: "Secret", Namespace: f.workspace, Name: importaccount.KubeconfigSecret(f.name)}
+	switch {
+	case f.kubeconfig != nil && f.sharedBy != "":
+		secret.Cause = "Cluster " + f.sharedBy + " names it, too"
+		steps = append(steps, step{Change: secret})
+	case f.kubeconfig != nil:
+		steps = append(steps, step{secret, func(ctx context.Context) (string, error) {
+			err := hub.Core.CoreV1().Secrets(f.workspace).Delete(ctx, f.kubeconfig.Name, only(f.kubeconfig))
+			return "", deleted("Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
+		}})
+	case f.cluster != nil && f.cluster.Spec.KubeConfigSecret != "":
+		secret.Name, secret.Cause = output.Line(f.cluster.Spec.KubeConfigSecret), "it was not created by fleet import"
+		if of := f.cluster.Spec.KubeConfigSecretNamespace; of != "" {
+			secret.Namespace = output.Line(of)
+		}
+		steps = append(steps, step{Change: secret})
+	}
+	return steps
+}
+
+// only returns options that delete exactly this object, and not another one of its name.
+func only(object metav1.Object) metav1.DeleteOptions {
+	uid := object.GetUID()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// deleted explains the error of a deletion. A missing object is deleted.
+func deleted(what string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return access.Explain("deleting "+what, err)
+}
+
+// deleteCluster deletes the Cluster and waits until the hub has removed its finalizer.
+func (o *options) deleteCluster(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) error {
+	name := c.Namespace + "/" + c.Name
+	if c.DeletionTimestamp == nil {
+		if err := deleted("Cluster "+name, hub.Clusters(c.Namespace).Delete(ctx, c.Name, only(c))); err != nil {
+			return err
+		}
+	}
+	return await.Wait{
+		For: "the deletion of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
+		Next: []string{"kubectl logs -n cattle-fleet-system deployment/fleet-controller (only the controllers remove the finalizer)"},
+	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
+		now, err := hub.Clusters(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && now.UID != c.UID:
+			return true, "", nil
+		case err != nil:
+			return false, "", access.Explain("reading Cluster "+name, err)
+		}
+		processed := fleet.GetCondition(now.Status.Conditions, fleet.ConditionProcessed)
+		if processed != nil && processed.Status == corev1.ConditionFalse {
+			return false, output.Line(processed.Message), nil
+		}
+		return false, "", nil
+	})
+}

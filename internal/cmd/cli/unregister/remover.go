@@ -1,0 +1,152 @@
+package unregister
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// clusterSteps returns the deletions on the cluster. The account of the import goes last: it does not run anything.
+func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFound) []step {
+	var steps []step
+	for _, a := range c.agents {
+		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
+		steps = append(steps, r.steps()...)
+	}
+	for _, one := range c.account {
+		steps = append(steps, step{Change{On: c.context, Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}, func(ctx context.Context) (string, error) {
+			return "", one.Delete(ctx)
+		}})
+	}
+	return steps
+}
+
+// remover removes one agent from its cluster.
+type remover struct {
+	*options
+	cluster *access.Cluster
+	found   hubFound
+	agent   agent
+	// value is the value of the label of its namespace.
+	value string
+}
+
+// steps returns the deletions. The first one marks the namespace, so that a second run knows whose agent it was.
+func (r *remover) steps() []step {
+	namespace := r.agent.namespace
+	change := func(kind, namespace, name string) Change {
+		return Change{On: r.clusterContext, Kind: kind, Namespace: namespace, Name: name}
+	}
+	var steps []step
+	if r.agent.release {
+		steps = append(steps, step{change("HelmRelease", namespace, names.Agent), func(ctx context.Context) (string, error) { return "", r.uninstall(ctx) }})
+	}
+	for _, one := range r.agent.objects {
+		steps = append(steps, step{change(one.kind, one.namespace, one.name), func(ctx context.Context) (string, error) { return "", r.remove(ctx, one) }})
+	}
+	last := change("Namespace", "", namespace)
+	last.Cause = r.agent.keeps
+	steps = append(steps, step{last, r.removeNamespace})
+	first := steps[0].do
+	steps[0].do = func(ctx context.Context) (string, error) {
+		if err := r.label(ctx, r.value); err != nil {
+			return "", err
+		}
+		return first(ctx)
+	}
+	return steps
+}
+
+// label sets the label of the namespace, or removes it if value is nil.
+func (r *remover) label(ctx context.Context, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{fleet.LabelUnregistering: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = r.cluster.Core.CoreV1().Namespaces().Patch(ctx, r.agent.namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+	return ignoreMissing("labeling namespace "+r.agent.namespace, err)
+}
+
+// uninstall removes the Helm release and waits until the agent has ended.
+func (r *remover) uninstall(ctx context.Context) error {
+	client, err := r.newHelm(r.cluster.Config, r.agent.namespace)
+	if err != nil {
+		return err
+	}
+	if err := client.Uninstall(); err != nil {
+		return exit.Errorf(exit.Failed, "%s", output.Line(foreign.Excerpt(err.Error(), 1024)))
+	}
+	return r.awaitEnd(ctx)
+}
+
+// remove deletes an object. After a workload it waits until the agent has ended, because the agent would restore its
+// objects.
+func (r *remover) remove(ctx context.Context, one ref) error {
+	client, err := metadata.NewForConfig(r.cluster.Config)
+	if err != nil {
+		return fmt.Errorf("building client: %w", err)
+	}
+	background := metav1.DeletePropagationBackground
+	err = client.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err := deleted(one.kind+" "+one.name, err); err != nil || one.kind != "Deployment" && one.kind != "StatefulSet" {
+		return err
+	}
+	return r.awaitEnd(ctx)
+}
+
+// awaitEnd waits until no pod of the agent is left.
+func (r *remover) awaitEnd(ctx context.Context) error {
+	namespace := r.agent.namespace
+	return await.Wait{
+		For: "the end of the agent's pods in namespace " + namespace, Timeout: r.timeout, Progress: r.streams.ErrOut,
+		Next: []string{remedy.Command("kubectl", "--context", r.clusterContext, "describe", "pods", "-n", namespace, "-l", "app="+names.Agent)},
+	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
+		pods, err := r.cluster.Core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: 1})
+		if err != nil {
+			return false, "", access.Explain("reading pods", err)
+		}
+		return len(pods.Items) == 0, "", nil
+	})
+}
+
+// removeNamespace deletes the namespace of the agent and waits until it is gone, unless it contains something else.
+func (r *remover) removeNamespace(ctx context.Context) (kept string, err error) {
+	client, err := metadata.NewForConfig(r.cluster.Config)
+	if err != nil {
+		return "", fmt.Errorf("building client: %w", err)
+	}
+	name, namespaces := r.agent.namespace, r.cluster.Core.CoreV1().Namespaces()
+	if err := readNamespace(ctx, r.cluster.Core, client, &r.agent, r.found); err != nil {
+		return "", err
+	}
+	if r.agent.keeps != "" {
+		return r.agent.keeps, r.label(ctx, nil)
+	}
+	if err := deleted("namespace "+name, namespaces.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+		return "", err
+	}
+	return "", await.Wait{
+		For: "the deletion of namespace " + name, Timeout: r.timeout, Progress: r.streams.ErrOut,
+		Next: []string{remedy.Command("kubectl", "--context", r.clusterContext, "describe", "namespace", name)},
+	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
+		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, "", nil
+		}
+		return false, "", access.Explain("reading namespace "+name, err)
+	})
+}

@@ -1,0 +1,110 @@
+package unregister
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+)
+
+// Unregistered is the result.
+type Unregistered struct {
+	Namespace string `json:"namespace"`
+	Cluster   string `json:"cluster"`
+	// DryRun means that nothing was deleted.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Workloads is the number of workloads that stay on the cluster.
+	Workloads int      `json:"workloads"`
+	Changes   []Change `json:"changes"`
+	// Next are the commands that remove the agent, if it was not removed.
+	Next []string `json:"next,omitempty"`
+}
+
+// Change is what happened to an object.
+type Change struct {
+	// On is hub, or the context of the cluster.
+	On string `json:"on"`
+	// Result is deleted, planned or kept.
+	Result    string `json:"result"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Cause is why the object is kept.
+	Cause string `json:"cause,omitempty"`
+}
+
+const onHub = "hub"
+
+// The results of a Change.
+const (
+	resultDeleted = "deleted"
+	resultPlanned = "planned"
+	resultKept    = "kept"
+)
+
+// object returns kind, namespace and name.
+func (c Change) object() string {
+	if c.Namespace == "" {
+		return c.Kind + " " + c.Name
+	}
+	return c.Kind + " " + c.Namespace + "/" + c.Name
+}
+
+// line returns the change as a line of the progress.
+func (c Change) line() string {
+	text := c.Result + " on " + c.On + ": " + c.object()
+	if c.Cause != "" {
+		text += " (" + c.Cause + ")"
+	}
+	return text
+}
+
+func (u Unregistered) write(out io.Writer, format output.Format) error {
+	switch format {
+	case output.JSON, output.YAML:
+		return output.Print(out, format, u)
+	case output.Name:
+		for _, change := range u.Changes {
+			if change.Result != resultKept {
+				fmt.Fprintln(out, strings.ToLower(change.Kind)+"/"+output.Line(change.Name))
+			}
+		}
+		return nil
+	}
+	if err := u.table(out); err != nil {
+		return err
+	}
+	if u.Workloads > 0 {
+		stay := " stay"
+		if u.Workloads == 1 {
+			stay = " stays"
+		}
+		fmt.Fprintf(out, "%s on the cluster. When it joins again, Bundles of the same names continue with the releases, and those that no Bundle asks for are uninstalled.\n",
+			count(u.Workloads, "workload")+stay)
+	}
+	if len(u.Next) > 0 {
+		fmt.Fprintf(out, "The agent stays and waits for another registration. To remove it, and the account of an import:\n  %s\n", strings.Join(u.Next, "\n  "))
+	}
+	return nil
+}
+
+// table prints what a dry run would do. Otherwise each change was printed when it happened.
+func (u Unregistered) table(out io.Writer) error {
+	if !u.DryRun {
+		return nil
+	}
+	rows := make([][]string, 0, len(u.Changes))
+	for _, change := range u.Changes {
+		cause := change.Cause
+		if cause == "" {
+			cause = "-"
+		}
+		rows = append(rows, []string{change.On, change.Result, change.object(), cause})
+	}
+	return output.Rows(out, []string{"ON", "RESULT", "OBJECT", "CAUSE"}, rows)
+}
+
+// short returns a text of the cluster in one line and bounded.
+func short(text string) string { return output.Line(foreign.Excerpt(text, 300)) }

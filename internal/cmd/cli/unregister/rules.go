@@ -1,0 +1,178 @@
+package unregister
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// maxNamed is how many objects of a kind are named.
+const maxNamed = 10
+
+// decide returns why nothing must be deleted, or nil.
+func decide(f hubFound, c clusterFound, keepWorkloads bool) error {
+	switch {
+	case f.cluster != nil && clusters.IsLocal(f.cluster, f.config.Bootstrap):
+		return exit.Errorf(exit.Refused, "Cluster %s is the hub's own, and the hub would create it again", f.fullName()).With(
+			"to remove only its agent: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set bootstrap.localAgentDisabled=true",
+			"to remove the hub: docs/uninstall.md#the-hub")
+	case f.cluster != nil && clusters.ManagedElsewhere(f.cluster):
+		return exit.Errorf(exit.Refused, "another manager owns Cluster %s: delete it there", f.fullName()).Because(fleet.ReasonClusterManagedElsewhere).
+			With("if it is to be deleted here: " + remedy.Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", f.workspace, f.name, fleet.LabelClusterManagement+"-"))
+	}
+	if problem := c.problem(f); problem != nil {
+		return problem
+	}
+	switch {
+	case f.gone() && c.gone():
+		return exit.Errorf(exit.Failed, "Cluster %s does not exist", f.fullName()).With("fleet clusters -A")
+	case f.workloads > 0 && !keepWorkloads && f.cluster.DeletionTimestamp == nil:
+		return hasWorkloads(f, c)
+	}
+	return nil
+}
+
+// hasWorkloads returns the error for a Cluster with workloads.
+func hasWorkloads(f hubFound, c clusterFound) error {
+	list := strings.Join(f.named, ", ")
+	if more := f.workloads - len(f.named); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	keep := []string{"fleet", "unregister", f.name, "-n", f.workspace, "--keep-workloads"}
+	if c.context != "" {
+		keep = append(keep, "--cluster-context", c.context)
+	}
+	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), count(f.workloads, "workload"), list).With(
+		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
+			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster)),
+		"to leave them on the cluster: "+remedy.Command(keep...))
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// removeAgent returns the commands that remove the agent later.
+func removeAgent(f hubFound) []string {
+	return []string{
+		remedy.Command("fleet", "unregister", f.name, "-n", f.workspace, "--cluster-context", "CONTEXT"),
+		"docs/uninstall.md#an-agent (without access to the hub)",
+	}
+}
+
+// agent is an agent on the cluster.
+type agent struct {
+	namespace string
+	// marked means that an earlier run has begun to remove it for this Cluster.
+	marked bool
+	// identity is that of Secret fleet-agent, or nil. server and account are the address of its hub and the UID of its
+	// account there.
+	identity        *protocol.Identity
+	server, account string
+	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
+	bootstrap *protocol.Bootstrap
+	// hubUID is the UID of the hub that has installed the agent, or empty.
+	hubUID string
+	// clientID is the client ID of the agent.
+	clientID string
+	// release means that it is a Helm release.
+	release bool
+	// objects are those that exist.
+	objects []ref
+	// keeps is why its namespace is not deleted with it, or empty.
+	keeps string
+}
+
+// target is the Cluster whose agent is to be removed.
+type target struct {
+	workspace, name string
+	// clientID is empty if the Cluster no longer exists.
+	clientID string
+	// hubUID identifies the hub. urls are its addresses, and accounts the UIDs of the accounts of the cluster.
+	hubUID   string
+	urls     []string
+	accounts []string
+}
+
+// whose describes the Cluster of an agent. It is empty if that is the target.
+func whose(a agent, t target) string {
+	switch {
+	case a.marked:
+		return ""
+	case a.hubUID != "" && a.hubUID != t.hubUID:
+		return "the agent of another hub"
+	case a.identity != nil:
+		return whoseIdentity(a, t)
+	case t.clientID != "" && a.clientID == t.clientID:
+		return ""
+	case a.bootstrap != nil && a.bootstrap.ClusterNamespace == t.workspace && a.bootstrap.TokenName == names.ImportToken(t.name) && a.hubUID == t.hubUID:
+		return ""
+	}
+	return "an agent that has not registered as this Cluster"
+}
+
+// whoseIdentity is whose for an agent with an identity. Another hub may have a Cluster with the same name, so the name alone
+// proves nothing.
+func whoseIdentity(a agent, t target) string {
+	name := a.identity.ClusterNamespace + "/" + a.identity.ClusterName
+	if name != t.workspace+"/"+t.name {
+		return "the agent of Cluster " + short(name)
+	}
+	if a.hubUID != "" || t.clientID != "" && a.clientID == t.clientID {
+		return ""
+	}
+	for _, account := range t.accounts {
+		if account == a.account {
+			return ""
+		}
+	}
+	for _, url := range t.urls {
+		if url != "" && strings.TrimSuffix(url, "/") == strings.TrimSuffix(a.server, "/") {
+			return ""
+		}
+	}
+	return "the agent of a Cluster with the same name of another hub, " + short(a.server)
+}
+
+// clusterFound is what the cluster of --cluster-context has. The zero value means that there is no such cluster.
+type clusterFound struct {
+	context string
+	// isHub means that it is the hub's own cluster.
+	isHub bool
+	// agents are those of this Cluster. foreign describes the others.
+	agents  []agent
+	foreign []string
+	account []part
+	// mark is the value of the label on the namespace of an agent that is being removed.
+	mark string
+}
+
+// gone reports whether the cluster has nothing of this Cluster.
+func (c clusterFound) gone() bool { return len(c.agents) == 0 && len(c.account) == 0 }
+
+// problem returns why the cluster is not that of the Cluster, or nil.
+func (c clusterFound) problem(f hubFound) error {
+	switch {
+	case c.isHub:
+		return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", c.context).Because(fleet.ReasonTargetIsHub).
+			With("select the cluster with --cluster-context: kubectl config get-contexts")
+	case len(c.agents) > 0 || len(c.foreign) == 0:
+		return nil
+	}
+	failure := &exit.Error{Code: exit.Refused}
+	for _, other := range c.foreign {
+		failure.Problems = append(failure.Problems, fmt.Errorf("context %s does not lead to the cluster of Cluster %s: %s", c.context, f.fullName(), output.Line(other)))
+	}
+	return failure.With("select the cluster with --cluster-context: kubectl config get-contexts",
+		"to delete only the Cluster on the hub: "+remedy.Command("fleet", "unregister", f.name, "-n", f.workspace))
+}

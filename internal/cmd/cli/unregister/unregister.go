@@ -1,0 +1,198 @@
+// Package unregister implements `fleet unregister`: how does a cluster leave the hub?
+//
+//	hub: Cluster, workloads, tokens, kubeconfig ─┐
+//	cluster: agents, account of the import ──────┴─► decide ─► plan ─► tokens, Cluster, kubeconfig, agent, account
+//
+// Invariants:
+//   - Nothing is deleted before everything was read and decided.
+//   - The Cluster goes before the agent, because the hub installs a missing agent again.
+//   - A second run continues after an interruption at any step, also if the Cluster no longer exists.
+//   - Only the agent of this Cluster is removed, and only objects with the marks of `fleet import`.
+package unregister
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/complete"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+)
+
+// defaultTimeout limits each wait: for the deletion of the Cluster, of the agent's pods, and of its namespace.
+const defaultTimeout = 2 * time.Minute
+
+// helm is the Helm of a cluster for the namespace of an agent.
+type helm interface {
+	Status() (release.Status, error)
+	Uninstall() error
+}
+
+type options struct {
+	streams genericiooptions.IOStreams
+	flags   *access.Flags
+	format  output.Format
+	newHelm func(cfg *rest.Config, namespace string) (helm, error)
+
+	name, clusterContext  string
+	keepWorkloads, dryRun bool
+	timeout               time.Duration
+}
+
+// New returns the command.
+func New(streams genericiooptions.IOStreams) *cobra.Command {
+	return newCommand(&options{
+		streams: streams, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout,
+		newHelm: func(cfg *rest.Config, namespace string) (helm, error) { return agentrelease.New(cfg, namespace) },
+	})
+}
+
+func newCommand(o *options) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "unregister NAME",
+		Short: "Delete a Cluster, and with --cluster-context also its agent",
+		Long: `Unregister deletes a Cluster on the hub, the tokens that were created for it, and the kubeconfig that "fleet import" has
+stored. The hub then deletes everything else that it has of the cluster, within seconds.
+
+What runs on the cluster stays as it is. Unregister therefore refuses a Cluster with workloads (exit code 5). To uninstall them,
+let their Bundles no longer target the cluster first. To leave them on the cluster, use --keep-workloads: when the cluster joins
+again, Bundles of the same names continue with their releases.
+
+The agent stays and waits for another registration. With --cluster-context, unregister also removes the agent from that cluster,
+and the service account that "fleet import" has created there. It refuses a cluster whose agent belongs to another Cluster.
+
+It is safe to run unregister again: it continues. docs/uninstall.md describes the same with kubectl and helm.`,
+		Example: `  fleet unregister west --dry-run
+  fleet unregister west --cluster-context west
+  fleet unregister west --keep-workloads`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: complete.Clusters(o.flags),
+		RunE: func(command *cobra.Command, args []string) error {
+			o.name = args[0]
+			return o.run(command.Context())
+		},
+	}
+	flags := command.Flags()
+	o.flags.Bind(flags)
+	o.format.Bind(flags)
+	flags.StringVar(&o.clusterContext, "cluster-context", "", "context of the cluster: remove its agent, too")
+	flags.BoolVar(&o.keepWorkloads, "keep-workloads", false, "delete the Cluster although workloads exist; they stay on the cluster")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be deleted, and delete nothing")
+	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the deletion of the Cluster, of the agent's pods, and of its namespace")
+	return command
+}
+
+func (o *options) run(ctx context.Context) error {
+	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
+		return exit.Errorf(exit.Usage, "cluster name %q is not the name of an object", o.name).With("fleet unregister --help")
+	}
+	hub, err := o.flags.Open()
+	if err != nil {
+		return err
+	}
+	var cluster *access.Cluster
+	if o.clusterContext != "" {
+		if cluster, err = o.flags.In(o.clusterContext).Open(); err != nil {
+			return err
+		}
+	}
+	onHub, err := gatherHub(ctx, hub, o.name)
+	if err != nil {
+		return err
+	}
+	onCluster, err := o.gatherCluster(ctx, hub, cluster, onHub)
+	if err != nil {
+		return err
+	}
+	if err := decide(onHub, onCluster, o.keepWorkloads); err != nil {
+		return err
+	}
+	plan := o.hubSteps(hub, onHub)
+	if cluster != nil {
+		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
+	}
+	result := Unregistered{Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Workloads: onHub.workloads, Changes: []Change{}}
+	if cluster == nil {
+		result.Next = removeAgent(onHub)
+	} else if len(onCluster.agents) == 0 {
+		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", o.clusterContext)
+	}
+	for _, one := range plan {
+		change, err := o.take(ctx, one)
+		if err != nil {
+			return continues(err)
+		}
+		result.Changes = append(result.Changes, change)
+	}
+	return result.write(o.streams.Out, o.format)
+}
+
+// step is one deletion.
+type step struct {
+	Change
+	// do deletes the object. It returns why the object is kept, or an empty text. A nil one means that it is kept for the cause in
+	// the Change.
+	do func(ctx context.Context) (kept string, err error)
+}
+
+// take executes a step, unless it is a dry run.
+func (o *options) take(ctx context.Context, one step) (Change, error) {
+	change := one.Change
+	switch {
+	case one.do == nil, o.dryRun && change.Cause != "":
+		change.Result = resultKept
+		return change, o.progress(change)
+	case o.dryRun:
+		change.Result = resultPlanned
+		return change, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return change, err
+	}
+	kept, err := one.do(ctx)
+	if err != nil {
+		return change, err
+	}
+	if change.Result, change.Cause = resultDeleted, kept; kept != "" {
+		change.Result = resultKept
+	}
+	return change, o.progress(change)
+}
+
+// progress prints a change as soon as it has happened: as the result, or besides it if the result is a document.
+func (o *options) progress(change Change) error {
+	if o.dryRun {
+		return nil
+	}
+	out := o.streams.ErrOut
+	if o.format == output.Table {
+		out = o.streams.Out
+	}
+	_, err := fmt.Fprintln(out, output.Line(change.line()))
+	return err
+}
+
+// continues returns an error that says how to go on after some objects were deleted.
+func continues(err error) error {
+	const again = "run the same command again: it continues"
+	var failure *exit.Error
+	if errors.As(err, &failure) {
+		return failure.With(again)
+	}
+	if errors.Is(err, context.Canceled) {
+		return exit.Errorf(exit.Failed, "interrupted").With(again)
+	}
+	return (&exit.Error{Code: exit.CodeOf(err), Problems: []error{err}}).With(again)
+}

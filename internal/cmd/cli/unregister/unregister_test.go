@@ -1,0 +1,434 @@
+package unregister
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	"helm.sh/helm/v3/pkg/release"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// world is a hub, and the cluster of context east.
+type world struct {
+	hub, east  *clitest.Server
+	kubeconfig string
+	// released means that the agent is a Helm release.
+	released bool
+}
+
+func at(namespace, name string, labels ...string) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + namespace + "-" + name)}
+	for i := 0; i < len(labels); i += 2 {
+		if meta.Labels == nil {
+			meta.Labels = map[string]string{}
+		}
+		meta.Labels[labels[i]] = labels[i+1]
+	}
+	return meta
+}
+
+func system(uid string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID(uid)}}
+}
+
+func east(change func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{ObjectMeta: at("fleet-default", "east"), Spec: fleet.ClusterSpec{ClientID: "client-1", KubeConfigSecret: "east-kubeconfig"}}
+	c.Finalizers = []string{fleet.FinalizerCluster}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func workload(bundle string) *fleet.BundleDeployment {
+	return &fleet.BundleDeployment{ObjectMeta: at(clusters.NamespaceOf(east(nil)), bundle, fleet.LabelBundleName, bundle, fleet.LabelBundleNamespace, "fleet-default")}
+}
+
+// onTheHub returns what the hub has of an imported cluster.
+func onTheHub(more ...runtime.Object) []runtime.Object {
+	token := func(name, of string) *fleet.ClusterRegistrationToken {
+		t := &fleet.ClusterRegistrationToken{ObjectMeta: at("fleet-default", name)}
+		t.Annotations = map[string]string{fleet.AnnotationTokenForCluster: of}
+		return t
+	}
+	secret := &corev1.Secret{ObjectMeta: at("fleet-default", "east-kubeconfig", "app.kubernetes.io/managed-by", "fleet-import"), Data: map[string][]byte{"value": []byte("canary-93ab")}}
+	return append([]runtime.Object{
+		system("uid-hub"), east(nil), token("east", "east"), token("west", "west"), secret, workload(names.AgentBundle("east")),
+	}, more...)
+}
+
+const agents = "cattle-fleet-system"
+
+// identity returns the identity of an agent.
+func identity(namespace, workspace, name, server string) *corev1.Secret {
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}],
+		clusters: [{name: c, cluster: {server: %q}}]}`, server)
+	return &corev1.Secret{
+		ObjectMeta: at(namespace, "fleet-agent"),
+		Data:       protocol.Identity{Kubeconfig: []byte(kubeconfig), DeploymentNamespace: "d", ClusterNamespace: workspace, ClusterName: name}.Encode(),
+	}
+}
+
+func settings(namespace, hub, clientID string) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{ObjectMeta: at(namespace, "fleet-agent"), Data: map[string]string{"config": fmt.Sprintf(`{"clientID": %q}`, clientID)}}
+	if hub != "" {
+		c.Annotations = map[string]string{fleet.AnnotationHubUID: hub}
+	}
+	return c
+}
+
+func setHash() string { return names.SetHash(names.AgentSetID(""), names.Owner{}) }
+
+// onTheCluster returns what an import has created on the cluster.
+func onTheCluster(more ...runtime.Object) []runtime.Object {
+	account, binding, secret := importaccount.New(nil, "fleet-default", "east").Objects()
+	account.UID, binding.UID, secret.UID = "uid-account", "uid-binding", "uid-secret"
+	return append([]runtime.Object{
+		system("uid-east"), &corev1.Namespace{ObjectMeta: at("", agents, fleet.LabelSetHash, setHash())},
+		identity(agents, "fleet-default", "east", "https://hub:6443"), settings(agents, "uid-hub", "client-1"),
+		&corev1.ServiceAccount{ObjectMeta: at(agents, "default")}, &corev1.ConfigMap{ObjectMeta: at(agents, "kube-root-ca.crt")},
+		&appsv1.Deployment{ObjectMeta: at(agents, "fleet-agent", "app", "fleet-agent")},
+		&corev1.Secret{ObjectMeta: at(agents, "pull", fleet.LabelSetHash, setHash())},
+		&corev1.Secret{ObjectMeta: at(agents, "sh.helm.release.v1.fleet-agent-east.v1", "owner", "helm", "name", "fleet-agent-east")},
+		&rbacv1.ClusterRole{ObjectMeta: at("", "cattle-fleet-system-fleet-agent-role")},
+		&schedulingv1.PriorityClass{ObjectMeta: at("", "fleet-agent-priority-class")},
+		account, binding, secret,
+	}, more...)
+}
+
+// start starts both servers. The hub's controllers remove the finalizer of the Cluster.
+func start(t *testing.T, hub, cluster []runtime.Object) *world {
+	t.Helper()
+	w := &world{hub: clitest.Start(t, hub...), east: clitest.Start(t, cluster...), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	w.hub.React = func(s *clitest.Server, method string, object *clitest.Object) {
+		if method == "DELETE" && object.GetKind() == "Cluster" {
+			s.Delete(object)
+		}
+	}
+	document := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: hub,
+		contexts: [{name: hub, context: {cluster: hub}}, {name: east, context: {cluster: east}}],
+		clusters: [{name: hub, cluster: {server: %q}}, {name: east, cluster: {server: %q}}]}`, w.hub.URL, w.east.URL)
+	if err := os.WriteFile(w.kubeconfig, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// helmOf is the Helm of context east.
+type helmOf struct{ *world }
+
+func (h helmOf) Status() (release.Status, error) {
+	if h.released {
+		return release.StatusDeployed, nil
+	}
+	return "", nil
+}
+
+func (h helmOf) Uninstall() error {
+	if h.east.Get(system("")) == nil {
+		return errors.New("no cluster")
+	}
+	h.released = false
+	h.east.Delete(&appsv1.Deployment{ObjectMeta: at(agents, "fleet-agent")})
+	return nil
+}
+
+// run executes the command, and returns everything that it printed.
+func (w *world) run(t *testing.T, args ...string) (string, exit.Code) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	command := newCommand(&options{
+		streams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout,
+		newHelm: func(_ *rest.Config, namespace string) (helm, error) {
+			if namespace != agents {
+				return helmOf{&world{}}, nil
+			}
+			return helmOf{w}, nil
+		},
+	})
+	command.SetArgs(append(args, "--kubeconfig", w.kubeconfig))
+	command.SetOut(&out)
+	command.SetErr(&problems)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	err := command.ExecuteContext(t.Context())
+	if err != nil {
+		problems.WriteString(exit.Text(err))
+	}
+	text := fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	if strings.Contains(text, "canary-93ab") {
+		t.Errorf("a secret is shown:\n%s", text)
+	}
+	return text, exit.CodeOf(err)
+}
+
+func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
+	both := []string{"east", "--cluster-context", "east"}
+	for name, args := range map[string][]string{
+		"hub": {"east"}, "hub-json": {"east", "-o", "json"}, "table": both, "json": append(both, "-o", "json"), "yaml": append(both, "-o", "yaml"),
+		"name": append(both, "-o", "name"), "dry-run": append(both, "--dry-run"), "dry-run-json": append(both, "--dry-run", "-o", "json"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, onTheHub(), onTheCluster())
+			shown, _ := w.run(t, args...)
+			golden.Expect(t, name+".golden", shown)
+			dry := strings.HasPrefix(name, "dry-run")
+			if writes := len(w.hub.Writes()) + len(w.east.Writes()); (writes == 0) != dry {
+				t.Errorf("writes: %v %v", w.hub.Writes(), w.east.Writes())
+			}
+			if left := w.left(); !dry && args[len(args)-1] != "json" && len(args) > 1 && len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// left returns what should have been deleted.
+func (w *world) left() []string {
+	var left []string
+	for _, object := range onTheHub()[1:] {
+		name := object.(metav1.Object).GetName()
+		if w.hub.Get(object) != nil && name != "west" && name != "fleet-agent-east" {
+			left = append(left, fmt.Sprintf("hub: %T %s", object, name))
+		}
+	}
+	for _, object := range onTheCluster()[1:] {
+		name := object.(metav1.Object).GetName()
+		if w.east.Get(object) != nil && name != "default" && name != "kube-root-ca.crt" {
+			left = append(left, fmt.Sprintf("east: %T %s", object, name))
+		}
+	}
+	return left
+}
+
+func TestHelmRelease_IsUninstalled(t *testing.T) {
+	w := start(t, onTheHub(), onTheCluster())
+	w.released = true
+	shown, code := w.run(t, "east", "--cluster-context", "east", "-o", "name")
+	if code != exit.Done || w.released || !strings.Contains(shown, "\nhelmrelease/fleet-agent\n") || len(w.left()) > 0 {
+		t.Errorf("left %v:\n%s", w.left(), shown)
+	}
+}
+
+func TestSecondRun_ContinuesAfterEachWrite(t *testing.T) {
+	count := func(w *world) int { return len(w.hub.Writes()) + len(w.east.Writes()) }
+	complete := start(t, onTheHub(), onTheCluster())
+	complete.run(t, "east", "--cluster-context", "east")
+	for writes := range count(complete) {
+		w := start(t, onTheHub(), onTheCluster())
+		first := w.failAfter(writes)
+		if shown, code := w.run(t, "east", "--cluster-context", "east"); code == exit.Done || !strings.HasSuffix(shown, "fix: run the same command again: it continues\n") {
+			t.Fatalf("after %d writes:\n%s", writes, shown)
+		}
+		first()
+		if shown, code := w.run(t, "east", "--cluster-context", "east"); code != exit.Done || len(w.left()) > 0 {
+			t.Errorf("after %d writes: left %v\n%s", writes, w.left(), shown)
+		}
+	}
+}
+
+// failAfter makes both servers refuse everything after a number of writes. The returned function ends that.
+func (w *world) failAfter(writes int) (end func()) {
+	refused := func() bool { return writes >= 0 && len(w.hub.Writes())+len(w.east.Writes()) > writes }
+	w.hub.Fails, w.east.Fails = refused, refused
+	return func() { writes = -1 }
+}
+
+func TestWorkloads_AreNamed(t *testing.T) {
+	var many []runtime.Object
+	for i := range 12 {
+		many = append(many, workload(fmt.Sprintf("web-%02d", i)))
+	}
+	const namespace = "cluster-fleet-default-east-0f0350029557"
+	const uninstall = "fix: to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: kubectl get bundledeployments.fleet.cattle.io -n " + namespace + "\n"
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		args    []string
+		want    string
+	}{
+		"one": {[]runtime.Object{workload("web")}, nil,
+			"exit code 5\nerror: Cluster fleet-default/east has 1 workload: fleet-default/web\n" + uninstall + "fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads\n"},
+		"many: ten are named": {many, []string{"--cluster-context", "east"},
+			"exit code 5\nerror: Cluster fleet-default/east has 12 workloads: fleet-default/web-00, fleet-default/web-01, fleet-default/web-02, fleet-default/web-03, fleet-default/web-04, " +
+				"fleet-default/web-05, fleet-default/web-06, fleet-default/web-07, fleet-default/web-08, fleet-default/web-09 and 2 more\n" + uninstall +
+				"fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads --cluster-context east\n"},
+		"without labels: its own name": {[]runtime.Object{&fleet.BundleDeployment{ObjectMeta: at(namespace, "odd")}}, nil,
+			"exit code 5\nerror: Cluster fleet-default/east has 1 workload: " + namespace + "/odd\n" + uninstall + "fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, onTheHub(test.objects...), onTheCluster())
+			got, _ := w.run(t, append([]string{"east"}, test.args...)...)
+			if got != test.want || len(w.hub.Writes())+len(w.east.Writes()) > 0 {
+				t.Errorf("writes %v %v, got:\n%s\nwant:\n%s", w.hub.Writes(), w.east.Writes(), got, test.want)
+			}
+			kept, code := w.run(t, append([]string{"east", "--keep-workloads"}, test.args...)...)
+			if code != exit.Done || !strings.Contains(kept, "on the cluster. When it joins again, Bundles of the same names continue with the releases") {
+				t.Errorf("--keep-workloads:\n%s", kept)
+			}
+		})
+	}
+}
+
+func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
+	local := &fleet.Cluster{ObjectMeta: at("fleet-local", "local")}
+	managed := east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "x"} })
+	foreign := func(objects ...runtime.Object) []runtime.Object {
+		return append([]runtime.Object{system("uid-east")}, objects...)
+	}
+	const other = "fix: select the cluster with --cluster-context: kubectl config get-contexts\nfix: to delete only the Cluster on the hub: fleet unregister east -n fleet-default\n"
+	const wrong = "error: context east does not lead to the cluster of Cluster fleet-default/east: namespace cattle-fleet-system has "
+	for name, test := range map[string]struct {
+		hub, cluster []runtime.Object
+		args         []string
+		want         string
+	}{
+		"an invalid name": {nil, nil, []string{"East"}, "exit code 2\nerror: cluster name \"East\" is not the name of an object\nfix: fleet unregister --help\n"},
+		"no such Cluster": {[]runtime.Object{system("uid-hub")}, nil, []string{"north"}, "exit code 1\nerror: Cluster fleet-default/north does not exist\nfix: fleet clusters -A\n"},
+		"nothing on both sides": {[]runtime.Object{system("uid-hub")}, foreign(), []string{"north", "--cluster-context", "east"},
+			"exit code 1\nerror: Cluster fleet-default/north does not exist\nfix: fleet clusters -A\n"},
+		"no such context": {onTheHub(), nil, []string{"east", "--cluster-context", "none"},
+			"exit code 3\nerror: reading the kubeconfig: context \"none\" does not exist\nfix: kubectl config get-contexts\n"},
+		"the hub's own Cluster": {onTheHub(local), nil, []string{"local", "-n", "fleet-local"},
+			"exit code 5\nerror: Cluster fleet-local/local is the hub's own, and the hub would create it again\n" +
+				"fix: to remove only its agent: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set bootstrap.localAgentDisabled=true\n" +
+				"fix: to remove the hub: docs/uninstall.md#the-hub\n"},
+		"the hub's own cluster": {onTheHub(), foreign(), []string{"east", "--cluster-context", "hub"},
+			"exit code 5\nerror: context hub leads to the hub's own cluster\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster with --cluster-context: kubectl config get-contexts\n"},
+		"a Cluster of another manager": {onTheHub(managed), nil, []string{"east"},
+			"exit code 5\nerror: another manager owns Cluster fleet-default/east: delete it there\nreason: ClusterManagedElsewhere (docs/conditions.md)\n" +
+				"fix: if it is to be deleted here: kubectl label clusters.fleet.cattle.io -n fleet-default east fleet.cattle.io/cluster-management-\n"},
+		"the agent of another Cluster": {onTheHub(), foreign(identity(agents, "fleet-default", "west\x1b[31m", "https://hub")), []string{"east", "--cluster-context", "east"},
+			"exit code 5\n" + wrong + "the agent of Cluster fleet-default/west [31m\n" + other},
+		"the agent of another hub": {onTheHub(), foreign(settings(agents, "uid-other", "client-1")), []string{"east", "--cluster-context", "east"},
+			"exit code 5\n" + wrong + "the agent of another hub\n" + other},
+		"a Cluster of the same name of another hub": {onTheHub(), foreign(identity(agents, "fleet-default", "east", "https://other"), settings(agents, "", "client-2")), []string{"east", "--cluster-context", "east"},
+			"exit code 5\n" + wrong + "the agent of a Cluster with the same name of another hub, https://other\n" + other},
+		"an agent that has not registered": {onTheHub(), foreign(settings(agents, "", "client-2")), []string{"east", "--cluster-context", "east"},
+			"exit code 5\n" + wrong + "an agent that has not registered as this Cluster\n" + other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, test.hub, test.cluster)
+			got, _ := w.run(t, test.args...)
+			if got != test.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, test.want)
+			}
+			if len(w.hub.Writes())+len(w.east.Writes()) > 0 {
+				t.Errorf("writes: %v %v", w.hub.Writes(), w.east.Writes())
+			}
+		})
+	}
+}
+
+func TestObjectsOfOthers_AreKept(t *testing.T) {
+	sharing := &fleet.Cluster{ObjectMeta: at("team", "x"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", KubeConfigSecretNamespace: "fleet-default"}}
+	own := &corev1.Secret{ObjectMeta: at("fleet-default", "east-kubeconfig")}
+	theirs := &corev1.ServiceAccount{ObjectMeta: at("kube-system", "fleet-import-fleet-default-east")}
+	for name, test := range map[string]struct {
+		hub, cluster []runtime.Object
+		kept         runtime.Object
+		onHub        bool
+		want         string
+	}{
+		"a kubeconfig that another Cluster names":         {[]runtime.Object{sharing}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
+		"a kubeconfig of a user":                          {[]runtime.Object{own}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
+		"an account of a user":                            {nil, []runtime.Object{theirs}, theirs, false, ""},
+		"a namespace with something else":                 {nil, []runtime.Object{&corev1.Service{ObjectMeta: at(agents, "web")}}, &corev1.Service{ObjectMeta: at(agents, "web")}, false, "it also contains Service web"},
+		"a namespace that was there before":               {nil, []runtime.Object{&corev1.Namespace{ObjectMeta: at("", agents)}}, &corev1.Namespace{ObjectMeta: at("", agents)}, false, "it was not created with the agent"},
+		"the PriorityClass, while there is another agent": {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &schedulingv1.PriorityClass{ObjectMeta: at("", "fleet-agent-priority-class")}, false, ""},
+		"the other agent":                                 {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent")}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, onTheHub(test.hub...), onTheCluster(test.cluster...))
+			shown, code := w.run(t, "east", "--cluster-context", "east")
+			server := w.east
+			if test.onHub {
+				server = w.hub
+			}
+			if code != exit.Done || server.Get(test.kept) == nil || !strings.Contains(shown, test.want) {
+				t.Errorf("%s", shown)
+			}
+			if namespace := w.east.Get(&corev1.Namespace{ObjectMeta: at("", agents)}); namespace != nil && namespace.GetLabels()[fleet.LabelUnregistering] != "" {
+				t.Error("the namespace has the mark still")
+			}
+		})
+	}
+}
+
+func TestClusterWithoutAgent_IsUnregisteredWithAWarning(t *testing.T) {
+	w := start(t, onTheHub(), []runtime.Object{system("uid-east")})
+	shown, code := w.run(t, "east", "--cluster-context", "east")
+	if code != exit.Done || !strings.Contains(shown, "warning: the cluster of context east has no agent\n") {
+		t.Error(shown)
+	}
+}
+
+func TestClusterStaysWhileItIsDeleted_NamesTheCause(t *testing.T) {
+	w := start(t, onTheHub(), nil)
+	w.hub.React = func(s *clitest.Server, method string, object *clitest.Object) {
+		if method == "DELETE" && object.GetKind() == "Cluster" {
+			s.Put(east(func(c *fleet.Cluster) {
+				c.DeletionTimestamp = &metav1.Time{}
+				c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionProcessed, Status: "False", Message: "the API server\nrefuses"}}
+			}))
+		}
+	}
+	shown, code := w.run(t, "east", "--timeout", "50ms")
+	const want = "error: waited 50ms for the deletion of Cluster fleet-default/east\nerror: the API server refuses\n" +
+		"fix: kubectl logs -n cattle-fleet-system deployment/fleet-controller (only the controllers remove the finalizer)\nfix: run the same command again: it continues\n"
+	if code != exit.Timeout || !strings.HasSuffix(shown, want) {
+		t.Errorf("code %d:\n%s", code, shown)
+	}
+}
+
+func TestWhose(t *testing.T) {
+	of := target{workspace: "fleet-default", name: "east", clientID: "client-1", hubUID: "uid-hub", urls: []string{"", "https://hub:6443"}, accounts: []string{"uid-account"}}
+	gone := of
+	gone.clientID, gone.accounts = "", nil
+	this := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "east"}
+	for name, test := range map[string]struct {
+		agent  agent
+		target target
+		mine   bool
+	}{
+		"marked by an earlier run":              {agent{marked: true}, gone, true},
+		"installed by this hub":                 {agent{identity: this, hubUID: "uid-hub"}, gone, true},
+		"installed by another hub":              {agent{identity: this, hubUID: "uid-other", clientID: "client-1"}, of, false},
+		"the same client ID":                    {agent{identity: this, server: "https://moved", clientID: "client-1"}, of, true},
+		"an account of the cluster":             {agent{identity: this, server: "https://moved", account: "uid-account"}, of, true},
+		"the address of the hub":                {agent{identity: this, server: "https://hub:6443/"}, gone, true},
+		"another address and no proof":          {agent{identity: this, server: "https://other"}, gone, false},
+		"another Cluster":                       {agent{identity: &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}, clientID: "client-1"}, of, false},
+		"not registered, the same client ID":    {agent{clientID: "client-1"}, of, true},
+		"not registered, an import of this hub": {agent{bootstrap: &protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "import-token-east"}, hubUID: "uid-hub"}, gone, true},
+		"not registered, an import of another":  {agent{bootstrap: &protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "import-token-west"}, hubUID: "uid-hub"}, gone, false},
+		"not registered, the Cluster is gone":   {agent{clientID: "client-1"}, gone, false},
+	} {
+		if got := whose(test.agent, test.target); (got == "") != test.mine {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
