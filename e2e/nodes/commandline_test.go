@@ -106,4 +106,13 @@ func looking() {
 			g.Expect(listed.Stdout).To(MatchRegexp(`(?m)^fleet-local +local +Ready `))
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 	})
+
+	It("is told the same by the doctor, which fails for it", func(ctx SpecContext) {
+		checked := fleetCommand(ctx, "", "doctor", "-A")
+		Expect(checked.Code).To(Equal(exit.Failed), checked.Stderr)
+		Expect(checked.Stdout).To(MatchRegexp(`(?m)^failed +hub-clusters-silent +Cluster fleet-default/east `))
+		Expect(checked.Stdout).NotTo(ContainSubstring(south), "nothing is wrong with it")
+		agent := fleetCommand(ctx, "", "doctor", "agent", "--context", south, "--fail-on", "warning")
+		Expect(agent.Code).To(Equal(exit.Done), agent.Stdout)
+	})
 }
