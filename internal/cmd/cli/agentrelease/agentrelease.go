@@ -181,7 +181,7 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) error {
 		install := action.NewInstall(h.config)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = chartName, h.namespace, true
 		_, err = install.RunWithContext(ctx, loaded, values)
-	case last.Info.Status.IsPending():
+	case last.Info.Status.IsPending(), last.Info.Status == release.StatusUninstalling, last.Info.Status == release.StatusUninstalled:
 		if err := h.forget(last); err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) error {
 	return nil
 }
 
-// forget marks a revision as failed that another process did not complete, so that Helm goes on.
+// forget marks a revision as failed that another process did not complete or has removed, so that Helm goes on.
 func (h *Helm) forget(last *release.Release) error {
 	last.SetStatus(release.StatusFailed, "interrupted")
 	if err := h.config.Releases.Update(last); err != nil {

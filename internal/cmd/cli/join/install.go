@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"helm.sh/helm/v3/pkg/release"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +50,7 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	j.created.release = f.release == ""
+	j.created.release = f.release == "" || f.release == release.StatusUninstalled
 	if err := j.helm.Install(uninterrupted, j.values); err != nil {
 		return "", installProblem(j.namespace, err)
 	}
