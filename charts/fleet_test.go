@@ -51,6 +51,7 @@ agentCheckinInterval: 1h
 garbageCollectionInterval: 0
 agent: {replicas: 2, reconciler: {workers: {bundledeployment: 7, drift: "8"}}, leaderElection: {leaseDuration: 60s, retryPeriod: 5s, renewDeadline: 40s}}
 ignoreClusterRegistrationLabels: true
+capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}}
 controller: {replicas: 3, registrationTokenTTL: {required: true}}
 image: {repository: team/fleet, tag: v2, imagePullPolicy: Never}
 leaderElection: {leaseDuration: 61s, retryPeriod: 6s, renewDeadline: 41s}
@@ -255,7 +256,16 @@ func TestFleetConfig(t *testing.T) {
 		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
 		"kubeconfigs of local addresses":      {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
 		"networks of the hub's Services":      {"refusedKubeconfigCIDRs: [10.96.0.0/12, 'fd00::/112']", func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.96.0.0/12", "fd00::/112"} }},
-		"workers as numbers":                  {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
+		"Cluster API": {"capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}, clusterSelector: {matchExpressions: [{key: env, operator: In, values: [dev]}]}}", func(c *config.Config) {
+			c.CAPI = config.CAPI{
+				Enabled: true, NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+				ClusterSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []string{"dev"}}}},
+			}
+		}},
+		"a selector without Cluster API": {"capi: {clusterSelector: {matchLabels: {env: dev}}}", func(c *config.Config) {
+			c.CAPI.ClusterSelector = metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}
+		}},
+		"workers as numbers": {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
 		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
 			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}
 		}},

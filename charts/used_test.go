@@ -147,7 +147,7 @@ func TestEveryRightOfTheControllersIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := rightsOf(t, mustRender(t, controllers(""))["rbac.yaml"])
+	all := rightsOf(t, mustRender(t, controllers("capi: {enabled: true}"))["rbac.yaml"])
 	used, wrong := compareRights(all, sent, seldomUsed)
 	for _, sentence := range wrong {
 		t.Error(sentence)

@@ -70,6 +70,17 @@ type Config struct {
 	AgentWorkers AgentWorkers `json:"agentWorkers,omitempty"`
 	// ImagePullSecrets are Secrets of the system namespace that every agent's pods use.
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	// CAPI configures the registration of clusters that Cluster API creates.
+	CAPI CAPI `json:"capi,omitempty"`
+}
+
+// CAPI configures the registration of clusters that Cluster API creates. An empty selector selects all.
+type CAPI struct {
+	// Enabled creates a Cluster for each selected Cluster of Cluster API.
+	Enabled bool `json:"enabled,omitempty"`
+	// NamespaceSelector selects namespaces by their labels, and ClusterSelector selects the Clusters in them.
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	ClusterSelector   metav1.LabelSelector `json:"clusterSelector,omitempty"`
 }
 
 // Bootstrap configures how the hub registers itself as a Cluster.
@@ -134,7 +145,21 @@ func Parse(document []byte, base Config) (Config, []string, error) {
 			return Config{}, nil, fmt.Errorf("reading the configuration: refusedKubeconfigCIDRs[%d]: %w", i, err)
 		}
 	}
+	if err := parsed.CAPI.check(); err != nil {
+		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)
+	}
 	return parsed, warnings, nil
+}
+
+// check returns an error if a selector is invalid.
+func (c CAPI) check() error {
+	if _, err := metav1.LabelSelectorAsSelector(&c.NamespaceSelector); err != nil {
+		return fmt.Errorf("capi.namespaceSelector: %w", err)
+	}
+	if _, err := metav1.LabelSelectorAsSelector(&c.ClusterSelector); err != nil {
+		return fmt.Errorf("capi.clusterSelector: %w", err)
+	}
+	return nil
 }
 
 // dropBadDurations removes the keys whose values are not valid Go durations and returns a warning for each. It

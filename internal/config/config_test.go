@@ -30,6 +30,8 @@ func TestParse(t *testing.T) {
 		warnings []string
 		err      string
 	}{
+		"a selector that is invalid":      {in: `{"capi":{"clusterSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`, err: "capi.clusterSelector"},
+		"one of namespaces":               {in: `{"capi":{"namespaceSelector":{"matchLabels":{"a b":"c"}}}}`, err: "capi.namespaceSelector"},
 		"a network that is none":          {in: `{"refusedKubeconfigCIDRs":["10.96.0.0/12","10.96.0.1"]}`, err: "refusedKubeconfigCIDRs[1]: netip.ParsePrefix"},
 		"nothing is the defaults":         {in: "", want: base},
 		"an empty mapping is the default": {in: "{}", want: base},

@@ -64,6 +64,7 @@ every template that reads values includes it first.
   "legacyKubeconfigNamespaces" false
   "allowLocalKubeconfigs" false
   "refusedKubeconfigCIDRs" list
+  "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false)
@@ -172,6 +173,9 @@ The controllers' configuration. Its keys are those of config.Config. Omitted key
 -}}
 {{- with .Values.garbageCollectionInterval }}{{ $_ := set $config "garbageCollectionInterval" (toString .) }}{{ end -}}
 {{- with .Values.refusedKubeconfigCIDRs }}{{ $_ := set $config "refusedKubeconfigCIDRs" . }}{{ end -}}
+{{- $capi := dict -}}
+{{- range $key, $value := .Values.capi }}{{ if $value }}{{ $_ := set $capi $key $value }}{{ end }}{{ end -}}
+{{- with $capi }}{{ $_ := set $config "capi" . }}{{ end -}}
 {{- with ((.Values.global).cattle).imagePullSecrets }}{{ $_ := set $config "imagePullSecrets" . }}{{ end -}}
 {{- toPrettyJson $config -}}
 {{- end -}}

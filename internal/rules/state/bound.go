@@ -98,9 +98,9 @@ func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondit
 func isOurs(c genericcondition.GenericCondition) bool {
 	switch c.Type {
 	case fleet.ConditionReady, fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReconciled,
-		fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionAgentReporting, fleet.ConditionPartitioned,
-		fleet.ConditionTargetsKnown, fleet.ConditionTargetsAccepted, fleet.ConditionGranted, fleet.ConditionDeployed,
-		fleet.ConditionInstalled, fleet.ConditionMonitored:
+		fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionAgentReporting, fleet.ConditionFollowsClusterAPI,
+		fleet.ConditionPartitioned, fleet.ConditionTargetsKnown, fleet.ConditionTargetsAccepted, fleet.ConditionGranted,
+		fleet.ConditionDeployed, fleet.ConditionInstalled, fleet.ConditionMonitored:
 		return true
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/bootstrap"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/capi"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/cluster"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/contentreaders"
@@ -33,6 +34,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		{"manageagent", manageagent.Register},
 		{"contentreaders", contentreaders.Register},
 		{"grant", grant.Register},
+		{"capi", capi.Register},
 		{"credentialexpiry", credentialexpiry.Register},
 	} {
 		if err := controller.register(ctx, a); err != nil {

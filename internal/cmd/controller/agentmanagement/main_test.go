@@ -61,8 +61,7 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 // running starts the controllers once for all tests.
 var running = sync.OnceValue(func() error {
 	ctx, hub := context.Background(), control.Plane(quiet{}).Hub // for all tests
-	values := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "bootstrap": map[string]any{"enabled": false}, "allowLocalKubeconfigs": true}
-	if err := (helm.Release{Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: system, Values: values}).Install(ctx); err != nil {
+	if err := chart(hub, map[string]any{}).Install(ctx); err != nil {
 		return err
 	}
 	admin, err := client.New(hub.Config())
@@ -93,6 +92,13 @@ var running = sync.OnceValue(func() error {
 		return fmt.Errorf("the controllers did not start within %s", patience)
 	}
 })
+
+// chart is the release of the controllers' chart, with these values of capi.
+func chart(hub *plane.Cluster, capi map[string]any) helm.Release {
+	return helm.Release{Config: hub.Config(), Chart: "fleet", Name: "fleet", Namespace: system, Values: map[string]any{
+		"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "bootstrap": map[string]any{"enabled": false}, "allowLocalKubeconfigs": true, "capi": capi,
+	}}
+}
 
 // controllers are those that all tests run, with this access to the hub.
 func controllers(own *rest.Config, log *slog.Logger, started func()) agentmanagement.Options {

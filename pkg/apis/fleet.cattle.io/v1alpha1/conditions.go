@@ -31,6 +31,9 @@ const (
 	// ConditionAgentReporting, on Cluster, is True while the agent's heartbeats arrive. It is absent if the Cluster
 	// expects no agent.
 	ConditionAgentReporting = "AgentReporting"
+	// ConditionFollowsClusterAPI, on Cluster, is True while the hub keeps the Cluster like the Cluster of Cluster API
+	// for which it created it. The condition is absent on Clusters that the hub did not create for Cluster API.
+	ConditionFollowsClusterAPI = "FollowsClusterAPI"
 	// ConditionPartitioned, on Bundle, is False while the partitions of its rollout strategy look wrong: one names a
 	// ClusterGroup that does not exist, or some clusters are in no partition. The condition is absent if that has
 	// never happened.
@@ -188,6 +191,31 @@ const (
 	// ReasonClientIDAmbiguous means that an older Cluster of the namespace has the same client ID. Agents with this
 	// client ID belong to the older one. Give one of them another client ID, or delete it.
 	ReasonClientIDAmbiguous = "ClientIDAmbiguous"
+)
+
+// Reasons on a Cluster that the hub created for Cluster API, or in Events of the Cluster of Cluster API before
+// that. KubeconfigMissing and NameTaken have the meaning above, LabelsLeftOut that below. To see them: kubectl describe clusters.cluster.x-k8s.io -n fleet-default east
+const (
+	// ReasonAwaitingControlPlane means that the control plane is not initialized. The cluster is registered when it is.
+	// If it stays, see the conditions of the Cluster of Cluster API.
+	ReasonAwaitingControlPlane = "AwaitingControlPlane"
+	// ReasonClusterPaused means that the Cluster of Cluster API is paused, or is being moved to another management
+	// cluster. The hub changes and deletes nothing. It continues when spec.paused is false.
+	ReasonClusterPaused = "ClusterPaused"
+	// ReasonNotSelected means that the label selectors capi.namespaceSelector and capi.clusterSelector of the hub's
+	// chart do not select the Cluster of Cluster API. The hub creates no Cluster, and does not change or delete one
+	// that it created before. Label the namespace or the Cluster, or change the selectors.
+	ReasonNotSelected = "NotSelected"
+	// ReasonImportedTwice means that another Cluster names the same kubeconfig Secret. Delete one of
+	// them. The hub creates none as long as another one exists.
+	ReasonImportedTwice = "ImportedTwice"
+	// ReasonIsTheHub means that the kubeconfig points to the hub's own cluster, which is the Cluster local. The hub
+	// installs no second agent there. Exclude the cluster with capi.clusterSelector of the hub's chart.
+	ReasonIsTheHub = "IsTheHub"
+	// ReasonKubeconfigExpiring means that the client certificate or token in the kubeconfig Secret expires soon, and
+	// the provider of the control plane has not renewed it. The agent continues to work. The hub can repair or
+	// reinstall it only with a valid kubeconfig. See why the provider does not renew it.
+	ReasonKubeconfigExpiring = "KubeconfigExpiring"
 )
 
 // Reasons on a ClusterRegistration. To see them: kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default

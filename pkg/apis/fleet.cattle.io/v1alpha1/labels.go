@@ -131,6 +131,19 @@ const (
 	// and in no Secret. The agent may show them when they drift. If the hash differs from that of the spec, the
 	// annotation has no effect. Not in Rancher Fleet.
 	AnnotationPlainValues = "fleet.cattle.io/plain-values"
+	// AnnotationCAPICluster, on a Cluster, is "<namespace>/<name>/<UID>" of the Cluster of Cluster API with the same
+	// namespace and name that the hub created it for. The hub deletes only Clusters with this annotation together with
+	// those of Cluster API. Not in Rancher Fleet.
+	AnnotationCAPICluster = "fleet.cattle.io/capi-cluster"
+	// AnnotationCAPILabels, on a Cluster with AnnotationCAPICluster, lists the keys of the labels that the hub copied
+	// from the Cluster of Cluster API, separated by commas. The hub changes no other labels. Not in Rancher Fleet.
+	AnnotationCAPILabels = "fleet.cattle.io/capi-labels"
+	// AnnotationCAPIKept, on a Cluster with AnnotationCAPICluster, is the reason for which the hub keeps the Cluster when
+	// the Cluster of Cluster API is deleted. Not in Rancher Fleet.
+	AnnotationCAPIKept = "fleet.cattle.io/capi-kept"
+	// AnnotationCAPIImported, on a Cluster that names the kubeconfig Secret of a Cluster of Cluster API but was not
+	// created for it, is the UID of the latter. The hub changes nothing else of the Cluster. Not in Rancher Fleet.
+	AnnotationCAPIImported = "fleet.cattle.io/capi-imported"
 )
 
 // Annotations on the chart stored with a Helm release. With them, the agent

@@ -93,7 +93,8 @@ func checkConditions(f *Facts) []check.Row {
 			}
 			seen[condition.Reason] = true
 			verdict := check.Fail
-			if condition.Type == fleet.ConditionAddressKnown || condition.Type == fleet.ConditionAgentManaged {
+			switch condition.Type {
+			case fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionFollowsClusterAPI:
 				verdict = check.Warn // the agent works
 			}
 			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), describe("clusters", cluster.Namespace, cluster.Name))

@@ -1,0 +1,116 @@
+package capi
+
+import (
+	"fmt"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// act carries out the outcome.
+func (h *handler) act(in capirule.Input, out capirule.Outcome) error {
+	switch out.Stage {
+	case capirule.Creating:
+		return h.create(in)
+	case capirule.Following:
+		return h.follow(in, out)
+	case capirule.Keeping:
+		return h.keep(in, out)
+	case capirule.Deleting:
+		return h.delete(in.Fleet)
+	case capirule.ImportedByHand:
+		if _, err := reconcile.Patch(h.app.Clusters, out.ByHand, func(c *fleet.Cluster) { capirule.NoteImported(c, in.Cluster) }); err != nil {
+			return err
+		}
+	}
+	h.tell(in.Cluster, out)
+	return nil
+}
+
+func (h *handler) create(in capirule.Input) error {
+	_, err := h.app.Clusters.Create(capirule.NewCluster(in.Cluster))
+	if apierrors.IsAlreadyExists(err) {
+		return nil // the cache will have it, which is an event
+	}
+	if err != nil {
+		return fmt.Errorf("creating its Cluster: %w", err)
+	}
+	h.app.Log.Info("cluster of Cluster API registered", "cluster", in.Key.String())
+	return nil
+}
+
+func (h *handler) follow(in capirule.Input, out capirule.Outcome) error {
+	followed, err := reconcile.Patch(h.app.Clusters, in.Fleet, func(c *fleet.Cluster) { capirule.Follow(c, in.Cluster) })
+	if err != nil {
+		return err
+	}
+	return h.report(followed, out)
+}
+
+func (h *handler) keep(in capirule.Input, out capirule.Outcome) error {
+	kept, err := reconcile.Patch(h.app.Clusters, in.Fleet, func(c *fleet.Cluster) { capirule.Keep(c, out.Reason) })
+	if err != nil {
+		return err
+	}
+	return h.report(kept, out)
+}
+
+// delete deletes the Cluster of Fleet, but not another one that was created with its name since.
+func (h *handler) delete(cluster *fleet.Cluster) error {
+	err := h.app.Clusters.Delete(cluster.Namespace, cluster.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // gone, which is an event
+	}
+	if err != nil {
+		return fmt.Errorf("deleting its Cluster: %w", err)
+	}
+	h.app.Log.Info("cluster of Cluster API deleted", "cluster", cluster.Namespace+"/"+cluster.Name)
+	return nil
+}
+
+// report writes the condition FollowsClusterAPI.
+func (h *handler) report(cluster *fleet.Cluster, out capirule.Outcome) error {
+	condition := genericcondition.GenericCondition{Type: fleet.ConditionFollowsClusterAPI, Status: corev1.ConditionTrue}
+	if out.Reason != "" {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, out.Reason, out.Message
+	}
+	_, err := hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		fleet.SetCondition(&c.Status.Conditions, h.app.Clock(), condition)
+	})
+	return err
+}
+
+// tell records an Event about a Cluster of Cluster API without a Cluster of Fleet, once for each cause.
+func (h *handler) tell(about *capirule.Cluster, out capirule.Outcome) {
+	if about == nil || out.Reason == "" {
+		return
+	}
+	key := keyOf(about)
+	said := report{about.UID, out.Reason, out.Message}
+	h.mu.Lock()
+	repeated := h.told[key] == said
+	h.told[key] = said
+	h.mu.Unlock()
+	if repeated {
+		return
+	}
+	h.app.Recorder.Event(&corev1.ObjectReference{
+		APIVersion: capirule.Group + "/" + h.watch.version(), Kind: "Cluster", Namespace: about.Namespace, Name: about.Name, UID: about.UID,
+	}, eventType(out.Reason), out.Reason, out.Message)
+}
+
+// eventType returns Normal for reasons that need no correction.
+func eventType(reason string) string {
+	switch reason {
+	case fleet.ReasonAwaitingControlPlane, fleet.ReasonClusterPaused, fleet.ReasonNotSelected:
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}

@@ -1,0 +1,222 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// workers is the number of Clusters that are reconciled in parallel.
+const workers = 5
+
+// Rate limit of failing keys.
+const (
+	retryMin = time.Second
+	retryMax = 5 * time.Minute
+)
+
+// handler reconciles Clusters of Cluster API. It has its own queue because the kind may not exist.
+type handler struct {
+	app   *hub.Context
+	watch *watch
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// version returns the last watched version of a Secret, or "" if it does not exist.
+	version func(types.NamespacedName) string
+
+	mu sync.Mutex // guards the fields below
+	// secrets are remembered by version.
+	secrets map[types.NamespacedName]knownSecret
+	// told contains the last Event of each Cluster, which is not repeated.
+	told map[types.NamespacedName]report
+	// gone are the last states of Clusters of Cluster API whose deletion was not reconciled yet.
+	gone map[types.NamespacedName]*capirule.Cluster
+}
+
+type knownSecret struct {
+	version string
+	secret  capirule.Secret
+}
+
+type report struct {
+	uid             types.UID
+	reason, message string
+}
+
+// Register watches what concerns Clusters of Cluster API. Their own watch starts when they exist and capi.enabled is true.
+func Register(_ context.Context, a *hub.Context) error {
+	source, err := newSource(a.RESTConfig)
+	if err != nil {
+		return err
+	}
+	h := newHandler(a)
+	h.watch = newWatch(a.Log, source, h.seen, h.synced)
+	a.Config.OnChange(func(config.Config, config.Config) { h.onConfig() })
+	if err := reconcile.Watch(a.Clusters.Informer(), clustersOf, h.enqueue); err != nil {
+		return err
+	}
+	if err := reconcile.Watch(a.AllNamespaces.Informer(), h.clustersIn, h.enqueue); err != nil {
+		return err
+	}
+	if err := a.OnSecret(clusterOfSecret, h.enqueue); err != nil {
+		return err
+	}
+	a.First(func(ctx context.Context) { go h.run(ctx) })
+	return nil
+}
+
+func newHandler(a *hub.Context) *handler {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax)
+	return &handler{
+		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion,
+		secrets: map[types.NamespacedName]knownSecret{}, told: map[types.NamespacedName]report{}, gone: map[types.NamespacedName]*capirule.Cluster{},
+	}
+}
+
+// run watches and reconciles until ctx ends.
+func (h *handler) run(ctx context.Context) {
+	context.AfterFunc(ctx, h.queue.ShutDown)
+	for range workers {
+		go h.work(ctx)
+	}
+	h.watch.run(ctx, func() bool { return h.app.Config.Get().CAPI.Enabled })
+}
+
+func (h *handler) work(ctx context.Context) {
+	for {
+		key, stopped := h.queue.Get()
+		if stopped {
+			return
+		}
+		if err := h.reconcile(ctx, key); err != nil {
+			h.app.Log.Warn("reconciling a cluster of Cluster API failed", "cluster", key.String(), "error", err)
+			h.queue.AddRateLimited(key)
+		} else {
+			h.queue.Forget(key)
+		}
+		h.queue.Done(key)
+	}
+}
+
+// enqueue does nothing while Clusters of Cluster API are not watched. When that begins, all are enqueued.
+func (h *handler) enqueue(key types.NamespacedName) {
+	if h.watch.current() != nil {
+		h.queue.Add(key)
+	}
+}
+
+// clustersOf returns the keys that a Cluster of Fleet concerns: its own, and that of the cluster whose kubeconfig it
+// names.
+func clustersOf(cluster *fleet.Cluster) []types.NamespacedName {
+	keys := []types.NamespacedName{{Namespace: cluster.Namespace, Name: cluster.Name}}
+	namespace := cluster.Spec.KubeConfigSecretNamespace
+	if namespace == "" {
+		namespace = cluster.Namespace
+	}
+	if name := capirule.ClusterOfSecret(cluster.Spec.KubeConfigSecret); name != "" {
+		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return keys
+}
+
+func clusterOfSecret(secret types.NamespacedName) []types.NamespacedName {
+	name := capirule.ClusterOfSecret(secret.Name)
+	if name == "" {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: secret.Namespace, Name: name}}
+}
+
+// clustersIn returns the Clusters of Cluster API in a namespace, whose labels may have changed.
+func (h *handler) clustersIn(namespace *corev1.Namespace) []types.NamespacedName {
+	return h.watch.keysIn(namespace.Name)
+}
+
+// onConfig starts or stops the watch, and enqueues all Clusters because a selector may have changed.
+func (h *handler) onConfig() {
+	h.watch.wake()
+	h.enqueueAll()
+}
+
+// synced enqueues all Clusters when a watch has listed them: also those of Fleet whose Cluster of Cluster API was
+// deleted while nothing watched it.
+func (h *handler) synced() { h.enqueueAll() }
+
+func (h *handler) enqueueAll() {
+	for _, key := range h.watch.keysIn("") {
+		h.enqueue(key)
+	}
+	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
+	if err != nil {
+		return // the cache has not started; its start enqueues every Cluster
+	}
+	for _, cluster := range clusters {
+		if capirule.IsMarked(cluster) {
+			h.enqueue(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
+		}
+	}
+}
+
+// seen enqueues a Cluster of Cluster API that was added, changed or deleted. It remembers a deleted one, because its
+// last state decides what happens to the Cluster of Fleet.
+func (h *handler) seen(cluster *capirule.Cluster, deleted bool) {
+	key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	h.mu.Lock()
+	if deleted {
+		h.gone[key] = cluster
+	} else {
+		delete(h.gone, key)
+	}
+	h.mu.Unlock()
+	h.queue.Add(key)
+}
+
+// reconcile decides about one Cluster of Cluster API and carries that out.
+func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error {
+	store := h.watch.current()
+	if store == nil {
+		return nil // nothing is known about Clusters of Cluster API; all are enqueued when that changes
+	}
+	in, err := h.gather(ctx, store, key)
+	if err != nil {
+		return fmt.Errorf("looking at it: %w", err)
+	}
+	out := capirule.Decide(in)
+	h.app.Log.Debug("decided about a cluster of Cluster API", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
+	if err := h.act(in, out); err != nil {
+		return err
+	}
+	if in.Cluster == nil {
+		h.forget(key, in.Last)
+	}
+	if !out.Again.IsZero() {
+		h.queue.AddAfter(key, out.Again.Sub(in.Now))
+	}
+	return nil
+}
+
+// forget drops what is remembered about a Cluster of Cluster API that is gone.
+func (h *handler) forget(key types.NamespacedName, last *capirule.Cluster) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.told, key)
+	delete(h.secrets, key)
+	if h.gone[key] == last {
+		delete(h.gone, key)
+	}
+}
+
+// store contains the Clusters of Cluster API.
+type store = cache.Indexer

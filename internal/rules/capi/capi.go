@@ -1,0 +1,233 @@
+package capi
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Stage is what the hub does next about a Cluster of Cluster API.
+type Stage string
+
+const (
+	// Nothing means that the hub has nothing to do.
+	Nothing Stage = "Nothing"
+	// Waiting means that the hub does not create a Cluster of Fleet yet, for the reason of the outcome.
+	Waiting Stage = "Waiting"
+	// Creating means that the hub creates the Cluster of Fleet.
+	Creating Stage = "Creating"
+	// Following means that the hub keeps the Cluster of Fleet like the one of Cluster API.
+	Following Stage = "Following"
+	// Keeping means that the hub leaves the Cluster of Fleet as it is, whatever happens to the one of Cluster API.
+	Keeping Stage = "Keeping"
+	// Deleting means that the hub deletes the Cluster of Fleet.
+	Deleting Stage = "Deleting"
+	// ImportedByHand means that a user imported the cluster. The hub records that, and creates nothing.
+	ImportedByHand Stage = "ImportedByHand"
+)
+
+// Input is what Decide decides from.
+type Input struct {
+	Now time.Time
+	// Key is the namespace and name that the two Clusters share.
+	Key types.NamespacedName
+	// Cluster is the one of Cluster API, or nil if it is gone. Last is its last known state then, and may be nil.
+	Cluster, Last *Cluster
+	// Selected reports whether the configuration selects the Cluster.
+	Selected bool
+	// Secret is the kubeconfig Secret. It is only needed if the control plane is initialized.
+	Secret Secret
+	// Fleet is the Cluster of Fleet with the same namespace and name, or nil.
+	Fleet *fleet.Cluster
+	// SameSecret are the Clusters of Fleet that name the kubeconfig Secret, in any namespace.
+	SameSecret []*fleet.Cluster
+}
+
+// Outcome is the decision.
+type Outcome struct {
+	Stage Stage
+	// Reason and Message belong to the condition of the Cluster of Fleet if the hub created it, otherwise to an Event
+	// of the Cluster of Cluster API. An empty reason means that there is nothing to report.
+	Reason, Message string
+	// ByHand is the Cluster of stage ImportedByHand.
+	ByHand *fleet.Cluster
+	// Again is when to decide again although nothing has changed, or zero.
+	Again time.Time
+}
+
+// NeedsSecret reports whether the kubeconfig Secret matters for the decision.
+func NeedsSecret(in Input) bool {
+	return in.Cluster != nil && in.Cluster.Initialized && in.Selected && in.Cluster.DeletionTimestamp == nil
+}
+
+// IsMarked reports whether the hub created a Cluster for Cluster API.
+func IsMarked(cluster *fleet.Cluster) bool {
+	return cluster != nil && strings.HasPrefix(cluster.Annotations[fleet.AnnotationCAPICluster], cluster.Namespace+"/"+cluster.Name+"/")
+}
+
+// markOf returns the annotation of a Cluster that the hub creates. It contains the name, so that a copy of the Cluster
+// with another name is not taken for it.
+func markOf(from *Cluster) string {
+	return from.Namespace + "/" + from.Name + "/" + string(from.UID)
+}
+
+// Decide returns what the hub does next.
+func Decide(in Input) Outcome {
+	switch {
+	case in.Cluster == nil:
+		return decideGone(in)
+	case !in.Selected:
+		return unfollowed(in, fleet.ReasonNotSelected, "the selectors capi.namespaceSelector and capi.clusterSelector of the fleet chart do not select this cluster: label its namespace or the Cluster of Cluster API, or change the selectors")
+	case in.Cluster.Paused || in.Cluster.ForMove:
+		return unfollowed(in, fleet.ReasonClusterPaused, "the Cluster of Cluster API is paused or is being moved, so nothing is changed or deleted for it: set its spec.paused to false to continue")
+	case IsMarked(in.Fleet):
+		return decideMarked(in)
+	case in.Cluster.DeletionTimestamp != nil:
+		return Outcome{Stage: Nothing}
+	case in.Fleet != nil && in.Fleet.DeletionTimestamp != nil:
+		return Outcome{Stage: Nothing} // its end is an event
+	}
+	return decideNew(in)
+}
+
+// decideGone deletes the Cluster of Fleet, unless the Cluster of Cluster API was paused, moved or not selected before.
+func decideGone(in Input) Outcome {
+	if !IsMarked(in.Fleet) || in.Fleet.DeletionTimestamp != nil {
+		return Outcome{Stage: Nothing}
+	}
+	last := in.Last
+	if last != nil && markOf(last) != in.Fleet.Annotations[fleet.AnnotationCAPICluster] {
+		last = nil
+	}
+	switch {
+	case last != nil && (last.Paused || last.ForMove):
+		return Outcome{Stage: Keeping, Reason: fleet.ReasonClusterPaused, Message: "the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: delete this Cluster if the cluster is no longer wanted here"}
+	case in.Fleet.Annotations[fleet.AnnotationCAPIKept] != "":
+		return Outcome{Stage: Nothing}
+	}
+	return Outcome{Stage: Deleting}
+}
+
+// unfollowed keeps the Cluster of Fleet as it is, if there is one.
+func unfollowed(in Input, reason, message string) Outcome {
+	out := Outcome{Stage: Waiting, Reason: reason, Message: message}
+	if IsMarked(in.Fleet) {
+		out.Stage = Keeping
+	}
+	return out
+}
+
+// decideMarked decides about a Cluster that the hub created.
+func decideMarked(in Input) Outcome {
+	mark, kept := in.Fleet.Annotations[fleet.AnnotationCAPICluster], in.Fleet.Annotations[fleet.AnnotationCAPIKept]
+	switch {
+	case in.Fleet.DeletionTimestamp != nil:
+		return Outcome{Stage: Nothing} // its end is an event
+	case mark != markOf(in.Cluster) && kept != fleet.ReasonClusterPaused:
+		return Outcome{Stage: Deleting} // of an earlier cluster with this name
+	case in.Cluster.DeletionTimestamp != nil:
+		return Outcome{Stage: Deleting}
+	}
+	out := Outcome{Stage: Following}
+	out.Reason, out.Message = trouble(in)
+	if at, ends := in.Secret.Validity.warnAt(); ends && in.Now.Before(at) {
+		out.Again = at
+	}
+	return out
+}
+
+// trouble returns what a person should know about a Cluster that the hub created.
+func trouble(in Input) (reason, message string) {
+	imported := fleet.GetCondition(in.Fleet.Status.Conditions, fleet.ConditionImported)
+	if imported != nil && imported.Reason == fleet.ReasonTargetIsHub {
+		return fleet.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: exclude it with capi.clusterSelector of the fleet chart, and delete this Cluster"
+	}
+	if !in.Cluster.Initialized {
+		return awaitingControlPlane()
+	}
+	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
+		return fleet.ReasonKubeconfigMissing, obstacle
+	}
+	if other := otherImport(in); other != nil {
+		return importedTwice(other)
+	}
+	if at, ends := in.Secret.Validity.warnAt(); ends && !in.Now.Before(at) {
+		return fleet.ReasonKubeconfigExpiring, fmt.Sprintf("the credential in Secret %s/%s expires soon and was not renewed: see why the provider of the control plane does not renew it; the agent continues to work, but cannot be repaired without it", in.Key.Namespace, SecretName(in.Key.Name))
+	}
+	if in.Cluster.LabelsLeftOut {
+		return fleet.ReasonLabelsLeftOut, fmt.Sprintf("the Cluster of Cluster API has more than %d labels, of which the first ones by key are copied: remove labels there, or label this Cluster", maxLabels)
+	}
+	return "", ""
+}
+
+func awaitingControlPlane() (reason, message string) {
+	return fleet.ReasonAwaitingControlPlane, "the control plane is not initialized: the cluster is registered when it is"
+}
+
+func importedTwice(other *fleet.Cluster) (reason, message string) {
+	return fleet.ReasonImportedTwice, fmt.Sprintf("Cluster %s/%s names the same kubeconfig Secret, and a cluster has one agent: keep one of the two Clusters", other.Namespace, other.Name)
+}
+
+// otherImport returns another Cluster that names the kubeconfig Secret, or nil. The first one by namespace and name
+// counts, so that the message stays the same.
+func otherImport(in Input) (first *fleet.Cluster) {
+	for _, other := range in.SameSecret {
+		if other.Namespace == in.Key.Namespace && other.Name == in.Key.Name {
+			continue
+		}
+		if first == nil || other.Namespace+"/"+other.Name < first.Namespace+"/"+first.Name {
+			first = other
+		}
+	}
+	return first
+}
+
+// decideNew decides about a cluster for which the hub has created nothing.
+func decideNew(in Input) Outcome {
+	out := Outcome{Stage: Waiting}
+	if !in.Cluster.Initialized {
+		out.Reason, out.Message = awaitingControlPlane()
+		return out
+	}
+	if in.Fleet != nil {
+		return decideNamesake(in)
+	}
+	if other := otherImport(in); other != nil {
+		out.Reason, out.Message = importedTwice(other)
+		if other.Namespace == in.Key.Namespace {
+			out.Stage, out.ByHand = ImportedByHand, other
+		}
+		return out
+	}
+	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
+		out.Reason, out.Message = fleet.ReasonKubeconfigMissing, obstacle
+		return out
+	}
+	return Outcome{Stage: Creating}
+}
+
+// decideNamesake decides about a Cluster of the same name that a user created.
+func decideNamesake(in Input) Outcome {
+	spec := in.Fleet.Spec
+	sameSecret := spec.KubeConfigSecret == SecretName(in.Key.Name) && (spec.KubeConfigSecretNamespace == "" || spec.KubeConfigSecretNamespace == in.Key.Namespace)
+	if sameSecret {
+		return Outcome{Stage: ImportedByHand, ByHand: in.Fleet}
+	}
+	return Outcome{Stage: Waiting, Reason: fleet.ReasonNameTaken, Message: fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))}
+}
+
+// NewCluster returns the Cluster of Fleet to create. It has no owner reference, because it must stay when the Cluster
+// of Cluster API is moved.
+func NewCluster(from *Cluster) *fleet.Cluster {
+	created := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, Name: from.Name},
+		Spec:       fleet.ClusterSpec{KubeConfigSecret: SecretName(from.Name)},
+	}
+	Follow(created, from)
+	return created
+}

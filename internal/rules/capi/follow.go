@@ -1,0 +1,60 @@
+package capi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Follow changes the metadata of a Cluster of Fleet to that of the Cluster of Cluster API. Labels that do not come from
+// there stay, also if the Cluster of Cluster API has a label with the same key.
+func Follow(cluster *fleet.Cluster, from *Cluster) {
+	ours := map[string]bool{}
+	for key := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationCAPILabels], ",") {
+		ours[key] = true
+	}
+	labels := maps.Clone(cluster.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for key := range ours {
+		if _, stays := from.Labels[key]; !stays {
+			delete(labels, key)
+		}
+	}
+	var copied []string
+	for _, key := range slices.Sorted(maps.Keys(from.Labels)) {
+		if _, exists := labels[key]; exists && !ours[key] {
+			continue
+		}
+		labels[key] = from.Labels[key]
+		copied = append(copied, key)
+	}
+	cluster.Labels = labels
+	annotate(cluster, fleet.AnnotationCAPICluster, markOf(from))
+	annotate(cluster, fleet.AnnotationCAPILabels, strings.Join(copied, ","))
+	annotate(cluster, fleet.AnnotationCAPIKept, "")
+	annotate(cluster, fleet.AnnotationCAPIImported, "")
+}
+
+// Keep records why the hub does not delete a Cluster together with the one of Cluster API.
+func Keep(cluster *fleet.Cluster, reason string) { annotate(cluster, fleet.AnnotationCAPIKept, reason) }
+
+// NoteImported records on a Cluster that a user imported to which Cluster of Cluster API it belongs.
+func NoteImported(cluster *fleet.Cluster, from *Cluster) {
+	annotate(cluster, fleet.AnnotationCAPIImported, string(from.UID))
+}
+
+// annotate sets an annotation, or removes it if the value is empty.
+func annotate(cluster *fleet.Cluster, key, value string) {
+	if value == "" {
+		delete(cluster.Annotations, key)
+		return
+	}
+	if cluster.Annotations == nil {
+		cluster.Annotations = map[string]string{}
+	}
+	cluster.Annotations[key] = value
+}
