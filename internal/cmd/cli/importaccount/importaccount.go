@@ -178,7 +178,7 @@ func (a *Account) Find(ctx context.Context) ([]Part, error) {
 			return access.Explain(fmt.Sprintf("reading %s %s", kind, a.Name), err)
 		}
 		if err != nil || !IsOurs(object) {
-			return nil
+			return nil //nolint:nilerr // a missing object is not an error
 		}
 		uid := object.GetUID()
 		parts = append(parts, Part{Kind: kind, Namespace: namespace, Name: a.Name, Delete: func(ctx context.Context) error {

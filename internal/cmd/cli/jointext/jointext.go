@@ -236,8 +236,7 @@ func (t Text) validate() error {
 	return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(problems, ", "))
 }
 
-// isHubURL reports whether a text is an https URL of which a person sees the host: it contains no user, and only characters of
-// ASCII.
+// isHubURL reports whether a text is an https URL with a visible host: it contains no user, and only characters of ASCII.
 func isHubURL(text string) bool {
 	parsed, err := url.Parse(text)
 	return err == nil && protocol.CheckHubURL(text) == nil && !strings.ContainsFunc(text, notInToken) &&
