@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -24,6 +25,9 @@ import (
 // example is the Bundle of the story, and the namespace of its objects.
 const example = "example-manifests"
 
+// examples is the folder of the examples. It is absolute, because steps change the working directory.
+var examples, _ = filepath.Abs(filepath.Join("..", "..", "examples"))
+
 // fleetCommand runs the command line with this standard input.
 func fleetCommand(ctx SpecContext, stdin string, args ...string) commandline.Answer {
 	GinkgoHelper()
@@ -32,14 +36,13 @@ func fleetCommand(ctx SpecContext, stdin string, args ...string) commandline.Ans
 	return answer
 }
 
-// enterExamples makes a copy of the examples the working directory. Its folder manifests is for one cluster, and has an
-// image that the nodes have.
-func enterExamples() {
+// applyExample applies a copy of examples/manifests for the clusters with this label env. It has an image that the nodes have.
+func applyExample(ctx SpecContext, env string) {
 	GinkgoHelper()
 	folder := GinkgoT().TempDir()
-	Expect(os.CopyFS(folder, os.DirFS(filepath.Join("..", "..", "examples")))).To(Succeed())
+	Expect(os.CopyFS(folder, os.DirFS(examples))).To(Succeed())
 	for file, change := range map[string][2]string{
-		"fleet.yaml": {"clusterSelector: {}", "clusterSelector: {matchLabels: {env: " + south + "}}"},
+		"fleet.yaml": {"clusterSelector: {}", "clusterSelector: {matchLabels: {env: " + env + "}}"},
 		"web.yaml":   {"docker.io/library/nginx:1.29", nodes.PauseImage},
 	} {
 		path := filepath.Join(folder, "manifests", file)
@@ -49,6 +52,8 @@ func enterExamples() {
 		Expect(os.WriteFile(path, []byte(strings.Replace(string(text), change[0], change[1], 1)), 0o600)).To(Succeed())
 	}
 	GinkgoT().Chdir(folder)
+	applied := fleetCommand(ctx, "", "apply", "-n", framework.Workspace, "example", "manifests")
+	Expect(applied.Code).To(Equal(exit.Done), applied.Stderr)
 }
 
 func typing() {
@@ -83,14 +88,11 @@ func typing() {
 	})
 
 	It("delivers a folder, and writes nothing the second time", func(ctx SpecContext) {
-		enterExamples()
-		apply := []string{"apply", "-n", framework.Workspace, "example", "manifests"}
-		applied := fleetCommand(ctx, "", apply...)
-		Expect(applied.Code).To(Equal(exit.Done), applied.Stderr)
+		applyExample(ctx, south)
 		runs(ctx, south, example, "web", 1)
 		var first, second fleet.Bundle
 		Expect(world.Hub.Get(ctx, client.Bundles, framework.Workspace, example, &first)).To(Succeed())
-		Expect(fleetCommand(ctx, "", apply...).Code).To(Equal(exit.Done))
+		applyExample(ctx, south)
 		Expect(world.Hub.Get(ctx, client.Bundles, framework.Workspace, example, &second)).To(Succeed())
 		Expect(second.Generation).To(Equal(first.Generation))
 	})
@@ -114,5 +116,28 @@ func looking() {
 		Expect(checked.Stdout).NotTo(ContainSubstring(south), "nothing is wrong with it")
 		agent := fleetCommand(ctx, "", "doctor", "agent", "--context", south, "--fail-on", "warning")
 		Expect(agent.Code).To(Equal(exit.Done), agent.Stdout)
+	})
+}
+
+func unregistering() {
+	It("is refused while something is deployed", func(ctx SpecContext) {
+		refused := fleetCommand(ctx, "", "unregister", south, "--cluster-context", south)
+		Expect(refused.Code).To(Equal(exit.Refused), refused.Stdout)
+		Expect(refused.Stderr).To(ContainSubstring(example))
+		runs(ctx, south, names.SystemNamespace, names.Agent, 1)
+	})
+
+	It("leaves nothing on the cluster once its Bundles are for others", func(ctx SpecContext) {
+		applyExample(ctx, "nowhere")
+		Eventually(func(g Gomega) {
+			unregistered := fleetCommand(ctx, "", "unregister", south, "--cluster-context", south)
+			g.Expect(unregistered.Code).To(Equal(exit.Done), unregistered.Stderr)
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+		Expect(fleetCommand(ctx, "", "clusters", "-o", "name").Stdout).NotTo(ContainSubstring(south))
+		Eventually(func() []string {
+			return more(ctx, south, func(o inventory.Object) bool {
+				return o.Resource == "namespaces" && o.Name == example // Bundles leave their namespaces
+			})
+		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
 	})
 }

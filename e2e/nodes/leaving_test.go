@@ -140,7 +140,7 @@ func uninstallingHub() {
 // owned reports whether an object outlives the release, so that the next release finds its clusters unchanged:
 // workspaces, the Clusters' namespaces, and the credentials and rights of agents, including the hub's own agent.
 func owned(o inventory.Object) bool {
-	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace, southern.Status.Namespace} {
+	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace} {
 		if o.Namespace == namespace || (o.Resource == "namespaces" && (o.Name == namespace || o.Name == names.SystemNamespace)) {
 			return true
 		}
