@@ -248,9 +248,7 @@ func (s *Server) record(verb string, at key, object *Object) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at, ok := parse(r.URL.Path)
 	line := r.Method + " " + r.URL.Path
-	if !s.Date.IsZero() {
-		w.Header().Set("Date", s.Date.UTC().Format(http.TimeFormat))
-	}
+	s.setDate(w)
 	s.mu.Lock()
 	code := s.refused[line]
 	if r.Method != http.MethodGet || at.name == "" {
@@ -279,6 +277,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.one(w, at)
 	default:
 		s.write(w, r, at)
+	}
+}
+
+func (s *Server) setDate(w http.ResponseWriter) {
+	if !s.Date.IsZero() {
+		w.Header().Set("Date", s.Date.UTC().Format(http.TimeFormat))
 	}
 }
 

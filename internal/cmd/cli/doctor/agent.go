@@ -39,7 +39,8 @@ func (o *options) checkAgent(ctx context.Context) ([]check.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	scope := agent.Scope{Namespace: o.agent, Here: o.flags.Target(), Hub: remedy.Target{Context: unknownHub}}
+	// run adds the flags of the cluster to commands that name no context
+	scope := agent.Scope{Namespace: o.agent, Hub: remedy.Target{Context: unknownHub}}
 	report, err := agent.Gather(ctx, cluster, scope, o.clock)
 	if err != nil {
 		return nil, err

@@ -38,9 +38,11 @@ type options struct {
 
 	// system and agent are the namespaces of the controllers and of the agent.
 	system, agent string
-	all           bool
-	failOn        check.Threshold
-	timeout       time.Duration
+	// cluster is the context of the cluster, or empty.
+	cluster string
+	all     bool
+	failOn  check.Threshold
+	timeout time.Duration
 }
 
 // New returns the command. clock returns the current time.
@@ -52,7 +54,7 @@ func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Comm
 		}
 		return nil
 	}
-	command.AddCommand(newHub(newOptions(streams, clock), "hub"), newAgent(newOptions(streams, clock)))
+	command.AddCommand(newHub(newOptions(streams, clock), "hub"), newCluster(newOptions(streams, clock)), newAgent(newOptions(streams, clock)))
 	return command
 }
 

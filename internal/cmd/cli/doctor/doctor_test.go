@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +28,10 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/both"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/member"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
@@ -288,5 +291,5 @@ func TestDocumentation_ExplainsEveryCheck(t *testing.T) {
 
 // described returns what the documentation says about all checks.
 func described() []check.Described {
-	return append(check.Describe(hub.Checks()), check.Describe(agent.Checks())...)
+	return slices.Concat(check.Describe(hub.Checks()), check.Describe(member.Checks()), check.Describe(agent.Checks()), check.Describe(both.Checks()))
 }

@@ -25,7 +25,8 @@ import (
 type Scope struct {
 	// Namespace is that of the agent.
 	Namespace string
-	// Here is the cluster, and Hub is its hub.
+	// Here and Hub are the contexts of the cluster and of its hub in commands. The caller adds its own flags to commands
+	// without a context.
 	Here, Hub remedy.Target
 	// Cluster is the Cluster on the hub, if it is known.
 	Cluster types.NamespacedName

@@ -190,7 +190,7 @@ func hubFaults() map[string]fault {
 	failed := func(err error) func(*Facts) { return func(f *Facts) { f.Probe = Probe{Sent: true, Err: err} } }
 	accept := func(code int) func(*Facts) { return func(f *Facts) { f.Probe.AcceptErr = answered(code) } }
 	return map[string]fault{
-		"URL is not https":          {"agent-hub-url", func(f *Facts) { f.Credential.Server = "http://hub" }, credential, check.Failed, "not an https URL", repair},
+		"URL is not https":          {"agent-hub-url", func(f *Facts) { f.Credential.Server = "http://hub" }, credential, check.Failed, "not an https URL", "kubectl --context east delete secret" + in + "fleet-agent && " + repair},
 		"strict without a CA":       {"agent-hub-ca", func(f *Facts) { f.Credential.CA = nil }, credential, check.Failed, "TLS mode is strict", repair},
 		"CA is not PEM":             {"agent-hub-ca", func(f *Facts) { f.Credential.CA = []byte("x") }, credential, check.Failed, "no certificate in PEM", repair},
 		"certificate expires soon":  {"agent-hub-certificate", func(f *Facts) { f.Probe.Answer.Expires = noon().AddDate(0, 0, 10) }, credential, check.Warning, "expires in 10d", renew},

@@ -44,7 +44,7 @@ func hubChecks() []check.Check[*Facts] {
 		{
 			ID: "agent-hub-url", Needs: credential, Judge: checkURL,
 			About:     "The address of the hub in Secret `fleet-agent` is an https URL.",
-			Otherwise: "The agent refuses the address. Let the hub write its address again, or register the agent again.",
+			Otherwise: "The agent refuses the address. Delete the credential, and register the agent again.",
 		},
 		{
 			ID: "agent-hub-ca", Needs: sources(sourceCredential, sourceSettings), Judge: checkCA,
@@ -121,7 +121,8 @@ func checkURL(f *Facts) []check.Row {
 		return nil // check agent-credential reports it
 	}
 	if err := protocol.CheckHubURL(f.Credential.Server); err != nil {
-		return []check.Row{check.Fail(f.secret(names.Agent), fmt.Sprintf("%q: %v", f.Credential.Server, err), f.repair())}
+		drop := f.onCluster("kubectl", "delete", "secret", "-n", f.Namespace, names.Agent) // it keeps the agent from registering elsewhere
+		return []check.Row{check.Fail(f.secret(names.Agent), fmt.Sprintf("%q: %v", f.Credential.Server, err), drop+" && "+f.repair())}
 	}
 	return []check.Row{check.Ok(f.secret(names.Agent), f.Credential.Server)}
 }

@@ -266,11 +266,11 @@ func (f *Facts) judgeContainer(pod *corev1.Pod, status corev1.ContainerStatus) (
 		previous = f.logs()
 	}
 	switch {
-	case ended != nil && ended.Reason == reasonOOM, waiting != nil && slices.Contains(imageReasons(), waiting.Reason):
+	case hasOwnCheck(waiting, ended):
 		return check.Row{}, false
 	case waiting != nil && ended != nil:
 		return check.Fail(podObject(pod), fmt.Sprintf("the container does not run (%s, %d restarts): %s", waiting.Reason, status.RestartCount, describeEnd(ended)), previous), true
-	case waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing":
+	case waiting != nil && !slices.Contains([]string{"ContainerCreating", "PodInitializing"}, waiting.Reason):
 		return check.Fail(podObject(pod), fmt.Sprintf("the container does not run: %s: %s", waiting.Reason, excerpt(waiting.Message)), f.describePods()), true
 	case status.State.Terminated != nil:
 		return check.Fail(podObject(pod), "the container does not run: "+describeEnd(ended), previous), true
@@ -279,6 +279,11 @@ func (f *Facts) judgeContainer(pod *corev1.Pod, status corev1.ContainerStatus) (
 			duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, describeEnd(ended)), previous), true
 	}
 	return check.Row{}, false
+}
+
+// hasOwnCheck reports whether another check judges why a container waits or has ended.
+func hasOwnCheck(waiting *corev1.ContainerStateWaiting, ended *corev1.ContainerStateTerminated) bool {
+	return ended != nil && ended.Reason == reasonOOM || waiting != nil && slices.Contains(imageReasons(), waiting.Reason)
 }
 
 func describeEnd(ended *corev1.ContainerStateTerminated) string {

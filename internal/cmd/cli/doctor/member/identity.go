@@ -1,0 +1,166 @@
+package member
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// requestPatience is how long a ClusterRegistration may wait.
+	requestPatience = 5 * time.Minute
+	// expiryWarning is when a credential counts as one that expires soon.
+	expiryWarning = 14 * 24 * time.Hour
+	// maxKubeconfig limits what is parsed, in bytes.
+	maxKubeconfig = 256 << 10
+)
+
+// identityChecks returns the checks of the Cluster's registration, its account and its kubeconfig.
+func identityChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "cluster-client-id", Needs: sources(sourceSiblings), Judge: checkClientID,
+			About:     "No other Cluster of the workspace has the same client ID.",
+			Otherwise: "Agents with this client ID belong to the older Cluster. The fix gives the younger one a client ID of its own. Delete the younger one instead if it is not needed.",
+		},
+		{
+			ID: "cluster-requests", Needs: sources(sourceRegistrations), Judge: checkRequests,
+			About:     "No ClusterRegistration for the Cluster waits for more than five minutes or has a problem.",
+			Otherwise: "The cause begins with the reason of the condition `Granted` ([conditions.md](conditions.md)). Confirm a takeover only if you know that its agent is to replace the other one.",
+		},
+		{
+			ID: "cluster-registration", Needs: sources(sourceRegistrations), Judge: checkRegistration,
+			About:     "A Cluster whose agent has reported has a registration that was granted.",
+			Otherwise: "The registration was deleted, and the rights of the agent with it. The agent has to register again.",
+		},
+		{
+			ID: "cluster-account", Needs: sources(sourceRegistrations, sourceAccounts), Judge: checkAccount,
+			About:     "The account of each granted registration exists.",
+			Otherwise: "The hub creates the account again, but its earlier tokens are no longer valid. The agent has to register again.",
+		},
+		{
+			ID: "cluster-kubeconfig", Needs: sources(sourceKubeconfig), Judge: checkKubeconfig,
+			About:     "The kubeconfig Secret of an imported Cluster exists, can be used, and does not expire within 14 days.",
+			Otherwise: "The hub can neither install, change nor repair the agent. Write a kubeconfig of the cluster with a valid credential into the Secret.",
+		},
+	}
+}
+
+func checkClientID(f *Facts) []check.Row {
+	first := clusterrules.FirstOf(f.Siblings)
+	if len(f.Siblings) < 2 || first == nil {
+		return nil
+	}
+	younger, cause := f.Cluster, fmt.Sprintf("Cluster %s/%s, which is older, has the same client ID: agents with this client ID belong to it", first.Namespace, first.Name)
+	if first.Name == f.Cluster.Name {
+		for _, sibling := range f.Siblings {
+			if sibling.Name != f.Cluster.Name {
+				younger, cause = sibling, fmt.Sprintf("the Cluster has the same client ID as Cluster %s/%s, which is older", first.Namespace, first.Name)
+			}
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"clientID": younger.UID}}) // the UID is unique
+	if err != nil {
+		return nil
+	}
+	return []check.Row{check.Fail(object("Cluster", younger.Namespace, younger.Name), cause,
+		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", younger.Namespace, younger.Name, "--type=merge", "-p", string(patch)))}
+}
+
+func checkRequests(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, request := range f.Registrations {
+		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		target, fix := object("ClusterRegistration", request.Namespace, request.Name), describe("clusterregistrations", request.Namespace, request.Name)
+		switch {
+		case request.DeletionTimestamp != nil:
+		case granted != nil && fleet.IsTrouble(*granted):
+			groups.Add(granted.Reason, check.Fail(target, granted.Reason+": "+granted.Message, cmp.Or(f.fixRequest(request, granted.Reason), fix)))
+		case !request.Status.Granted && f.Now.Sub(request.CreationTimestamp.Time) > requestPatience:
+			groups.Add("waits", check.Fail(target, "the hub has not granted the request", fix))
+		}
+	}
+	return groups.Rows()
+}
+
+// fixRequest returns the command for a reason of a request.
+func (f *Facts) fixRequest(request *fleet.ClusterRegistration, reason string) string {
+	if reason == fleet.ReasonAccountReplaced {
+		return f.Repair
+	}
+	bound := request.DeepCopy()
+	bound.Status.ClusterName = f.Cluster.Name // the status of a request that is refused does not name it
+	return remedy.OfRegistration(bound, reason)
+}
+
+func checkRegistration(f *Facts) []check.Row {
+	switch {
+	case len(f.Granted()) > 0:
+		request := f.Granted()[0]
+		return []check.Row{check.Ok(object("ClusterRegistration", request.Namespace, request.Name), "granted")}
+	case f.Cluster.Status.Agent.LastSeen.IsZero(), f.Cluster.DeletionTimestamp != nil, clusterrules.ManagedElsewhere(f.Cluster):
+		return nil // check cluster-heartbeat reports it
+	}
+	return []check.Row{check.Fail(f.Object(), "the agent has reported before, and the Cluster has no registration that was granted", f.Repair)}
+}
+
+func checkAccount(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, request := range f.Granted() {
+		if f.AccountOf(request) == nil {
+			groups.Add("", check.Fail(object("ClusterRegistration", request.Namespace, request.Name),
+				fmt.Sprintf("the account of the registration does not exist in namespace %s: the agent's token is not valid", f.Namespace()), f.Repair))
+		}
+	}
+	return groups.Rows()
+}
+
+// readKubeconfig returns what the checks need of the kubeconfig Secret.
+func readKubeconfig(secret *corev1.Secret) Kubeconfig {
+	document, found := secret.Data[protocol.KubeconfigValueKey]
+	k := Kubeconfig{Exists: found, URL: string(secret.Data[protocol.APIServerURLKey]), CA: secret.Data[protocol.APIServerCAKey]}
+	switch {
+	case !found:
+		return k
+	case len(document) > maxKubeconfig:
+		k.Err = kubeconfigs.ErrKubeconfigMalformed
+		return k
+	}
+	if _, k.Err = kubeconfigs.Safe(document, kubeconfigs.AllowInsecure(true)); k.Err == nil {
+		_, k.Expires = kubeconfigs.ValidityOf(document)
+	}
+	return k
+}
+
+func checkKubeconfig(f *Facts) []check.Row {
+	if !f.Imported() {
+		return nil
+	}
+	target := check.Object{Kind: "Secret", Namespace: remedy.SecretNamespace(f.Cluster), Name: f.Cluster.Spec.KubeConfigSecret}
+	k := f.Kubeconfig
+	left := k.Expires.Sub(f.Now)
+	switch {
+	case !k.Exists:
+		return []check.Row{check.Fail(target, fmt.Sprintf("the Secret, or its key %q, does not exist", protocol.KubeconfigValueKey), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigMissing))}
+	case k.Err != nil:
+		return []check.Row{check.Fail(target, k.Err.Error(), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigInvalid))}
+	case k.Expires.IsZero():
+		return []check.Row{check.Ok(target, "the credential does not expire")}
+	case left <= 0:
+		return []check.Row{check.Fail(target, "the credential expired on "+k.Expires.UTC().Format(time.DateOnly), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigExpired))}
+	case left < expiryWarning:
+		return []check.Row{check.Warn(target, "the credential expires in "+duration.HumanDuration(left), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigExpired))}
+	}
+	return []check.Row{check.Ok(target, "the credential expires on "+k.Expires.UTC().Format(time.DateOnly))}
+}

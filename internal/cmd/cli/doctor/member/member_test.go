@@ -1,0 +1,314 @@
+package member
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const workspace = "fleet-default"
+
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
+
+// named returns the metadata of an object that is a day old.
+func named(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: ago(24 * time.Hour)}
+}
+
+func condition(kind, reason, message string) []genericcondition.GenericCondition {
+	return []genericcondition.GenericCondition{{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message}}
+}
+
+func request(name string) *fleet.ClusterRegistration {
+	return &fleet.ClusterRegistration{ObjectMeta: named(workspace, name), Status: fleet.ClusterRegistrationStatus{ClusterName: "west", Granted: true}}
+}
+
+// healthy returns the facts of a Cluster without problems. Its agent has joined with a token.
+func healthy() *Facts {
+	west := &fleet.Cluster{
+		ObjectMeta: named(workspace, "west"), Spec: fleet.ClusterSpec{ClientID: "client-of-west"},
+		Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: ago(time.Minute), ClusterFacts: fleet.ClusterFacts{AgentVersion: "v1.2.0"}}},
+	}
+	namespace := names.ClusterNamespace(workspace, "west")
+	west.Status.Namespace = namespace
+	return &Facts{
+		Scope: Scope{System: names.SystemNamespace, Here: remedy.Target{Context: "west"}, Repair: "fleet repair west -n fleet-default"},
+		Now:   noon(), Cluster: west, UID: "uid-of-hub", Version: "v1.2.0", Siblings: []*fleet.Cluster{west},
+		Registrations: []*fleet.ClusterRegistration{request("request-1")},
+		Place:         &corev1.Namespace{ObjectMeta: named("", namespace)},
+		Accounts:      []corev1.ServiceAccount{{ObjectMeta: named(namespace, names.RequestAccount("request-1", "uid-of-request-1"))}},
+		Deployments:   []*fleet.BundleDeployment{{ObjectMeta: named(namespace, "app")}},
+	}
+}
+
+// imported makes the Cluster one whose agent the hub installs.
+func imported(k Kubeconfig) func(*Facts) {
+	return func(f *Facts) { f.Cluster.Spec.KubeConfigSecret, f.Kubeconfig = "west-kubeconfig", k }
+}
+
+func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
+	f := healthy()
+	for _, change := range []func(*Facts){func(*Facts) {}, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: noon().AddDate(1, 0, 0)})} {
+		change(f)
+		for _, row := range check.Run(Checks(), f, nil) {
+			if row.Verdict != check.OK || row.Fix != "" {
+				t.Errorf("%+v", row)
+			}
+		}
+	}
+}
+
+// fault is a problem that one check has to find.
+type fault struct {
+	id     string
+	change func(*Facts)
+	// object, verdict, cause (a part of it) and fix are those of the first row with a problem.
+	object  string
+	verdict check.Verdict
+	cause   string
+	fix     string
+}
+
+const (
+	west      = "Cluster fleet-default/west"
+	describe1 = "kubectl describe clusters.fleet.cattle.io -n fleet-default west"
+	log       = "kubectl --context west logs -n cattle-fleet-system deployment/fleet-agent"
+	repair    = "fleet repair west -n fleet-default"
+	hubLog    = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
+	asked     = "ClusterRegistration fleet-default/request-1"
+	secret    = "Secret fleet-default/west-kubeconfig"
+	newSecret = "kubectl create secret generic -n fleet-default west-kubeconfig --from-file=value=west.kubeconfig"
+)
+
+func silent(f *Facts) {
+	f.Cluster.Status.Conditions = condition(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")
+}
+
+func never(f *Facts) { f.Cluster.Status.Agent.LastSeen = metav1.Time{} }
+
+func stateFaults() map[string]fault {
+	namespace := names.ClusterNamespace(workspace, "west")
+	return map[string]fault{
+		"condition": {"cluster-conditions", func(f *Facts) {
+			f.Cluster.Status.Conditions = condition(fleet.ConditionImported, fleet.ReasonAnotherHub, "taken\x1b")
+		}, west, check.Failed, "AnotherHub: taken", describe1},
+		"condition of an agent that works": {"cluster-conditions", func(f *Facts) {
+			f.Cluster.Status.Conditions = condition(fleet.ConditionAddressKnown, fleet.ReasonHubAddressChanged, "old")
+		}, west, check.Warning, "HubAddressChanged: old", repair},
+		"Cluster is being deleted":    {"cluster-conditions", func(f *Facts) { f.Cluster.DeletionTimestamp = new(ago(0)) }, west, check.Failed, "being deleted", describe1},
+		"agent is silent":             {"cluster-heartbeat", silent, west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", log},
+		"agent has never reported":    {"cluster-heartbeat", func(f *Facts) { silent(f); never(f) }, west, check.Failed, "was deployed and has never reported", log},
+		"no agent has joined":         {"cluster-heartbeat", never, west, check.Warning, "no agent has joined", repair},
+		"no agent has been installed": {"cluster-heartbeat", func(f *Facts) { never(f); imported(Kubeconfig{})(f) }, west, check.Warning, "the hub has not installed the agent yet", describe1},
+		"no agent has joined with the token": {"cluster-heartbeat", func(f *Facts) {
+			never(f)
+			expired := &fleet.ClusterRegistrationToken{ObjectMeta: named(workspace, "old"), Status: fleet.ClusterRegistrationTokenStatus{
+				Conditions: condition(fleet.ConditionReady, fleet.ReasonTokenExpired, "expired"),
+			}}
+			f.Tokens = []*fleet.ClusterRegistrationToken{expired, {ObjectMeta: named(workspace, "west")}}
+		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
+		"Cluster is paused":                   {"cluster-paused", func(f *Facts) { f.Cluster.Spec.Paused = true }, west, check.Warning, "paused", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"paused":false}}'`},
+		"namespace is missing":                {"cluster-namespace", func(f *Facts) { f.Place = nil }, "Namespace " + namespace, check.Failed, "does not exist", hubLog},
+		"namespace is being deleted":          {"cluster-namespace", func(f *Facts) { f.Place.DeletionTimestamp = new(ago(0)) }, "Namespace " + namespace, check.Failed, "being deleted", "kubectl describe namespace " + namespace},
+		"namespace is not that of the status": {"cluster-namespace", func(f *Facts) { f.Cluster.Status.Namespace = "other" }, "Namespace " + namespace, check.Failed, "another namespace (other)", hubLog},
+		"agent is old":                        {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.1.0" }, west, check.Warning, "v1.1.0, and the hub has version v1.2.0", repair},
+		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
+			f.Deployments[0].Status.Conditions = condition(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "template")
+			f.Deployments[0].Spec.DeploymentID = "1"
+		}, "BundleDeployment " + namespace + "/app", check.Failed, "template", "kubectl describe bundledeployments.fleet.cattle.io -n " + namespace + " app"},
+	}
+}
+
+func identityFaults() map[string]fault {
+	twin := func(age time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			other := &fleet.Cluster{ObjectMeta: named(workspace, "twin"), Spec: f.Cluster.Spec}
+			other.CreationTimestamp = ago(age)
+			f.Siblings = append(f.Siblings, other)
+		}
+	}
+	give := func(name string) string {
+		return `kubectl patch clusters.fleet.cattle.io -n fleet-default ` + name + ` --type=merge -p '{"spec":{"clientID":"uid-of-` + name + `"}}'`
+	}
+	refuses := func(reason string) func(*Facts) {
+		return func(f *Facts) {
+			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{Conditions: condition(fleet.ConditionGranted, reason, "waits")}
+		}
+	}
+	return map[string]fault{
+		"younger twin":         {"cluster-client-id", twin(time.Hour), "Cluster fleet-default/twin", check.Failed, "as Cluster fleet-default/west, which is older", give("twin")},
+		"older twin":           {"cluster-client-id", twin(48 * time.Hour), west, check.Failed, "Cluster fleet-default/twin, which is older", give("west")},
+		"takeover is pending":  {"cluster-requests", refuses(fleet.ReasonTakeoverPending), asked, check.Failed, "TakeoverPending: waits", "fleet confirm-takeover west request-1 -n fleet-default"},
+		"account was replaced": {"cluster-requests", refuses(fleet.ReasonAccountReplaced), asked, check.Failed, "AccountReplaced: waits", repair},
+		"token is unknown":     {"cluster-requests", refuses(fleet.ReasonTokenUnknown), asked, check.Failed, "TokenUnknown", repair},
+		"request waits": {"cluster-requests", func(f *Facts) { f.Registrations[0].Status = fleet.ClusterRegistrationStatus{} }, asked, check.Failed, "has not granted the request",
+			"kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-1"},
+		"registration is missing": {"cluster-registration", func(f *Facts) { f.Registrations = nil }, west, check.Failed, "no registration that was granted", repair},
+		"account is missing":      {"cluster-account", func(f *Facts) { f.Accounts = nil }, asked, check.Failed, "does not exist in namespace cluster-fleet-default-west-b051c957a561", repair},
+		"kubeconfig is missing":   {"cluster-kubeconfig", imported(Kubeconfig{}), secret, check.Failed, "does not exist", newSecret},
+		"kubeconfig is not one":   {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigExec}), secret, check.Failed, "runs a command", "kubectl config view --raw --flatten --minify --context west > west.kubeconfig && " + newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig has expired":  {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: noon().Add(-time.Hour)}), secret, check.Failed, "expired on 2026-05-04", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig expires soon": {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: noon().AddDate(0, 0, 7)}), secret, check.Warning, "expires in 7d", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+	}
+}
+
+func faults() map[string]fault {
+	all := identityFaults()
+	for name, one := range stateFaults() {
+		all[name] = one
+	}
+	return all
+}
+
+// problems returns the rows of a check that are neither ok nor skipped.
+func problems(f *Facts, id string) (found []check.Row) {
+	for _, row := range check.Run(Checks(), f, nil) {
+		if row.ID == id && row.Verdict != check.OK && row.Verdict != check.Skipped {
+			found = append(found, row)
+		}
+	}
+	return found
+}
+
+func TestFaults(t *testing.T) {
+	for name, test := range faults() {
+		t.Run(name, func(t *testing.T) {
+			f := healthy()
+			test.change(f)
+			found := problems(f, test.id)
+			if len(found) != 1 {
+				t.Fatalf("%d rows with a problem: %+v", len(found), found)
+			}
+			row := found[0]
+			if row.Object.String() != test.object || row.Verdict != test.verdict || !strings.Contains(row.Cause, test.cause) {
+				t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, row.Object, row.Cause, test.verdict, test.object, test.cause)
+			}
+			if row.Fix != test.fix {
+				t.Errorf("fix\n%s\nwant\n%s", row.Fix, test.fix)
+			}
+		})
+	}
+}
+
+func TestEveryCheck_HasAFault(t *testing.T) {
+	with, seen := map[string]bool{}, map[string]bool{}
+	for _, fault := range faults() {
+		with[fault.id] = true
+	}
+	for _, c := range Checks() {
+		if !with[c.ID] || seen[c.ID] || c.About == "" || c.Otherwise == "" {
+			t.Errorf("check %s has no fault, is there twice, or is not explained", c.ID)
+		}
+		seen[c.ID] = true
+	}
+}
+
+// Not every deviation is a problem.
+func TestNoFaults(t *testing.T) {
+	elsewhere := func(f *Facts) { f.Cluster.Labels = map[string]string{fleet.LabelClusterManagement: "other"} }
+	for name, test := range map[string]struct {
+		id     string
+		change func(*Facts)
+	}{
+		"silence has a check of its own":   {"cluster-conditions", silent},
+		"Cluster of another manager waits": {"cluster-heartbeat", func(f *Facts) { never(f); elsewhere(f) }},
+		"namespace of another manager":     {"cluster-namespace", func(f *Facts) { f.Place = nil; elsewhere(f) }},
+		"namespace of a new Cluster":       {"cluster-namespace", func(f *Facts) { f.Place = nil; f.Cluster.CreationTimestamp = ago(time.Minute) }},
+		"development version":              {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "dev" }},
+		"newer agent":                      {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.3.0" }},
+		"new request": {"cluster-requests", func(f *Facts) {
+			r := f.Registrations[0]
+			r.Status.Granted = false
+			r.CreationTimestamp = ago(time.Minute)
+		}},
+		"no registration before the heartbeat": {"cluster-registration", func(f *Facts) { f.Registrations = nil; never(f) }},
+		"request that was not granted":         {"cluster-account", func(f *Facts) { f.Accounts = nil; f.Registrations[0].Status.Granted = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := healthy()
+			test.change(f)
+			if found := problems(f, test.id); len(found) != 0 {
+				t.Errorf("rows: %+v", found)
+			}
+		})
+	}
+}
+
+func TestAgentNamespace(t *testing.T) {
+	of := func(reported, wanted string) *fleet.Cluster {
+		c := &fleet.Cluster{Spec: fleet.ClusterSpec{AgentNamespace: wanted}}
+		c.Status.Agent.Namespace = reported
+		return c
+	}
+	for want, cluster := range map[string]*fleet.Cluster{"a": of("a", "b"), "b": of("", "b"), names.SystemNamespace: of("--server=x", "")} {
+		if got := AgentNamespace(cluster); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestReadKubeconfig(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: noon().AddDate(-1, 0, 0), NotAfter: noon()}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(user *api.AuthInfo) map[string][]byte {
+		cfg := api.NewConfig()
+		cfg.Clusters["c"] = &api.Cluster{Server: "https://west.example.com"}
+		cfg.AuthInfos["u"] = user
+		cfg.Contexts["x"] = &api.Context{Cluster: "c", AuthInfo: "u"}
+		cfg.CurrentContext = "x"
+		encoded, err := clientcmd.Write(*cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string][]byte{"value": encoded, "apiServerURL": []byte("https://hub.example.com")}
+	}
+	withCertificate := &api.AuthInfo{ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ClientKeyData: []byte("CANARY")}
+	for name, test := range map[string]struct {
+		data map[string][]byte
+		want Kubeconfig
+	}{
+		"token":       {write(&api.AuthInfo{Token: "CANARY"}), Kubeconfig{Exists: true, URL: "https://hub.example.com"}},
+		"certificate": {write(withCertificate), Kubeconfig{Exists: true, URL: "https://hub.example.com", Expires: noon()}},
+		"missing":     {nil, Kubeconfig{}},
+		"not one":     {map[string][]byte{"value": []byte("token: CANARY")}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigContext}},
+		"too long":    {map[string][]byte{"value": make([]byte, maxKubeconfig+1)}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := readKubeconfig(&corev1.Secret{Data: test.data})
+			if got.Exists != test.want.Exists || (got.Err == nil) != (test.want.Err == nil) || !got.Expires.Equal(test.want.Expires) || got.URL != test.want.URL {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+			if got.Err != nil && strings.Contains(got.Err.Error(), "CANARY") {
+				t.Error("the error contains the kubeconfig")
+			}
+		})
+	}
+}

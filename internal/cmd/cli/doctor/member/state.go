@@ -1,0 +1,175 @@
+package member
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// creationPatience is how long the hub may take to create the objects of a new one.
+const creationPatience = 5 * time.Minute
+
+// stateChecks returns the checks of the Cluster's state.
+func stateChecks() []check.Check[*Facts] {
+	return []check.Check[*Facts]{
+		{
+			ID: "cluster-conditions", Judge: checkConditions,
+			About:     "No condition of the Cluster is False for a reason that needs attention.",
+			Otherwise: "The cause begins with the reason. [conditions.md](conditions.md) explains each reason.",
+		},
+		{
+			ID: "cluster-heartbeat", Judge: checkHeartbeat,
+			About:     "The agent reports to the hub.",
+			Otherwise: "Nothing is deployed on the cluster until its agent reports. With `--cluster-context`, the checks of the agent say why.",
+		},
+		{
+			ID: "cluster-paused", Judge: checkPaused,
+			About:     "The Cluster is not paused.",
+			Otherwise: "The hub does not change the BundleDeployments of the Cluster until `spec.paused` is false.",
+		},
+		{
+			ID: "cluster-namespace", Needs: sources(sourcePlace), Judge: checkNamespace,
+			About:     "The Cluster's namespace exists under the name that the hub computes, and is not being deleted.",
+			Otherwise: "Nothing is deployed on the cluster. The controllers create the namespace: look at their log. A namespace that is being deleted contains objects with finalizers.",
+		},
+		{
+			ID: "cluster-version", Needs: sources(sourceConfig), Judge: checkVersion,
+			About:     "The agent is not older than the hub.",
+			Otherwise: "Imported agents follow the hub by themselves, if `manageAgent` is not false. Others are upgraded with a new join text.",
+		},
+		{
+			ID: "cluster-bundles", Needs: sources(sourceDeployments), Judge: checkBundles,
+			About:     "No BundleDeployment of the Cluster has an error.",
+			Otherwise: "The fix shows the conditions of the BundleDeployment. [Its reasons](#a-bundledeployment-is-not-ready).",
+		},
+	}
+}
+
+func checkConditions(f *Facts) []check.Row {
+	var groups check.Groups
+	if f.Cluster.DeletionTimestamp != nil {
+		groups.Add("", check.Fail(f.Object(), "the Cluster is being deleted", describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
+	}
+	for _, condition := range f.Cluster.Status.Conditions {
+		if !fleet.IsTrouble(condition) || condition.Reason == fleet.ReasonAgentNotReporting || condition.Reason == fleet.ReasonClientIDAmbiguous {
+			continue // the others have checks of their own
+		}
+		verdict := check.Fail
+		if condition.Type == fleet.ConditionAddressKnown || condition.Type == fleet.ConditionAgentManaged {
+			verdict = check.Warn // the agent works
+		}
+		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
+		groups.Add(condition.Reason, verdict(f.Object(), condition.Reason+": "+condition.Message, fix))
+	}
+	return groups.Rows()
+}
+
+// logs returns the command that reads the agent's log.
+func (f *Facts) logs() string {
+	return f.Here.On(remedy.Command("kubectl", "logs", "-n", AgentNamespace(f.Cluster), "deployment/"+names.Agent))
+}
+
+// age returns how long the Cluster exists.
+func (f *Facts) age() time.Duration { return f.Now.Sub(f.Cluster.CreationTimestamp.Time) }
+
+func checkHeartbeat(f *Facts) []check.Row {
+	seen := f.Cluster.Status.Agent.LastSeen
+	switch clusters.Judge(f.Cluster).State {
+	case clusters.Silent:
+		if seen.IsZero() {
+			return []check.Row{check.Fail(f.Object(), "the agent was deployed and has never reported", f.logs())}
+		}
+		return []check.Row{check.Fail(f.Object(), "the agent has not reported since "+seen.UTC().Format(time.RFC3339), f.logs())}
+	case clusters.Waiting:
+		if clusterrules.ManagedElsewhere(f.Cluster) {
+			return []check.Row{check.Ok(f.Object(), "another manager owns the Cluster")}
+		}
+		if f.Imported() {
+			return []check.Row{check.Warn(f.Object(), "the hub has not installed the agent yet", describe("clusters", f.Cluster.Namespace, f.Cluster.Name))}
+		}
+		return []check.Row{check.Warn(f.Object(), "no agent has joined as this Cluster yet", f.join())}
+	case clusters.NotImported, clusters.Deleting:
+		return nil // check cluster-conditions reports it
+	}
+	return []check.Row{check.Ok(f.Object(), "last seen "+seen.UTC().Format(time.RFC3339))}
+}
+
+// join returns the command that prints the text with which the cluster joins.
+func (f *Facts) join() string {
+	for _, token := range f.Tokens {
+		if ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady); token.DeletionTimestamp == nil && (ready == nil || !fleet.IsTrouble(*ready)) {
+			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
+		}
+	}
+	return f.Repair
+}
+
+func checkPaused(f *Facts) []check.Row {
+	if !f.Cluster.Spec.Paused {
+		return nil
+	}
+	return []check.Row{check.Warn(f.Object(), "the Cluster is paused: changes of Bundles do not reach it",
+		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", f.Cluster.Namespace, f.Cluster.Name, "--type=merge", "-p", `{"spec":{"paused":false}}`))}
+}
+
+func checkNamespace(f *Facts) []check.Row {
+	wanted, reported := f.Namespace(), f.Cluster.Status.Namespace
+	target := check.Object{Kind: "Namespace", Name: wanted}
+	log := remedy.Command("kubectl", "logs", "-n", f.System, "deployment/"+names.ControllerConfig)
+	switch {
+	case f.Cluster.DeletionTimestamp != nil, clusterrules.ManagedElsewhere(f.Cluster):
+		return nil
+	case f.Place == nil && f.age() < creationPatience:
+		return []check.Row{check.Ok(target, "the hub creates the namespace")}
+	case f.Place == nil:
+		return []check.Row{check.Fail(target, "the Cluster's namespace does not exist: nothing is deployed on the cluster", log)}
+	case f.Place.DeletionTimestamp != nil:
+		return []check.Row{check.Fail(target, "the Cluster's namespace is being deleted: look for objects with finalizers in it", remedy.Command("kubectl", "describe", "namespace", wanted))}
+	case reported != "" && reported != wanted:
+		return []check.Row{check.Fail(target, fmt.Sprintf("the status of the Cluster names another namespace (%s): the hub does not use it", reported), log)}
+	}
+	return nil
+}
+
+func checkVersion(f *Facts) []check.Row {
+	agent := f.Cluster.Status.Agent.AgentVersion
+	parsed, err := utilversion.ParseSemantic(agent)
+	if err != nil {
+		return nil // an agent of a development version, or none
+	}
+	if order, err := parsed.Compare(f.Version); err != nil || order >= 0 {
+		return nil
+	}
+	return []check.Row{check.Warn(f.Object(), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Version), f.Repair)}
+}
+
+func checkBundles(f *Facts) []check.Row {
+	var groups check.Groups
+	for _, deployment := range f.Deployments {
+		target := object("BundleDeployment", deployment.Namespace, deployment.Name)
+		if reported := state.Of(deployment); deployment.DeletionTimestamp == nil && reported == fleet.ErrApplied {
+			groups.Add(reasonOf(deployment), check.Fail(target, state.Message(deployment), describe("bundledeployments", deployment.Namespace, deployment.Name)))
+		}
+	}
+	return groups.Rows()
+}
+
+// reasonOf returns the reason of the first condition that needs attention.
+func reasonOf(deployment *fleet.BundleDeployment) string {
+	i := slices.IndexFunc(deployment.Status.Conditions, fleet.IsTrouble)
+	if i < 0 {
+		return ""
+	}
+	return deployment.Status.Conditions[i].Reason
+}
