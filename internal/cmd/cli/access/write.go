@@ -2,19 +2,51 @@ package access
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // writeTimeout limits a write that is not interrupted.
 const writeTimeout = 30 * time.Second
 
-// Write sends a request that creates something. It is not interrupted: a command that removes what it has created must know
-// whether it has. The caller looks at ctx afterwards.
-func Write(ctx context.Context, send func(context.Context) error) error {
+// Write sends a request that creates or changes an object, and returns the object's UID if that was done. The request is
+// not interrupted: a command that removes what it has created must know whether it has. If the answer is lost, Write reads the
+// object, and isOurs reports whether it is that of the request. The error is that of the request, or of ctx if that has ended.
+func Write[T metav1.Object](ctx context.Context, write, read func(context.Context) (T, error), isOurs func(T) bool) (*types.UID, error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	uninterrupted, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	return send(ctx)
+	written, err := write(uninterrupted)
+	switch {
+	case err == nil:
+		uid := written.GetUID()
+		return &uid, ctx.Err()
+	case isRefused(err):
+		return nil, err
+	}
+	uninterrupted, cancel = context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	found, readErr := read(uninterrupted)
+	if readErr != nil || !isOurs(found) {
+		return nil, err
+	}
+	uid := found.GetUID()
+	return &uid, err
+}
+
+// isRefused reports whether an API server has answered that it does not carry out a request.
+func isRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError
 }

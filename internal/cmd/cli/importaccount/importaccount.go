@@ -87,34 +87,30 @@ func (a *Account) Objects() (*corev1.ServiceAccount, *rbacv1.ClusterRoleBinding,
 func (a *Account) Ensure(ctx context.Context) (string, error) {
 	account, binding, secret := a.Objects()
 	accounts, bindings, secrets := a.core.CoreV1().ServiceAccounts(account.Namespace), a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(secret.Namespace)
+	var none metav1.CreateOptions
 	for _, object := range []struct {
-		kind   string
-		create func(context.Context) error
-		get    func() (metav1.Object, error)
+		kind  string
+		write func(context.Context) (metav1.Object, error)
+		read  func(context.Context) (metav1.Object, error)
 	}{
 		{
-			account.Kind, func(ctx context.Context) error {
-				_, err := accounts.Create(ctx, account, metav1.CreateOptions{})
-				return err
+			account.Kind, func(ctx context.Context) (metav1.Object, error) { return accounts.Create(ctx, account, none) },
+			func(ctx context.Context) (metav1.Object, error) {
+				return accounts.Get(ctx, a.Name, metav1.GetOptions{})
 			},
-			func() (metav1.Object, error) { return accounts.Get(ctx, a.Name, metav1.GetOptions{}) },
 		},
 		{
-			binding.Kind, func(ctx context.Context) error {
-				_, err := bindings.Create(ctx, binding, metav1.CreateOptions{})
-				return err
+			binding.Kind, func(ctx context.Context) (metav1.Object, error) { return bindings.Create(ctx, binding, none) },
+			func(ctx context.Context) (metav1.Object, error) {
+				return bindings.Get(ctx, a.Name, metav1.GetOptions{})
 			},
-			func() (metav1.Object, error) { return bindings.Get(ctx, a.Name, metav1.GetOptions{}) },
 		},
 		{
-			secret.Kind, func(ctx context.Context) error {
-				_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
-				return err
-			},
-			func() (metav1.Object, error) { return secrets.Get(ctx, a.Name, metav1.GetOptions{}) },
+			secret.Kind, func(ctx context.Context) (metav1.Object, error) { return secrets.Create(ctx, secret, none) },
+			func(ctx context.Context) (metav1.Object, error) { return secrets.Get(ctx, a.Name, metav1.GetOptions{}) },
 		},
 	} {
-		if err := a.ensure(ctx, object.kind, object.create, object.get); err != nil {
+		if err := a.ensure(ctx, object.kind, object.write, object.read); err != nil {
 			return "", err
 		}
 	}
@@ -122,15 +118,15 @@ func (a *Account) Ensure(ctx context.Context) (string, error) {
 }
 
 // ensure creates an object, unless it exists with the label.
-func (a *Account) ensure(ctx context.Context, kind string, create func(context.Context) error, get func() (metav1.Object, error)) error {
-	existing, err := get()
+func (a *Account) ensure(ctx context.Context, kind string, write, read func(context.Context) (metav1.Object, error)) error {
+	existing, err := read(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := access.Write(ctx, create); err != nil {
-			return access.Explain("creating "+kind+" "+a.Name, err)
+		made, err := access.Write(ctx, write, read, IsOurs)
+		if made != nil {
+			a.Created, a.made = true, append(a.made, kind)
 		}
-		a.Created, a.made = true, append(a.made, kind)
-		return access.Explain("creating "+kind+" "+a.Name, ctx.Err())
+		return access.Explain("creating "+kind+" "+a.Name, err)
 	case err != nil:
 		return access.Explain("reading "+kind+" "+a.Name, err)
 	case !IsOurs(existing):

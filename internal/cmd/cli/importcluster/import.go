@@ -7,7 +7,6 @@
 package importcluster
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -360,28 +359,26 @@ func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.C
 	default:
 		return nil
 	}
-	err := access.Write(ctx, func(ctx context.Context) error {
-		written, err := write(ctx)
-		if err == nil {
-			*made = &written.UID
-		}
-		return err
-	})
-	return access.Explain(doing, cmp.Or(err, ctx.Err()))
+	read := func(ctx context.Context) (*fleet.Cluster, error) {
+		return clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
+	}
+	uid, err := access.Write(ctx, write, read, func(found *fleet.Cluster) bool { return found.Spec.KubeConfigSecret == cluster.Spec.KubeConfigSecret })
+	*made = uid
+	return access.Explain(doing, err)
 }
 
 func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {
 	secrets := i.hub.Core.CoreV1().Secrets(secret.Namespace)
-	err := access.Write(ctx, func(ctx context.Context) error {
-		created, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
-		if err == nil {
-			i.madeSecret = &created.UID
-		}
-		return err
-	})
+	made, err := access.Write(ctx,
+		func(ctx context.Context) (*corev1.Secret, error) {
+			return secrets.Create(ctx, secret, metav1.CreateOptions{})
+		},
+		func(ctx context.Context) (*corev1.Secret, error) {
+			return secrets.Get(ctx, secret.Name, metav1.GetOptions{})
+		},
+		func(found *corev1.Secret) bool { return importaccount.IsOurs(found) })
+	i.madeSecret = made
 	switch {
-	case err == nil:
-		return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), ctx.Err())
 	case apierrors.IsAlreadyExists(err): // of an earlier run
 		return i.changeSecret(ctx, secret)
 	case apierrors.IsNotFound(err):

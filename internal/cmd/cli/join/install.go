@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -31,7 +32,11 @@ const (
 )
 
 // created is what this run has created on the cluster.
-type created struct{ namespace, release bool }
+type created struct {
+	// namespace is the UID of the namespace, or nil.
+	namespace *types.UID
+	release   bool
+}
 
 // install is phase 4. Helm is not interrupted, because it would go on in the background while its objects are removed.
 func (j *joiner) install(ctx context.Context, f found, todo step) (string, error) {
@@ -41,11 +46,19 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	uninterrupted := context.WithoutCancel(ctx)
 	if !f.exists {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: map[string]string{"name": j.namespace}}}
-		_, err := j.cluster.Core.CoreV1().Namespaces().Create(uninterrupted, namespace, metav1.CreateOptions{})
+		namespaces := j.cluster.Core.CoreV1().Namespaces()
+		made, err := access.Write(ctx,
+			func(ctx context.Context) (*corev1.Namespace, error) {
+				return namespaces.Create(ctx, namespace, metav1.CreateOptions{})
+			},
+			func(ctx context.Context) (*corev1.Namespace, error) {
+				return namespaces.Get(ctx, j.namespace, metav1.GetOptions{})
+			},
+			func(found *corev1.Namespace) bool { return found.Labels["name"] == j.namespace })
+		j.created.namespace = made
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", access.Explain("creating namespace "+j.namespace, err)
 		}
-		j.created.namespace = err == nil
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -185,7 +198,7 @@ func (j *joiner) undo(ctx context.Context, cause error) error {
 	if j.created.release {
 		problems = append(problems, j.helm.Uninstall())
 	}
-	if j.created.namespace {
+	if j.created.namespace != nil {
 		problems = append(problems, j.removeNamespace(ctx))
 	}
 	problems = append(problems, j.hubSide.undo(ctx))
@@ -194,7 +207,7 @@ func (j *joiner) undo(ctx context.Context, cause error) error {
 		fmt.Fprintf(j.streams.ErrOut, "warning: removing what was created: %s\n", foreign.Excerpt(failed.Error(), 1024))
 		return cause
 	}
-	if j.created.release || j.created.namespace {
+	if j.created.release || j.created.namespace != nil {
 		fmt.Fprintln(j.streams.ErrOut, "removed what was created; to keep it for a look, use --keep")
 	}
 	return cause
@@ -203,7 +216,7 @@ func (j *joiner) undo(ctx context.Context, cause error) error {
 // removeNamespace deletes the namespace and waits until it is gone, so that the command can be run again at once.
 func (j *joiner) removeNamespace(ctx context.Context) error {
 	namespaces := j.cluster.Core.CoreV1().Namespaces()
-	if err := namespaces.Delete(ctx, j.namespace, metav1.DeleteOptions{}); err != nil {
+	if err := namespaces.Delete(ctx, j.namespace, *metav1.NewPreconditionDeleteOptions(string(*j.created.namespace))); err != nil {
 		return ignoreMissing("deleting namespace "+j.namespace, err)
 	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {

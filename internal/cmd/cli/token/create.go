@@ -1,7 +1,6 @@
 package token
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -328,17 +328,21 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, ma
 	clusters := hub.Clusters(o.Workspace)
 	switch {
 	case p.create != nil:
-		err := access.Write(ctx, func(ctx context.Context) error {
-			created, err := clusters.Create(ctx, p.create, metav1.CreateOptions{})
-			if err == nil {
-				made.Cluster, made.ClusterUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}, created.UID
-			}
-			return err
-		})
+		uid, err := access.Write(ctx,
+			func(ctx context.Context) (*fleet.Cluster, error) {
+				return clusters.Create(ctx, p.create, metav1.CreateOptions{})
+			},
+			func(ctx context.Context) (*fleet.Cluster, error) {
+				return clusters.Get(ctx, o.Cluster, metav1.GetOptions{})
+			},
+			func(found *fleet.Cluster) bool { return found.Spec.ClientID == p.clientID })
+		if uid != nil {
+			made.Cluster, made.ClusterUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}, *uid
+		}
 		if apierrors.IsAlreadyExists(err) {
 			return exit.Errorf(exit.Failed, "Cluster %s/%s was created by another command at the same time", o.Workspace, o.Cluster).With("run the same command again")
 		}
-		return failedWrite(o, fmt.Sprintf("creating Cluster %s/%s", o.Workspace, o.Cluster), cmp.Or(err, ctx.Err()))
+		return failedWrite(o, fmt.Sprintf("creating Cluster %s/%s", o.Workspace, o.Cluster), err)
 	case p.patch != nil:
 		if _, err := clusters.Patch(ctx, o.Cluster, types.MergePatchType, p.patch, metav1.PatchOptions{}); err != nil {
 			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", o.Workspace, o.Cluster), err)
@@ -348,16 +352,25 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, ma
 }
 
 func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made *Made) (created *fleet.ClusterRegistrationToken, err error) {
-	err = access.Write(ctx, func(ctx context.Context) (err error) {
-		if created, err = hub.Tokens(o.Workspace).Create(ctx, p.token, metav1.CreateOptions{}); err == nil {
-			made.Token, made.TokenUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}, created.UID
-		}
-		return err
-	})
+	tokens := hub.Tokens(o.Workspace)
+	uid, err := access.Write(ctx,
+		func(ctx context.Context) (_ *fleet.ClusterRegistrationToken, err error) {
+			created, err = tokens.Create(ctx, p.token, metav1.CreateOptions{})
+			return created, err
+		},
+		func(ctx context.Context) (*fleet.ClusterRegistrationToken, error) {
+			return tokens.Get(ctx, o.Name, metav1.GetOptions{})
+		},
+		func(found *fleet.ClusterRegistrationToken) bool {
+			return equality.Semantic.DeepEqual(found.Spec, p.token.Spec)
+		})
+	if uid != nil {
+		made.Token, made.TokenUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}, *uid
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil, exists(o)
 	}
-	return created, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, cmp.Or(err, ctx.Err()))
+	return created, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
 }
 
 // failedWrite returns the error for an object that was not created, or nil.
