@@ -36,6 +36,8 @@ const (
 	bay   = "bay"   // is imported after interruptions
 	cape  = "cape"  // is imported with its admin's kubeconfig
 	mill  = "mill"  // is imported when all problems are fixed
+	moor  = "moor"  // is repaired, leaves, and replaces another one
+	fen   = "fen"   // is replaced
 )
 
 var world *framework.World
@@ -45,7 +47,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill}}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/repair"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/unregister"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// clusterNamed returns a Cluster of the workspace.
+func clusterNamed(ctx SpecContext, name string) *fleet.Cluster {
+	GinkgoHelper()
+	var cluster fleet.Cluster
+	Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, name, &cluster)).To(Succeed())
+	return &cluster
+}
+
+// isGone matches the error for an object that does not exist.
+func isGone(err error) bool { return apierrors.IsNotFound(err) }
+
+// loseAgent deletes the Deployment and the identity of the agent on a cluster.
+func loseAgent(ctx SpecContext, cluster string) {
+	GinkgoHelper()
+	kube := world.On(cluster).Kube
+	Expect(kube.AppsV1().Deployments(names.SystemNamespace).Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+	Expect(kube.CoreV1().Secrets(names.SystemNamespace).Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// hasNoAgent expects that nothing of an agent is on a cluster.
+func hasNoAgent(ctx SpecContext, cluster string) {
+	GinkgoHelper()
+	kube := world.On(cluster).Kube
+	_, err := kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
+	Expect(err).To(Satisfy(isGone))
+	roles, err := kube.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	bindings, err := kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, role := range roles.Items {
+		Expect(role.Name).NotTo(ContainSubstring("fleet"))
+	}
+	for _, binding := range bindings.Items {
+		Expect(binding.Name).NotTo(ContainSubstring("fleet"))
+	}
+	_, err = kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "fleet-import-fleet-default-"+cluster, metav1.GetOptions{})
+	Expect(err).To(Satisfy(isGone))
+}
+
+// workload is a Bundle with a ConfigMap for the clusters with a label.
+const workload = `apiVersion: fleet.cattle.io/v1alpha1
+kind: Bundle
+metadata:
+  name: still-here
+  namespace: fleet-default
+spec:
+  defaultNamespace: still-here
+  resources:
+  - name: configmap.yaml
+    content: |
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: still-here}
+      data: {text: hello}
+  targets:
+  - clusterSelector: {matchLabels: {place: moor}}
+`
+
+var _ = Describe("An imported cluster", Ordered, func() {
+	It("gets its agent back", func(ctx SpecContext) {
+		imported := run(ctx, "", "import", moor, "--cluster-context", moor, "--label", "place=moor")
+		Expect(imported.code).To(Equal(exit.Done), imported.stderr)
+		before := clusterNamed(ctx, moor)
+		loseAgent(ctx, moor)
+		shown := run(ctx, "", "repair", moor, "--dry-run")
+		Expect(shown.stdout).To(ContainSubstring("redeployAgentGeneration: 1\n"))
+		repaired := run(ctx, "", "repair", moor, "-o", "json")
+		Expect(repaired.code).To(Equal(exit.Done), repaired.stderr)
+		var result repair.Repaired
+		Expect(json.Unmarshal([]byte(repaired.stdout), &result)).To(Succeed())
+		Expect(result.LastSeen).NotTo(BeEmpty())
+		after := clusterNamed(ctx, moor)
+		Expect(after.UID).To(Equal(before.UID))
+		Expect(after.Spec.ClientID).To(Equal(before.Spec.ClientID))
+		_, err := world.On(moor).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("does not leave while it has workloads", func(ctx SpecContext) {
+		Expect(apply(ctx, hub, workload)).To(Succeed())
+		Eventually(func() error {
+			_, err := world.On(moor).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
+			return err
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		refused := run(ctx, "", "unregister", moor, "--cluster-context", moor)
+		Expect(refused.code).To(Equal(exit.Refused))
+		Expect(refused.stderr).To(And(ContainSubstring("Cluster fleet-default/moor has 1 workload: fleet-default/still-here\n"), ContainSubstring("--keep-workloads")))
+		refused = run(ctx, "", "unregister", moor, "--keep-workloads", "--cluster-context", hub)
+		Expect(refused.code).To(Equal(exit.Refused))
+		Expect(refused.stderr).To(ContainSubstring("reason: TargetIsHub"))
+		Expect(clusterNamed(ctx, moor).DeletionTimestamp).To(BeNil())
+	})
+
+	It("leaves the hub, and then its agent goes", func(ctx SpecContext) {
+		shown := run(ctx, "", "unregister", moor, "--keep-workloads", "--cluster-context", moor, "--dry-run", "-o", "json")
+		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
+		var planned unregister.Unregistered
+		Expect(json.Unmarshal([]byte(shown.stdout), &planned)).To(Succeed())
+		Expect(planned.Changes).To(HaveEach(HaveField("Result", "planned")))
+		Expect(planned.Workloads).To(Equal(1))
+
+		left := run(ctx, "", "unregister", moor, "--keep-workloads")
+		Expect(left.code).To(Equal(exit.Done), left.stderr)
+		Expect(left.stdout).To(ContainSubstring("fleet unregister moor -n fleet-default --cluster-context CONTEXT"))
+		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, "moor-kubeconfig", metav1.GetOptions{})
+		Expect(err).To(Satisfy(isGone))
+
+		again := run(ctx, "", "unregister", moor, "--cluster-context", moor)
+		Expect(again.code).To(Equal(exit.Done), again.stderr)
+		hasNoAgent(ctx, moor)
+		kept, err := world.On(moor).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(kept.Data).To(HaveKeyWithValue("text", "hello"))
+
+		Expect(run(ctx, "", "unregister", moor, "--cluster-context", moor).code).To(Equal(exit.Failed), "nothing is left")
+	})
+})
+
+var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
+	var request string
+
+	It("is registered", func(ctx SpecContext) {
+		joined := run(ctx, "", "join", "--hub-context", hub, "--context", fen)
+		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
+	})
+
+	It("keeps its place until the other one is confirmed", func(ctx SpecContext) {
+		before := clusterNamed(ctx, fen)
+		text := run(ctx, "", "repair", fen)
+		Expect(text.code).To(Equal(exit.Done), text.stderr)
+		Expect(text.stderr).To(ContainSubstring("The request waits (TakeoverPending)"))
+		joined := make(chan answer, 1)
+		go func() {
+			defer GinkgoRecover()
+			defer close(joined)
+			joined <- run(ctx, joinText(text.stdout), "join", "--context", moor)
+		}()
+		Eventually(func(g Gomega) {
+			var requests fleet.ClusterRegistrationList
+			g.Expect(world.Hub.List(ctx, client.ClusterRegistrations, framework.Workspace, &requests)).To(Succeed())
+			request = ""
+			for _, r := range requests.Items {
+				granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
+				if r.Status.ClusterName == fen && granted != nil && granted.Reason == fleet.ReasonTakeoverPending {
+					request = r.Name
+				}
+			}
+			g.Expect(request).NotTo(BeEmpty())
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+
+		refused := run(ctx, "", "confirm-takeover", fen, "no-such")
+		Expect(refused.code).To(Equal(exit.Failed))
+		Expect(refused.stderr).To(ContainSubstring("fix: fleet confirm-takeover fen " + request + " -n fleet-default\n"))
+		shown := run(ctx, "", "confirm-takeover", fen, request, "--dry-run")
+		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
+		Expect(shown.stderr).To(MatchRegexp(`(?s)client ID: +` + before.Spec.ClientID + `.*token: +fen-repair.*pod: +fleet-agent-.*Earlier agent: +it works until`))
+		confirmed := run(ctx, "", "confirm-takeover", fen, request, "-o", "json")
+		Expect(confirmed.code).To(Equal(exit.Done), confirmed.stderr)
+		var result takeover.Takeover
+		Expect(json.Unmarshal([]byte(confirmed.stdout), &result)).To(Succeed())
+		Expect(result.Granted).To(BeTrue())
+		Expect(run(ctx, "", "confirm-takeover", fen, request).stdout).To(ContainSubstring("had been granted already"))
+
+		var other answer
+		Eventually(joined).WithContext(ctx).WithTimeout(framework.Patience).Should(Receive(&other))
+		Expect(other.code).To(Equal(exit.Done), other.stderr)
+		Expect(other.stdout).To(HavePrefix("joined as Cluster fleet-default/fen"))
+		Expect(clusterNamed(ctx, fen).UID).To(Equal(before.UID))
+	})
+
+	It("comes back with the same token without a confirmation", func(ctx SpecContext) {
+		loseAgent(ctx, moor)
+		text := run(ctx, "", "repair", fen)
+		Expect(text.stderr).To(ContainSubstring("the hub grants the request at once"))
+		joined := run(ctx, joinText(text.stdout), "join", "--context", moor)
+		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
+	})
+
+	It("leaves with both agents", func(ctx SpecContext) {
+		left := run(ctx, "", "unregister", fen, "--cluster-context", moor)
+		Expect(left.code).To(Equal(exit.Done), left.stderr)
+		Expect(left.stdout).To(And(ContainSubstring("deleted on hub: Cluster fleet-default/fen\n"), ContainSubstring("deleted on moor: HelmRelease cattle-fleet-system/fleet-agent\n"),
+			ContainSubstring("deleted on hub: ClusterRegistrationToken fleet-default/fen-repair\n"), ContainSubstring("deleted on moor: Namespace cattle-fleet-system\n")))
+		hasNoAgent(ctx, moor)
+		again := run(ctx, "", "unregister", fen, "--cluster-context", fen)
+		Expect(again.code).To(Equal(exit.Done), again.stderr)
+		hasNoAgent(ctx, fen)
+		Expect(strings.Count(again.stdout, "on hub")).To(BeZero())
+	})
+})
