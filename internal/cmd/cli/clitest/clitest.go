@@ -267,6 +267,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"gitVersion": "v1.35.1"})
 	case !ok:
 		fail(w, http.StatusNotFound, "the test has no such path")
+	default:
+		s.serve(w, r, at)
+	}
+}
+
+// serve answers a request for objects.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, at key) {
+	switch {
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
 		s.watch(w, r, at)
 	case r.Method == http.MethodGet && at.name == "":

@@ -168,36 +168,43 @@ type Part struct {
 // Find returns the objects of the account that exist, in the order of their deletion. The binding is the first, because the
 // rights end with it.
 func (a *Account) Find(ctx context.Context) ([]Part, error) {
-	var parts []Part
-	add := func(kind, namespace string, object metav1.Object, err error, remove func(context.Context, string, metav1.DeleteOptions) error) error {
-		if err != nil && !apierrors.IsNotFound(err) {
-			return access.Explain(fmt.Sprintf("reading %s %s", kind, a.Name), err)
-		}
-		if err != nil || !IsOurs(object) {
-			return nil //nolint:nilerr // a missing object is not an error
-		}
-		uid := object.GetUID()
-		parts = append(parts, Part{Kind: kind, Namespace: namespace, Name: a.Name, Delete: func(ctx context.Context) error {
-			err := remove(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return access.Explain(fmt.Sprintf("deleting %s %s", kind, a.Name), err)
-		}})
-		return nil
-	}
 	bindings, secrets := a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(metav1.NamespaceSystem)
 	accounts := a.core.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
-	binding, err := bindings.Get(ctx, a.Name, metav1.GetOptions{})
-	if err := add("ClusterRoleBinding", "", binding, err, bindings.Delete); err != nil {
-		return nil, err
+	binding, bindingErr := bindings.Get(ctx, a.Name, metav1.GetOptions{})
+	secret, secretErr := secrets.Get(ctx, a.Name, metav1.GetOptions{})
+	account, accountErr := accounts.Get(ctx, a.Name, metav1.GetOptions{})
+	var parts []Part
+	for _, one := range []struct {
+		kind, namespace string
+		object          metav1.Object
+		err             error
+		remove          func(context.Context, string, metav1.DeleteOptions) error
+	}{
+		{"ClusterRoleBinding", "", binding, bindingErr, bindings.Delete},
+		{"Secret", metav1.NamespaceSystem, secret, secretErr, secrets.Delete},
+		{"ServiceAccount", metav1.NamespaceSystem, account, accountErr, accounts.Delete},
+	} {
+		switch {
+		case apierrors.IsNotFound(one.err):
+		case one.err != nil:
+			return nil, access.Explain(fmt.Sprintf("reading %s %s", one.kind, a.Name), one.err)
+		case IsOurs(one.object):
+			parts = append(parts, Part{Kind: one.kind, Namespace: one.namespace, Name: a.Name, Delete: a.deletion(one.kind, one.object, one.remove)})
+		}
 	}
-	secret, err := secrets.Get(ctx, a.Name, metav1.GetOptions{})
-	if err := add("Secret", metav1.NamespaceSystem, secret, err, secrets.Delete); err != nil {
-		return nil, err
+	return parts, nil
+}
+
+// deletion returns a function that deletes exactly this object.
+func (a *Account) deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
+	uid := object.GetUID()
+	return func(ctx context.Context) error {
+		err := remove(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return access.Explain(fmt.Sprintf("deleting %s %s", kind, a.Name), err)
 	}
-	account, err := accounts.Get(ctx, a.Name, metav1.GetOptions{})
-	return parts, add("ServiceAccount", metav1.NamespaceSystem, account, err, accounts.Delete)
 }
 
 // Undo deletes the objects that Ensure has created.

@@ -23,6 +23,9 @@ import (
 // clusterSteps returns the deletions on the cluster. The account of the import goes last: it does not run anything.
 func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFound) []step {
 	var steps []step
+	if len(c.agents) == 0 {
+		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", c.context)
+	}
 	for _, a := range c.agents {
 		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
 		steps = append(steps, r.steps()...)

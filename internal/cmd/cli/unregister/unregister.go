@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"helm.sh/helm/v3/pkg/release"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
-
-	"helm.sh/helm/v3/pkg/release"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
@@ -120,15 +119,17 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	plan := o.hubSteps(hub, onHub)
-	if cluster != nil {
-		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
-	}
 	result := Unregistered{Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Workloads: onHub.workloads, Changes: []Change{}}
 	if cluster == nil {
 		result.Next = removeAgent(onHub)
-	} else if len(onCluster.agents) == 0 {
-		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", o.clusterContext)
+	} else {
+		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
 	}
+	return o.execute(ctx, plan, result)
+}
+
+// execute executes the steps and prints the result.
+func (o *options) execute(ctx context.Context, plan []step, result Unregistered) error {
 	for _, one := range plan {
 		change, err := o.take(ctx, one)
 		if err != nil {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
