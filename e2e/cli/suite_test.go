@@ -38,6 +38,7 @@ const (
 	mill  = "mill"  // is imported when all problems are fixed
 	moor  = "moor"  // is repaired, leaves, and replaces another one
 	fen   = "fen"   // is replaced
+	pond  = "pond"  // has faults of its agent
 )
 
 var world *framework.World
@@ -47,7 +48,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen}}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 

@@ -346,6 +346,7 @@ func TestNoFaults(t *testing.T) {
 			f.Lease = lease("node-1_x", 0)
 			f.Pods = []corev1.Pod{pod(func(p *corev1.Pod) { p.Spec.HostNetwork, p.Spec.NodeName = true, "node-1" })}
 		}},
+		"no pod is ready":                     {"agent-lease", func(f *Facts) { f.Deployment.Status.ReadyReplicas, f.Lease = 0, lease("", 0) }},
 		"operation has just begun":            {"agent-releases-pending", func(f *Facts) { f.Releases[0].Status, f.Releases[0].Since = "pending-upgrade", noon() }},
 		"heartbeat is newer than this clock":  {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = noon().Add(time.Minute) }},
 		"no hub, and no other clock is known": {"agent-clock", func(f *Facts) { f.Clock, f.Probe = hubclient.Response{}, Probe{} }},

@@ -90,13 +90,10 @@ func checkRights(f *Facts) []check.Row {
 
 func checkLease(f *Facts) []check.Row {
 	target := check.Object{Kind: "Lease", Group: coordinationv1.GroupName, Namespace: f.Namespace, Name: names.Agent}
-	if f.Deployment == nil {
-		return nil
+	if f.Deployment == nil || f.Deployment.Status.ReadyReplicas == 0 {
+		return nil // check agent-deployment reports it
 	}
 	if f.Lease == nil {
-		if f.Deployment.Status.ReadyReplicas == 0 {
-			return nil // check agent-deployment reports it
-		}
 		return []check.Row{check.Fail(target, "the Lease does not exist although the agent runs: it cannot write it, or has just started", f.logs())}
 	}
 	lease := leases.Of(f.Lease, f.Now.Add(f.Clock.Offset))
