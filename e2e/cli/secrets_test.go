@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -90,7 +91,7 @@ func (w *witness) hear(args []string, stdout, stderr string) {
 // leaks returns where a text contains credentials, without them.
 func (w *witness) leaks(what, text string) (all []string) {
 	for credential, where := range w.credentials {
-		if strings.Contains(text, credential) {
+		if strings.Contains(text, credential) || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(credential))) {
 			all = append(all, what+" contains a credential: that of "+where)
 		}
 	}

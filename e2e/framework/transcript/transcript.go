@@ -6,14 +6,12 @@ package transcript
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 )
 
-// prefix is the beginning of a join text. shown is how much of its line Redact keeps.
-const (
-	prefix = "fleet-join-v1:"
-	shown  = len(prefix) + 10
-)
+// secrets matches the beginning of a join text, of a bearer token, and of one in base64, and the rest of each.
+var secrets = regexp.MustCompile(`(fleet-join-v1:[\w-]{10}|\beyJ[\w-]{7}|\bZXlK[\w+/]{6})[\w.+/=-]+`)
 
 // ErrNoText means that an output contains no join text.
 var ErrNoText = errors.New("the output contains no join text")
@@ -28,13 +26,5 @@ func JoinText(output string) (string, error) {
 	return text, nil
 }
 
-// Redact returns a text in which join texts are cut.
-func Redact(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, prefix) && len(line) > shown {
-			lines[i] = line[:shown] + "…"
-		}
-	}
-	return strings.Join(lines, "\n")
-}
+// Redact returns a text in which join texts and bearer tokens are cut.
+func Redact(text string) string { return secrets.ReplaceAllString(text, "${1}…") }
