@@ -107,8 +107,18 @@ var _ = Describe("A join that something prevents", Ordered, func() {
 		Expect(deployments.Items).To(BeEmpty())
 	})
 
-	It("succeeds once nothing prevents it", func(ctx SpecContext) {
+	It("finds the agent of another namespace", func(ctx SpecContext) {
 		secure(ctx, hill, "privileged")
+		Expect(apply(ctx, hill, "{apiVersion: v1, kind: Namespace, metadata: {name: other}}")).To(Succeed())
+		Expect(apply(ctx, hill, `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: other, name: fleet-agent}, spec: {replicas: 0, selector: {matchLabels: {app: fleet-agent}},
+			template: {metadata: {labels: {app: fleet-agent}}, spec: {containers: [{name: agent, image: rancher/fleet-agent}]}}}}`)).To(Succeed())
+		refused := run(ctx, text, "join", "--context", hill)
+		Expect(refused.code).To(Equal(exit.Refused))
+		Expect(refused.stderr).To(ContainSubstring("phase 3, check the cluster: another agent runs on this cluster: Deployment other/fleet-agent\n"))
+		Expect(world.On(hill).Kube.AppsV1().Deployments("other").Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+	})
+
+	It("succeeds once nothing prevents it", func(ctx SpecContext) {
 		joined := run(ctx, text, "join", "--context", hill)
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 	})

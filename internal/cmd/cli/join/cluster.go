@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -193,16 +194,26 @@ func (j *joiner) isHub(ctx context.Context) (bool, error) {
 // maxAgents is how many agents are read.
 const maxAgents = 50
 
-// otherAgents returns the agents in other namespaces.
+// otherAgents returns the agents in other namespaces, and those of old releases of Rancher Fleet, which are StatefulSets.
 func otherAgents(ctx context.Context, core kubernetes.Interface, namespace string) ([]string, error) {
-	list, err := core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: maxAgents})
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, names.Agent).String(), Limit: maxAgents}
+	deployments, err := core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, options)
 	if err != nil {
 		return nil, access.Explain("reading Deployments", err)
 	}
 	var others []string
-	for _, deployment := range list.Items {
+	for _, deployment := range deployments.Items {
 		if deployment.Namespace != namespace && deployment.Name == names.Agent {
-			others = append(others, deployment.Namespace+"/"+deployment.Name)
+			others = append(others, "Deployment "+deployment.Namespace+"/"+deployment.Name)
+		}
+	}
+	sets, err := core.AppsV1().StatefulSets(metav1.NamespaceAll).List(ctx, options)
+	if err != nil {
+		return nil, access.Explain("reading StatefulSets", err)
+	}
+	for _, set := range sets.Items {
+		if set.Name == names.Agent {
+			others = append(others, "StatefulSet "+set.Namespace+"/"+set.Name)
 		}
 	}
 	return others, nil

@@ -40,7 +40,7 @@ type found struct {
 	deployment, imported bool
 	// release is the status of the Helm release fleet-agent, or empty. releaseChart is its chart.
 	release release.Status
-	// others are agents in other namespaces, as namespace/name.
+	// others are other agents, as "kind namespace/name".
 	others []string
 	// scoped means that the values give the agent a scope of its own.
 	scoped bool
@@ -68,7 +68,7 @@ func decide(text jointext.Text, f found) (step, error) {
 		return "", exit.Errorf(exit.Preflight, "namespace %s is being deleted", f.namespace).Because(fleet.ReasonNamespaceTerminating).
 			With("kubectl wait --for=delete namespace/" + f.namespace)
 	case len(f.others) > 0 && !f.scoped:
-		return "", refuse(f, fmt.Sprintf("another agent runs on this cluster: Deployment %s", strings.Join(f.others, ", ")),
+		return "", refuse(f, fmt.Sprintf("another agent runs on this cluster: %s", strings.Join(f.others, ", ")),
 			"if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME")
 	case f.identity != nil:
 		return decideJoined(text, f)
@@ -194,7 +194,7 @@ func neededRights(namespace string) []right {
 		{"get", "", "namespaces", ""}, {"create", "", "namespaces", ""},
 		{"get", "", "secrets", namespace}, {"create", "", "secrets", namespace}, {"update", "", "secrets", namespace}, {"list", "", "secrets", namespace}, {"delete", "", "secrets", namespace},
 		{"create", "", "serviceaccounts", namespace}, {"create", "", "configmaps", namespace},
-		{"create", "apps", "deployments", namespace}, {"list", "apps", "deployments", ""},
+		{"create", "apps", "deployments", namespace}, {"list", "apps", "deployments", ""}, {"list", "apps", "statefulsets", ""},
 		{"create", "networking.k8s.io", "networkpolicies", namespace},
 		{"create", rbac, "clusterroles", ""}, {"escalate", rbac, "clusterroles", ""}, {"create", rbac, "clusterrolebindings", ""},
 	}

@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 			}), want: stepInstall,
 		},
 		"the hub has moved: it is installed":          {found: joined(func(f *found) { f.server = "https://before" }), want: stepInstall},
-		"another agent, and a scope: it is installed": {found: found{namespace: "n", others: []string{"x/fleet-agent"}, scoped: true}, want: stepInstall},
+		"another agent, and a scope: it is installed": {found: found{namespace: "n", others: []string{"Deployment x/fleet-agent"}, scoped: true}, want: stepInstall},
 		"the hub's own cluster is refused": {
 			found: found{namespace: "n", ownHub: true}, code: exit.Refused,
 			err: "error: this cluster is the hub itself\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster that joins with --context: kubectl config get-contexts\n" +
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 			err: "error: Deployment n/fleet-agent exists and does not belong to a Helm release\n" + another + leaveManifest,
 		},
 		"an agent in another namespace is refused": {
-			found: found{namespace: "n", others: []string{"x/fleet-agent"}}, code: exit.Refused,
+			found: found{namespace: "n", others: []string{"Deployment x/fleet-agent"}}, code: exit.Refused,
 			err: "error: another agent runs on this cluster: Deployment x/fleet-agent\n" + another + "fix: if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME\n",
 		},
 	}
