@@ -104,6 +104,7 @@ var seldomUsed = map[string]string{
 	"get clusterregistrationtokens.fleet.cattle.io": again,
 	"patch clusters/status.fleet.cattle.io":         "grant: agents get it, and only who has a right may give it to others",
 	"patch clustergroups.fleet.cattle.io":           "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
+	"list clusters.cluster.x-k8s.io":                "capi: client-go's informer lists only where an API server cannot stream a list",
 }
 
 const again = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict"
