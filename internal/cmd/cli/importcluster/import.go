@@ -168,19 +168,12 @@ func (o *options) run(ctx context.Context) (err error) {
 }
 
 func (o *options) print(result Imported) error {
-	switch o.format {
-	case output.JSON, output.YAML:
-		return output.Print(o.streams.Out, o.format, result)
-	case output.Name:
-		_, err := fmt.Fprintln(o.streams.Out, "cluster.fleet.cattle.io/"+result.Cluster)
-		return err
-	}
 	text := "imported as Cluster"
 	if result.Already {
 		text = "was imported already as Cluster"
 	}
-	_, err := fmt.Fprintf(o.streams.Out, "%s %s/%s\n", text, result.Workspace, result.Cluster)
-	return err
+	return output.One(o.streams.Out, o.format, result, "cluster.fleet.cattle.io/"+result.Cluster,
+		fmt.Sprintf("%s %s/%s", text, result.Workspace, result.Cluster))
 }
 
 func (o *options) progress(format string, args ...any) {

@@ -174,19 +174,12 @@ func (o *options) run(ctx context.Context) (err error) {
 }
 
 func (o *options) print(joined Joined) error {
-	switch o.format {
-	case output.JSON, output.YAML:
-		return output.Print(o.streams.Out, o.format, joined)
-	case output.Name:
-		_, err := fmt.Fprintln(o.streams.Out, "cluster.fleet.cattle.io/"+output.Line(joined.Cluster))
-		return err
-	}
 	text := "joined as Cluster"
 	if joined.Already {
 		text = "has joined already as Cluster"
 	}
-	_, err := fmt.Fprintf(o.streams.Out, "%s %s/%s of %s\n", text, output.Line(joined.Workspace), output.Line(joined.Cluster), joined.Hub)
-	return err
+	return output.One(o.streams.Out, o.format, joined, "cluster.fleet.cattle.io/"+joined.Cluster,
+		fmt.Sprintf("%s %s/%s of %s", text, joined.Workspace, joined.Cluster, joined.Hub))
 }
 
 // joiner joins one cluster.

@@ -66,6 +66,18 @@ func Print(out io.Writer, format Format, result any) error {
 	return err
 }
 
+// One prints the result of a verb about one object: as JSON or YAML, as its name (resource/name), or as a sentence.
+func One(out io.Writer, format Format, result any, name, sentence string) error {
+	switch format {
+	case JSON, YAML:
+		return Print(out, format, result)
+	case Name:
+		sentence = name
+	}
+	_, err := fmt.Fprintln(out, Line(sentence))
+	return err
+}
+
 // Object prints an object as YAML, as a user would write it: without status and creation time.
 func Object(out io.Writer, object any) error {
 	encoded, err := json.Marshal(object)

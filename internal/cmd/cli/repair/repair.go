@@ -260,13 +260,6 @@ func (o *options) token(ctx context.Context, hub *access.Cluster, name string) (
 }
 
 func (o *options) print(result Repaired) error {
-	switch o.format {
-	case output.JSON, output.YAML:
-		return output.Print(o.streams.Out, o.format, result)
-	case output.Name:
-		_, err := fmt.Fprintln(o.streams.Out, "cluster.fleet.cattle.io/"+result.Cluster)
-		return err
-	}
-	_, err := fmt.Fprintf(o.streams.Out, "repaired Cluster %s/%s: its agent reports\n", result.Namespace, result.Cluster)
-	return err
+	return output.One(o.streams.Out, o.format, result, "cluster.fleet.cattle.io/"+result.Cluster,
+		fmt.Sprintf("repaired Cluster %s/%s: its agent reports", result.Namespace, result.Cluster))
 }

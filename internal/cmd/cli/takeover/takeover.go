@@ -191,17 +191,10 @@ func (o *options) preview(f found, result Takeover) error {
 }
 
 func (o *options) print(result Takeover) error {
-	switch o.format {
-	case output.JSON, output.YAML:
-		return output.Print(o.streams.Out, o.format, result)
-	case output.Name:
-		_, err := fmt.Fprintln(o.streams.Out, "clusterregistration.fleet.cattle.io/"+result.Request)
-		return err
-	}
 	text := "was granted"
 	if result.Already {
 		text = "had been granted already"
 	}
-	_, err := fmt.Fprintf(o.streams.Out, "request %s/%s %s: it registers Cluster %s\n", result.Namespace, result.Request, text, result.Cluster)
-	return err
+	return output.One(o.streams.Out, o.format, result, "clusterregistration.fleet.cattle.io/"+result.Request,
+		fmt.Sprintf("request %s/%s %s: it registers Cluster %s", result.Namespace, result.Request, text, result.Cluster))
 }
