@@ -84,7 +84,7 @@ func newCreate(streams genericiooptions.IOStreams) *cobra.Command {
 with access to the cluster that joins. With --cluster it also creates the Cluster with a client ID of its own, so that only
 this cluster can join as it. Without --cluster any number of clusters can join with the token.
 
-The text contains a secret: whoever has it can register clusters in the workspace until the token expires.`,
+The text contains a secret: everybody who has it can register clusters in the workspace until the token expires.`,
 		Example: `  fleet token create west --cluster west --label env=prod --ttl 1h
   fleet token create west --cluster west --format values > west.yaml
   fleet token create shared --ttl 168h`,

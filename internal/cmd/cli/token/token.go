@@ -30,8 +30,8 @@ func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Comm
 	command := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list, show and revoke the tokens with which clusters join",
-		Long: `Tokens let clusters join a workspace. Whoever has a token can register clusters in its workspace, until it expires
-or is revoked. Clusters that have joined do not need it any more.`,
+		Long: `Tokens let clusters join a workspace. Everybody who has a token can register clusters in its workspace, until it
+expires or is revoked. Clusters that have joined no longer need it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: exit.Subcommand,
 	}

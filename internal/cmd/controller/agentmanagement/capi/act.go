@@ -30,7 +30,7 @@ func (h *handler) act(in capirule.Input, out capirule.Outcome) error {
 			return err
 		}
 	}
-	h.tell(in.Cluster, out)
+	h.recordEvent(in.Cluster, out)
 	return nil
 }
 
@@ -87,16 +87,16 @@ func (h *handler) report(cluster *fleet.Cluster, out capirule.Outcome) error {
 	return err
 }
 
-// tell records an Event about a Cluster of Cluster API without a Cluster of Fleet, once for each cause.
-func (h *handler) tell(about *capirule.Cluster, out capirule.Outcome) {
+// recordEvent records an Event about a Cluster of Cluster API without a Cluster of Fleet, once for each cause.
+func (h *handler) recordEvent(about *capirule.Cluster, out capirule.Outcome) {
 	if about == nil || out.Reason == "" {
 		return
 	}
 	key := keyOf(about)
-	said := report{about.UID, out.Reason, out.Message}
+	now := report{about.UID, out.Reason, out.Message}
 	h.mu.Lock()
-	repeated := h.told[key] == said
-	h.told[key] = said
+	repeated := h.recorded[key] == now
+	h.recorded[key] = now
 	h.mu.Unlock()
 	if repeated {
 		return

@@ -39,8 +39,8 @@ type handler struct {
 	mu sync.Mutex // guards the fields below
 	// secrets are remembered by version.
 	secrets map[types.NamespacedName]knownSecret
-	// told contains the last Event of each Cluster, which is not repeated.
-	told map[types.NamespacedName]report
+	// recorded contains the last Event of each Cluster, which is not repeated.
+	recorded map[types.NamespacedName]report
 	// gone are the last states of Clusters of Cluster API whose deletion was not reconciled yet.
 	gone map[types.NamespacedName]*capirule.Cluster
 }
@@ -81,7 +81,7 @@ func newHandler(a *hub.Context) *handler {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax)
 	return &handler{
 		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion,
-		secrets: map[types.NamespacedName]knownSecret{}, told: map[types.NamespacedName]report{}, gone: map[types.NamespacedName]*capirule.Cluster{},
+		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{}, gone: map[types.NamespacedName]*capirule.Cluster{},
 	}
 }
 
@@ -191,7 +191,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 	}
 	in, err := h.gather(ctx, store, key)
 	if err != nil {
-		return fmt.Errorf("looking at it: %w", err)
+		return fmt.Errorf("reading what concerns it: %w", err)
 	}
 	out := capirule.Decide(in)
 	h.app.Log.Debug("decided about a cluster of Cluster API", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
@@ -211,7 +211,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 func (h *handler) forget(key types.NamespacedName, last *capirule.Cluster) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.told, key)
+	delete(h.recorded, key)
 	delete(h.secrets, key)
 	if h.gone[key] == last {
 		delete(h.gone, key)

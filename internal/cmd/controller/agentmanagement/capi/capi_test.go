@@ -189,8 +189,8 @@ func TestLife(t *testing.T) {
 	b.lose(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-3" }))
 	b.expect("delete Cluster team-a/east")
 	b.expect()
-	if len(b.gone) != 0 || len(b.told) != 0 || len(b.secrets) != 0 {
-		t.Errorf("remembered: %v %v %v", b.gone, b.told, b.secrets)
+	if len(b.gone) != 0 || len(b.recorded) != 0 || len(b.secrets) != 0 {
+		t.Errorf("remembered: %v %v %v", b.gone, b.recorded, b.secrets)
 	}
 }
 

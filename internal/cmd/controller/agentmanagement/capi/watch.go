@@ -95,11 +95,11 @@ func newWatch(log *slog.Logger, from source, seen func(*capirule.Cluster, bool),
 	return &watch{log: log, source: from, seen: seen, synced: synced, woken: make(chan struct{}, 1)}
 }
 
-// wake makes run look at once whether the watch is enabled.
+// wake makes run check at once whether the watch is enabled.
 func (w *watch) wake() {
 	select {
 	case w.woken <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending
 	}
 }
 
@@ -141,7 +141,7 @@ func (w *watch) run(ctx context.Context, enabled func() bool) {
 	defer again.Stop()
 	for {
 		if err := w.adjust(ctx, enabled()); err != nil && ctx.Err() == nil {
-			w.log.Warn("looking for Cluster API failed", "error", err)
+			w.log.Warn("discovering Cluster API failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -189,11 +189,11 @@ func (w *watch) begin(ctx context.Context, version string) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { w.tell(obj, false) },
-		UpdateFunc: func(_, obj any) { w.tell(obj, false) },
+		AddFunc:    func(obj any) { w.notify(obj, false) },
+		UpdateFunc: func(_, obj any) { w.notify(obj, false) },
 		DeleteFunc: func(obj any) {
 			if ctx.Err() == nil {
-				w.tell(obj, true)
+				w.notify(obj, true)
 			}
 		},
 	}); err != nil {
@@ -224,7 +224,7 @@ func (w *watch) awaitSync(ctx context.Context, informer cache.SharedIndexInforme
 	w.synced()
 }
 
-func (w *watch) tell(obj any, deleted bool) {
+func (w *watch) notify(obj any, deleted bool) {
 	if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = missed.Obj
 	}
