@@ -85,11 +85,11 @@ func through(on func(count int32) error, clusters ...string) (path string, end f
 // error.
 func runWith(ctx context.Context, path, stdin string, args ...string) (exit.Code, string) {
 	GinkgoHelper()
-	everything.watch()
+	leaks.watch()
 	var out, problems bytes.Buffer
 	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", path}, args...),
 		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
-	everything.hear(args, out.String(), problems.String())
+	leaks.addCommand(args, out.String(), problems.String())
 	return code, problems.String()
 }
 

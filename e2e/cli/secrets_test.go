@@ -30,26 +30,26 @@ var (
 	joinTexts = regexp.MustCompile(`fleet-join-v1:[\w-]{30,}`)
 )
 
-// said is what a command of a story got and printed.
-type said struct {
+// invocation is what a command of a story got and printed.
+type invocation struct {
 	args           []string
 	stdout, stderr string
 }
 
-// witness remembers all credentials of the clusters, also those that a story deletes, and all that was said.
-type witness struct {
+// leakDetector remembers all credentials of the clusters, also those that a story deletes, and what all commands printed.
+type leakDetector struct {
 	start sync.Once
 	stop  context.CancelFunc
 
 	mu          sync.Mutex
 	credentials map[string]string // with where it was seen
-	heard       []said
+	commands    []invocation
 }
 
-var everything = &witness{credentials: map[string]string{}}
+var leaks = &leakDetector{credentials: map[string]string{}}
 
 // watch starts to watch the Secrets of all clusters.
-func (w *witness) watch() {
+func (w *leakDetector) watch() {
 	GinkgoHelper()
 	w.start.Do(func() {
 		var ctx context.Context
@@ -67,7 +67,7 @@ func (w *witness) watch() {
 	})
 }
 
-func (w *witness) addSecret(cluster string, secret *corev1.Secret) {
+func (w *leakDetector) addSecret(cluster string, secret *corev1.Secret) {
 	for _, value := range secret.Data {
 		for _, bearer := range bearers.FindAllString(string(value), -1) {
 			w.add(bearer, fmt.Sprintf("Secret %s/%s of cluster %s", secret.Namespace, secret.Name, cluster))
@@ -75,21 +75,21 @@ func (w *witness) addSecret(cluster string, secret *corev1.Secret) {
 	}
 }
 
-func (w *witness) add(credential, where string) {
+func (w *leakDetector) add(credential, where string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.credentials[credential] = where
 }
 
-// hear remembers what a command got and printed.
-func (w *witness) hear(args []string, stdout, stderr string) {
+// addCommand remembers what a command got and printed.
+func (w *leakDetector) addCommand(args []string, stdout, stderr string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.heard = append(w.heard, said{args, stdout, stderr})
+	w.commands = append(w.commands, invocation{args, stdout, stderr})
 }
 
 // leaks returns where a text contains credentials, without them.
-func (w *witness) leaks(what, text string) (all []string) {
+func (w *leakDetector) leaks(what, text string) (all []string) {
 	for credential, where := range w.credentials {
 		if strings.Contains(text, credential) || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(credential))) {
 			all = append(all, what+" contains a credential: that of "+where)
@@ -100,8 +100,8 @@ func (w *witness) leaks(what, text string) (all []string) {
 
 // ofCommands returns the leaks in arguments and outputs. A credential is printed only to standard output, and only by
 // commands that hand it over.
-func (w *witness) ofCommands() (all []string) {
-	for _, one := range w.heard {
+func (w *leakDetector) ofCommands() (all []string) {
+	for _, one := range w.commands {
 		line := "fleet " + strings.Join(one.args, " ")
 		handsOver := slices.Contains(one.args, "--with-secret") || slices.Contains(one.args, "create") || slices.Contains(one.args, "repair")
 		all = append(all, w.leaks("a command line", line)...)
@@ -117,7 +117,7 @@ func (w *witness) ofCommands() (all []string) {
 }
 
 // ofObjects returns the leaks in objects that are no Secrets: Events, the arguments and variables of pods, ConfigMaps.
-func (w *witness) ofObjects(ctx context.Context) (all []string) {
+func (w *leakDetector) ofObjects(ctx context.Context) (all []string) {
 	GinkgoHelper()
 	examine := func(what string, list runtime.Object, err error) {
 		Expect(err).NotTo(HaveOccurred(), what)
@@ -147,13 +147,13 @@ func (w *witness) ofObjects(ctx context.Context) (all []string) {
 
 // After all stories, no credential that any of them has used is where others can read it.
 var _ = AfterSuite(func(ctx SpecContext) {
-	if everything.stop == nil {
+	if leaks.stop == nil {
 		return
 	}
-	everything.stop()
-	everything.mu.Lock()
-	defer everything.mu.Unlock()
-	Expect(len(everything.credentials)).To(BeNumerically(">", len(world.Downstreams)), "no token was seen")
-	GinkgoWriter.Printf("%d credentials, %d commands\n", len(everything.credentials), len(everything.heard))
-	Expect(append(everything.ofCommands(), everything.ofObjects(ctx)...)).To(BeEmpty())
+	leaks.stop()
+	leaks.mu.Lock()
+	defer leaks.mu.Unlock()
+	Expect(len(leaks.credentials)).To(BeNumerically(">", len(world.Downstreams)), "no token was seen")
+	GinkgoWriter.Printf("%d credentials, %d commands\n", len(leaks.credentials), len(leaks.commands))
+	Expect(append(leaks.ofCommands(), leaks.ofObjects(ctx)...)).To(BeEmpty())
 })

@@ -102,10 +102,10 @@ func configOf(name string) *rest.Config {
 // run runs a command of fleet with this standard input, and adds it to the transcript without its secrets.
 func run(ctx SpecContext, stdin string, args ...string) answer {
 	GinkgoHelper()
-	everything.watch()
+	leaks.watch()
 	a, err := commandline.Run(ctx, world.User, stdin, args...)
 	Expect(err).NotTo(HaveOccurred())
-	everything.hear(args, a.Stdout, a.Stderr)
+	leaks.addCommand(args, a.Stdout, a.Stderr)
 	return answer{a.Code, a.Stdout, a.Stderr}
 }
 

@@ -98,7 +98,7 @@ func typing() {
 	})
 }
 
-func looking() {
+func inspecting() {
 	It("sees which clusters report, and which one does not", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			listed := fleetCommand(ctx, "", "clusters", "-A")

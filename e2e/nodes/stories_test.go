@@ -23,7 +23,7 @@ var _ = Describe("On real nodes", Ordered, ContinueOnFailure, func() {
 	Describe("a namespace has rules for pods", restricted)
 	Describe("a user has only the command line", typing)
 	Describe("the hub does not hear of an agent", missing)
-	Describe("the user looks at the clusters", looking)
+	Describe("the user looks at the clusters", inspecting)
 	Describe("the user unregisters a cluster", unregistering)
 	Describe("an agent's pod is deleted", losingAgent)
 	Describe("a node is restarted", restarting)

@@ -207,9 +207,9 @@ type Seen struct {
 	Account string
 }
 
-// LookAtCluster reads the Cluster of an agent with the agent's own identity. An agent may only write the status of its
+// ReadOwnCluster reads the Cluster of an agent with the agent's own identity. An agent may only write the status of its
 // Cluster, so this sends an empty change as a dry run, whose answer contains the Cluster.
-func (c *Client) LookAtCluster(ctx context.Context, namespace, name string) (Seen, error) {
+func (c *Client) ReadOwnCluster(ctx context.Context, namespace, name string) (Seen, error) {
 	var cluster fleet.Cluster
 	path := fmt.Sprintf("apis/fleet.cattle.io/v1alpha1/namespaces/%s/clusters/%s/status", url.PathEscape(namespace), url.PathEscape(name))
 	_, err := c.Send(ctx, http.MethodPatch, path, "dryRun=All&fieldManager=fleet", struct{}{}, &cluster)

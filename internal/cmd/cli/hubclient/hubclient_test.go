@@ -13,7 +13,7 @@ import (
 
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-func TestLookAtCluster_SendsADryRunWithTheToken(t *testing.T) {
+func TestReadOwnCluster_SendsADryRunWithTheToken(t *testing.T) {
 	var got string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -29,7 +29,7 @@ func TestLookAtCluster_SendsADryRunWithTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := client.LookAtCluster(t.Context(), "a/b", "west")
+	seen, err := client.ReadOwnCluster(t.Context(), "a/b", "west")
 	if err != nil || seen.Account != "u-1" || !seen.LastSeen.Equal(noon().Add(-time.Minute)) {
 		t.Errorf("seen %+v, %v", seen, err)
 	}

@@ -256,7 +256,7 @@ func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error)
 	if err != nil {
 		return hubclient.Seen{}, err
 	}
-	last, err := client.LookAtCluster(ctx, f.identity.ClusterNamespace, f.identity.ClusterName)
+	last, err := client.ReadOwnCluster(ctx, f.identity.ClusterNamespace, f.identity.ClusterName)
 	if err != nil {
 		return hubclient.Seen{}, err
 	}

@@ -55,19 +55,19 @@ func (r Reporter) Warn(text string) {
 // Log prints what is done, with --debug.
 func (r Reporter) Log(text string) {
 	if r.Debug {
-		r.tell(text)
+		r.progress(text)
 	}
 }
 
 // Write prints the progress of a download. The text may have several lines.
 func (r Reporter) Write(text []byte) (int, error) {
 	for line := range strings.Lines(string(text)) {
-		r.tell(strings.TrimRight(line, "\r\n"))
+		r.progress(strings.TrimRight(line, "\r\n"))
 	}
 	return len(text), nil
 }
 
-func (r Reporter) tell(text string) {
+func (r Reporter) progress(text string) {
 	if r.json {
 		slog.New(slog.NewJSONHandler(r.out, nil)).Info(text)
 		return

@@ -105,7 +105,7 @@ func probe(ctx context.Context, c Credential, token string, clock func() time.Ti
 	}
 	path := fmt.Sprintf("apis/fleet.cattle.io/v1alpha1/namespaces/%s/bundledeployments", url.PathEscape(c.ClusterNamespace))
 	if _, p.AcceptErr = client.Send(ctx, http.MethodGet, path, "limit=1", nil, nil); p.AcceptErr == nil {
-		p.Seen, p.AcceptErr = client.LookAtCluster(ctx, c.Cluster.Namespace, c.Cluster.Name)
+		p.Seen, p.AcceptErr = client.ReadOwnCluster(ctx, c.Cluster.Namespace, c.Cluster.Name)
 	}
 	return p
 }
