@@ -1,0 +1,16 @@
+// Package cloudconfig parses the part of cloud-init's format that machines of dev/machines understand. It answers one
+// question: which files and commands does this bootstrap data contain, and if it is invalid, in which line? It is pure.
+//
+//	#cloud-config
+//	write_files:
+//	- path: etc/kubernetes/ca.crt      relative to the machine's folder; a leading slash means the same
+//	  permissions: "0640"              octal in quotes; default 0644
+//	  encoding: base64                 optional; also b64
+//	  content: LS0t…
+//	runcmd:
+//	- echo $MACHINE_PORT               a string: run by sh -c
+//	- [service, etcd, etcd, --data-dir=etcd]   a list: run without a shell
+//
+// The parser is strict: unknown and repeated fields, other types, aliases, paths that leave the folder, and texts over
+// the limits are errors.
+package cloudconfig
