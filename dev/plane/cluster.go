@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/dev/plane/args"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/dev/plane/podrunner"
 	"github.com/fleet-hub/fleet/dev/plane/ports"
@@ -142,13 +143,13 @@ func (c *Cluster) access(who pki.Access) pki.Access {
 func (c *Cluster) runServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	args := serverArgs{name: c.Name, dir: c.dir, port: c.serverPort.Number(), audit: c.auditLog, policy: c.auditPolicy}
+	flags := args.Server{Name: c.Name, Dir: c.dir, Port: c.serverPort.Number(), Audit: c.auditLog, Policy: c.auditPolicy}
 	if extra := c.plane.options.APIServerArgs; extra != nil {
-		args.extra = extra(c.Name)
+		flags.Extra = extra(c.Name)
 	}
 	server, err := c.plane.run(program{
 		name: c.Name + ": kube-apiserver", file: "kube-apiserver",
-		args: apiServerArgs(args), log: filepath.Join(c.LogDir, "kube-apiserver.log"),
+		args: flags.Args(), log: filepath.Join(c.LogDir, "kube-apiserver.log"),
 	})
 	if err != nil {
 		return err
@@ -167,9 +168,10 @@ func (c *Cluster) runServer(ctx context.Context) error {
 func (c *Cluster) startControllers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	flags := args.Controllers{Dir: c.dir, Port: c.controllersPort.Number(), StockLimits: c.plane.options.StockControllerLimits}
 	controller, err := c.plane.run(program{
 		name: c.Name + ": kube-controller-manager", file: "kube-controller-manager",
-		args: controllerManagerArgs(c.dir, c.controllersPort.Number(), c.plane.options.StockControllerLimits),
+		args: flags.Args(),
 		log:  filepath.Join(c.LogDir, "kube-controller-manager.log"),
 	})
 	if err != nil {

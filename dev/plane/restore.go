@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/fleet-hub/fleet/dev/plane/args"
 )
 
-// Directories in the plane's data directory.
-const (
-	etcdFolder     = "etcd"
-	snapshotFolder = "etcd-snapshot"
-)
+// snapshotFolder is a directory in the plane's data directory, beside etcd's.
+const snapshotFolder = "etcd-snapshot"
 
 // startStore starts etcd with the existing data.
 func (p *Plane) startStore() error {
-	etcd, err := p.run(program{name: "etcd", file: "etcd", args: etcdArgs(), log: filepath.Join(p.LogDir, "etcd.log")})
+	etcd, err := p.run(program{name: "etcd", file: "etcd", args: args.Etcd(), log: filepath.Join(p.LogDir, "etcd.log")})
 	if err != nil {
 		return err
 	}
@@ -39,7 +38,7 @@ func (p *Plane) Snapshot(ctx context.Context) error {
 		return err
 	}
 	to := filepath.Join(p.dataDir, snapshotFolder)
-	err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(p.dataDir, etcdFolder))))
+	err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(filepath.Join(p.dataDir, args.EtcdFolder))))
 	if err := errors.Join(err, p.startStore()); err != nil {
 		return fmt.Errorf("taking a snapshot: %w", err)
 	}
@@ -58,7 +57,7 @@ func (p *Plane) Restore(ctx context.Context) error {
 	if err := p.store().kill(); err != nil {
 		return err
 	}
-	live := filepath.Join(p.dataDir, etcdFolder)
+	live := filepath.Join(p.dataDir, args.EtcdFolder)
 	err := errors.Join(os.RemoveAll(live), os.CopyFS(live, os.DirFS(filepath.Join(p.dataDir, snapshotFolder))))
 	if err := errors.Join(err, p.startStore()); err != nil {
 		return fmt.Errorf("restoring a snapshot: %w", err)

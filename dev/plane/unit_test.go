@@ -11,32 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
-	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
-
-func TestArguments_MatchTheGoldens(t *testing.T) {
-	server := serverArgs{name: "east", dir: "/data/east", port: 20001}
-	audited := server
-	audited.audit, audited.policy = "/logs/east/audit.json", "audit-policy.yaml"
-	more := server
-	more.extra = []string{"--service-account-max-token-expiration=1h"}
-	tests := map[string]struct {
-		args   []string
-		golden string
-	}{
-		"etcd listens on sockets only":                     {etcdArgs(), "etcd"},
-		"API server":                                       {apiServerArgs(server), "apiserver"},
-		"API server with an audit log":                     {apiServerArgs(audited), "apiserver-audit"},
-		"API server with additional flags: they come last": {apiServerArgs(more), "apiserver-extra"},
-		"controller-manager without client-side limits":    {controllerManagerArgs("/data/east", 20002, false), "controller-manager"},
-		"controller-manager with default limits":           {controllerManagerArgs("/data/east", 20002, true), "controller-manager-stock"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			golden.Expect(t, test.golden+".golden", strings.Join(test.args, "\n")+"\n")
-		})
-	}
-}
 
 func TestValidate_RejectsWrongOptions(t *testing.T) {
 	tests := map[string]struct {

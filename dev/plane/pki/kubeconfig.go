@@ -12,8 +12,9 @@ type Access struct {
 	// Name is the cluster's name, URL its API server's URL, and CA the CA of that server's certificate in PEM.
 	Name, URL string
 	CA        []byte
-	// Token or TokenFile authenticates the client. The file is read again when it changes.
+	// Token, TokenFile or Client authenticates the client. The file is read again when it changes.
 	Token, TokenFile string
+	Client           Pair
 	// Namespace is the default namespace of commands. Empty means default.
 	Namespace string
 }
@@ -22,7 +23,10 @@ type Access struct {
 func (a Access) Kubeconfig() ([]byte, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[a.Name] = &clientcmdapi.Cluster{Server: a.URL, CertificateAuthorityData: a.CA}
-	config.AuthInfos[a.Name] = &clientcmdapi.AuthInfo{Token: a.Token, TokenFile: a.TokenFile}
+	config.AuthInfos[a.Name] = &clientcmdapi.AuthInfo{
+		Token: a.Token, TokenFile: a.TokenFile,
+		ClientCertificateData: a.Client.Certificate, ClientKeyData: a.Client.Key,
+	}
 	config.Contexts[a.Name] = &clientcmdapi.Context{Cluster: a.Name, AuthInfo: a.Name, Namespace: a.Namespace}
 	config.CurrentContext = a.Name
 	content, err := clientcmd.Write(*config)

@@ -3,16 +3,10 @@
 package pki
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,6 +20,7 @@ const ServiceCIDR = "10.43.0.0/16"
 // Files of a cluster's directory. Certificates and keys are PEM.
 const (
 	FileCA         = "ca.crt"
+	FileCAKey      = "ca.key" // New does not write it
 	FileServing    = "serving.crt"
 	FileServingKey = "serving.key"
 	FileAccounts   = "service-accounts.key"
@@ -46,74 +41,28 @@ type Identity struct {
 // into dir. Every cluster has its own CA, so that trust in one cluster does not include another. The CA's key is
 // not kept. The certificate is valid for loopback, Service kubernetes and the given addresses.
 func New(dir, name string, now time.Time, addresses ...net.IP) (Identity, error) {
-	ca, caKey, err := authority(name, now)
+	ca, err := NewAuthority("plane-"+name, now)
 	if err != nil {
 		return Identity{}, fmt.Errorf("creating the CA of %s: %w", name, err)
 	}
-	serving, servingKey, err := servingCertificate(ca, caKey, now, addresses)
+	serving, err := ca.Serving(now, addresses...)
 	if err != nil {
 		return Identity{}, fmt.Errorf("creating the serving certificate of %s: %w", name, err)
 	}
-	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	accounts, err := NewAccountKey()
 	if err != nil {
 		return Identity{}, fmt.Errorf("creating the ServiceAccount key of %s: %w", name, err)
 	}
-	id := Identity{CA: certificatePEM(ca.Raw), Token: randomToken()}
+	id := Identity{CA: ca.Certificate, Token: randomToken()}
 	err = errors.Join(
 		Write(dir, FileCA, id.CA),
-		Write(dir, FileServing, certificatePEM(serving)),
-		writeKey(dir, FileServingKey, servingKey),
-		writeKey(dir, FileAccounts, accounts),
+		Write(dir, FileServing, serving.Certificate),
+		Write(dir, FileServingKey, serving.Key),
+		Write(dir, FileAccounts, accounts.Key),
 		Write(dir, FileTokens, []byte(id.Token+`,admin,admin,"system:masters"`+"\n")),
 		Write(dir, FileAudit, []byte(auditPolicy)),
 	)
 	return id, err
-}
-
-func authority(name string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "plane-" + name},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, err
-	}
-	ca, err := x509.ParseCertificate(raw)
-	return ca, key, err
-}
-
-func servingCertificate(ca *x509.Certificate, caKey *ecdsa.PrivateKey, now time.Time, addresses []net.IP) ([]byte, *ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses: append([]net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 43, 0, 1)}, addresses...),
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
-	return raw, key, err
-}
-
-func certificatePEM(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func writeKey(dir, file string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("encoding %s: %w", file, err)
-	}
-	return Write(dir, file, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
 // Write writes a file that only the user can read, because it may contain a key or a token.
