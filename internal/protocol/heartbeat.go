@@ -22,9 +22,9 @@ func HeartbeatManager(token string) string {
 	return speakerPrefix + parsed.AccountUID
 }
 
-// Speaker returns the UID of the account that sent the Cluster's last heartbeat, or an empty string if it is
+// HeartbeatAccount returns the UID of the account that sent the Cluster's last heartbeat, or an empty string if it is
 // unknown. It reads managedFields, which caches drop, so the Cluster must come from the API server.
-func Speaker(cluster *fleet.Cluster) string {
+func HeartbeatAccount(cluster *fleet.Cluster) string {
 	for _, entry := range cluster.ManagedFields {
 		uid, says := strings.CutPrefix(entry.Manager, speakerPrefix)
 		if !says || entry.FieldsV1 == nil {

@@ -22,7 +22,7 @@ func (c markedChild) ensure() error {
 		return err // it names the object
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", c.kind.gvk.Kind, keyOf(c.desired), err)
+		return fmt.Errorf("%s %s: %w", c.kind.gvk.Kind, KeyOf(c.desired), err)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func together(children []markedChild) []error {
 
 // ensure creates or updates one child.
 func (k Kind) ensure(desired Object) error {
-	live, err := k.known(keyOf(desired))
+	live, err := k.known(KeyOf(desired))
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (k Kind) adjust(live, desired Object) error {
 
 // delete deletes exactly this object. It is not an error if the object is gone or was replaced.
 func (k Kind) delete(obj Object) error {
-	k.written.Forget(keyOf(obj), obj)
+	k.written.Forget(KeyOf(obj), obj)
 	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}
 	if uid != "" {

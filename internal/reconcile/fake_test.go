@@ -62,7 +62,7 @@ func (c *fakeClient[T]) id(namespace, name string) string {
 func (c *fakeClient[T]) Create(obj T) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.note("create", c.gvk.Kind, keyOf(obj).String(), ""); err != nil {
+	if err := c.note("create", c.gvk.Kind, KeyOf(obj).String(), ""); err != nil {
 		return obj, err
 	}
 	id := c.id(obj.GetNamespace(), obj.GetName())
@@ -111,7 +111,7 @@ func (c *fakeClient[T]) update(obj T, subresource string, keep func(found, updat
 	if err != nil {
 		return none, err
 	}
-	if err := c.note("update", c.gvk.Kind, keyOf(obj).String(), subresource+string(body)); err != nil {
+	if err := c.note("update", c.gvk.Kind, KeyOf(obj).String(), subresource+string(body)); err != nil {
 		return none, err
 	}
 	found, exists := c.objects[c.id(obj.GetNamespace(), obj.GetName())]

@@ -144,7 +144,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			}
 			made, err := v.create(typed)
 			if err == nil {
-				written.Note(keyOf(made), made, nil, now())
+				written.Note(KeyOf(made), made, nil, now())
 			}
 			return err
 		},
@@ -155,7 +155,7 @@ func newKind[T Object](gvk schema.GroupVersionKind, informer cache.SharedIndexIn
 			}
 			patched, err := v.patch(namespace, name, types.MergePatchType, body)
 			if err == nil {
-				written.Note(keyOf(patched), patched, before, now())
+				written.Note(KeyOf(patched), patched, before, now())
 			}
 			return err
 		},

@@ -25,29 +25,29 @@ func Optional[T any](obj T, err error) (T, error) {
 	return obj, err
 }
 
-// Enqueuer is the part of a namespaced controller that Nudge needs.
+// Enqueuer is the part of a namespaced controller that Enqueue needs.
 type Enqueuer interface {
 	EnqueueAfter(namespace, name string, after time.Duration)
 }
 
-// ClusterEnqueuer is the part of a controller of cluster-scoped objects that NudgeCluster needs.
+// ClusterEnqueuer is the part of a controller of cluster-scoped objects that EnqueueCluster needs.
 type ClusterEnqueuer interface {
 	EnqueueAfter(name string, after time.Duration)
 }
 
-// Nudge returns a function that enqueues an object at once. Unlike the controllers' Enqueue, it does not count as a
-// failure and so never delays the key.
-func Nudge(c Enqueuer) func(types.NamespacedName) {
+// Enqueue returns a function that enqueues an object at once. Unlike the controllers' own method Enqueue, it does not
+// count as a failure and so never delays the key.
+func Enqueue(c Enqueuer) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { c.EnqueueAfter(key.Namespace, key.Name, 0) }
 }
 
-// NudgeCluster is Nudge for cluster-scoped objects; the key's namespace is ignored.
-func NudgeCluster(c ClusterEnqueuer) func(types.NamespacedName) {
+// EnqueueCluster is Enqueue for cluster-scoped objects; the key's namespace is ignored.
+func EnqueueCluster(c ClusterEnqueuer) func(types.NamespacedName) {
 	return func(key types.NamespacedName) { c.EnqueueAfter(key.Name, 0) }
 }
 
-// KeyOf splits the key that a handler gets: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
-func KeyOf(key string) types.NamespacedName {
+// ParseKey parses the key that a handler gets: "<namespace>/<name>", or "<name>" for cluster-scoped objects.
+func ParseKey(key string) types.NamespacedName {
 	namespace, name, found := strings.Cut(key, "/")
 	if !found {
 		return types.NamespacedName{Name: key}

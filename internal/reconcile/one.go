@@ -27,12 +27,12 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	found, err := kind.known(keyOf(desired))
+	found, err := kind.known(KeyOf(desired))
 	if err != nil || found == nil || found.GetLabels()[fleet.LabelSetHash] != s.Hash(owner) || kind.keepAlive || !leaves(kind, found, nil) {
 		return err
 	}
 	if err := kind.delete(found); err != nil {
-		return fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, keyOf(found), err)
+		return fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, KeyOf(found), err)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (k Kind) Ensure(object Object) error {
 // CreateOnce creates an object unless it is in the cache or this process has just created it. An existing object is
 // not an error and stays as it is. made reports whether the object was created.
 func (k Kind) CreateOnce(object Object) (made bool, err error) {
-	if known, err := k.known(keyOf(object)); err != nil || known != nil {
+	if known, err := k.known(KeyOf(object)); err != nil || known != nil {
 		return false, err
 	}
 	err = k.create(object)

@@ -79,11 +79,11 @@ func write[T Object](client Getter[T], read T, change func(T), send func(current
 		case apierrors.IsNotFound(err):
 			return read, nil // gone: there is nothing to update
 		case !apierrors.IsConflict(err) || attempt == writeAttempts-1:
-			return read, fmt.Errorf("writing %s: %w", keyOf(read), err)
+			return read, fmt.Errorf("writing %s: %w", KeyOf(read), err)
 		}
 		current, err = Optional(client.Get(read.GetNamespace(), read.GetName(), metav1.GetOptions{}))
 		if err != nil {
-			return read, fmt.Errorf("reading %s again: %w", keyOf(read), err)
+			return read, fmt.Errorf("reading %s again: %w", KeyOf(read), err)
 		}
 		if isNil(current) || current.GetUID() != read.GetUID() {
 			return read, nil // gone, or another object of that name: nothing to update
@@ -180,6 +180,7 @@ func toMap(obj any) (map[string]any, error) {
 	return decoded, nil
 }
 
-func keyOf(obj Object) types.NamespacedName {
+// KeyOf returns the namespace and name of an object.
+func KeyOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }

@@ -170,7 +170,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 				continue
 			}
 			if err := kind.delete(member); err != nil {
-				failures = append(failures, fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, keyOf(member), err))
+				failures = append(failures, fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, KeyOf(member), err))
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func leaves(kind Kind, member Object, wanted map[string]bool) bool {
 }
 
 func memberKey(kind Kind, obj Object) string {
-	return kind.gvk.Kind + " " + keyOf(obj).String()
+	return kind.gvk.Kind + " " + KeyOf(obj).String()
 }
 
 // Watch calls nudge with the owner of every child that is added, changed or deleted. So children are repaired, and

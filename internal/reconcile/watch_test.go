@@ -147,8 +147,8 @@ func (q *clusterQueue) EnqueueAfter(name string, after time.Duration) {
 
 func TestNudge_EnqueuesWithoutDelay(t *testing.T) {
 	q, c := &queue{}, &clusterQueue{}
-	Nudge(q)(types.NamespacedName{Namespace: "n", Name: "a"})
-	NudgeCluster(c)(types.NamespacedName{Namespace: "ignored", Name: "b"})
+	Enqueue(q)(types.NamespacedName{Namespace: "n", Name: "a"})
+	EnqueueCluster(c)(types.NamespacedName{Namespace: "ignored", Name: "b"})
 	if diff := cmp.Diff([]string{"n/a 0s", "b 0s"}, append(q.woken, c.woken...)); diff != "" {
 		t.Error(diff)
 	}
@@ -174,8 +174,8 @@ func TestKeyOf(t *testing.T) {
 		"b":   {Name: "b"},
 		"":    {},
 	} {
-		if got := KeyOf(key); got != want {
-			t.Errorf("KeyOf(%q) = %v", key, got)
+		if got := ParseKey(key); got != want {
+			t.Errorf("ParseKey(%q) = %v", key, got)
 		}
 	}
 }

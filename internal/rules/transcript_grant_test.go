@@ -85,13 +85,13 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 	workspace := request.Namespace
 	in := grant.Input{
 		Now: w.now, Request: request, Namespaces: rulestest.HubNamespaces(),
-		Derived: find[fleet.Cluster](w, onHub, workspace, names.Cluster(request.Spec.ClientID)),
-		Named:   find[fleet.Cluster](w, onHub, workspace, request.Status.ClusterName),
-		Asked:   find[fleet.ClusterRegistrationToken](w, onHub, workspace, request.Labels[fleet.LabelRegistrationToken]),
+		Derived:    find[fleet.Cluster](w, onHub, workspace, names.Cluster(request.Spec.ClientID)),
+		Named:      find[fleet.Cluster](w, onHub, workspace, request.Status.ClusterName),
+		NamedToken: find[fleet.ClusterRegistrationToken](w, onHub, workspace, request.Labels[fleet.LabelRegistrationToken]),
 		Credential: find[corev1.Secret](w, onHub, rulestest.HubNamespaces().Registration,
 			names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)),
 	}
-	if name := grant.ImporterOf(request, in.Asked); name != "" {
+	if name := grant.ImporterOf(request, in.NamedToken); name != "" {
 		in.Importer = find[fleet.Cluster](w, onHub, workspace, name)
 	}
 	for _, cluster := range list[fleet.Cluster](w, onHub) {

@@ -192,7 +192,7 @@ func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 	})
 	cluster := s.cluster(request.Spec.ClientID)
 	in := grant.Input{
-		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, Asked: token, Namespaces: s.hubNames,
+		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, NamedToken: token, Namespaces: s.hubNames,
 	}
 	out := grant.Decide(in)
 	rights := slices.Concat([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children, out.Reader)

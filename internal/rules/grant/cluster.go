@@ -61,10 +61,10 @@ func abandoned(in Input, cluster *fleet.Cluster) bool {
 // deleted with its Cluster, so the request came too late. While the Cluster exists, any client may request another
 // Cluster with the token, as with any other token.
 func ofGoneImport(in Input) bool {
-	if ImporterOf(in.Request, in.Asked) == "" {
+	if ImporterOf(in.Request, in.NamedToken) == "" {
 		return false
 	}
-	return in.Importer == nil || in.Asked != nil && clusters.IsAnother(in.Importer, in.Asked.OwnerReferences)
+	return in.Importer == nil || in.NamedToken != nil && clusters.IsAnother(in.Importer, in.NamedToken.OwnerReferences)
 }
 
 // ImporterOf returns the name of the Cluster whose import created the request's token. It returns "" if no import
@@ -103,7 +103,7 @@ func newCluster(in Input) *fleet.Cluster {
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Request.Namespace, Name: name, Labels: labels, Finalizers: finalizers,
-			Annotations: map[string]string{fleet.AnnotationCreatedWithToken: CreatedWith(in.Asked)},
+			Annotations: map[string]string{fleet.AnnotationCreatedWithToken: CreatedWith(in.NamedToken)},
 		},
 		Spec: fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
 	}
@@ -142,10 +142,10 @@ func tokenUID(in Input) string {
 	switch {
 	case in.Request.Status.Granted || in.Credential != nil:
 		return in.Request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	case in.Asked == nil:
+	case in.NamedToken == nil:
 		return ""
 	}
-	return string(in.Asked.UID)
+	return string(in.NamedToken.UID)
 }
 
 // given reports whether the request has, or had, an answer that can be used. An answer becomes useless when its

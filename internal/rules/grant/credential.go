@@ -97,8 +97,8 @@ func isFetchable(in Input) bool {
 // the workspace. Then the name of the Secret, which cannot be guessed, protects it.
 func readers(in Input) []*fleet.ClusterRegistrationToken {
 	switch {
-	case in.Asked != nil:
-		return []*fleet.ClusterRegistrationToken{in.Asked}
+	case in.NamedToken != nil:
+		return []*fleet.ClusterRegistrationToken{in.NamedToken}
 	case in.Imported != nil:
 		return []*fleet.ClusterRegistrationToken{in.Imported}
 	case in.Request.Labels[fleet.LabelRegistrationToken] != "":

@@ -69,9 +69,9 @@ type Input struct {
 	RightsExist, ReaderExists bool
 	// Credential is the Secret that answers the request.
 	Credential *corev1.Secret
-	// Asked is the ClusterRegistrationToken that the request names. Imported is the one that an import created for
+	// NamedToken is the ClusterRegistrationToken that the request names. Imported is the one that an import created for
 	// the Cluster.
-	Asked, Imported *fleet.ClusterRegistrationToken
+	NamedToken, Imported *fleet.ClusterRegistrationToken
 	// Tokens are all tokens of the workspace. They are read only if the request names none.
 	Tokens []*fleet.ClusterRegistrationToken
 	// Importer is the Cluster with the name that ImporterOf returns.

@@ -27,7 +27,7 @@ func TestRecordedRequests(t *testing.T) {
 			account := rulestest.Must[corev1.ServiceAccount](t, hub, "ServiceAccount "+cluster.Status.Namespace+"/"+names.RequestAccount(request.Name, string(request.UID)))
 			in := grantInput(requestRights, func(in *grant.Input) {
 				in.Request, in.Named, in.Clusters, in.Account = request, cluster, []*fleet.Cluster{cluster}, account
-				in.Asked = rulestest.Must[fleet.ClusterRegistrationToken](t, hub, "ClusterRegistrationToken "+request.Namespace+"/"+request.Labels[fleet.LabelRegistrationToken])
+				in.NamedToken = rulestest.Must[fleet.ClusterRegistrationToken](t, hub, "ClusterRegistrationToken "+request.Namespace+"/"+request.Labels[fleet.LabelRegistrationToken])
 				in.Imported = rulestest.Into[fleet.ClusterRegistrationToken](t, hub, "ClusterRegistrationToken "+request.Namespace+"/"+names.ImportToken(cluster.Name))
 			})
 

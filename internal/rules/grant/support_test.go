@@ -169,7 +169,7 @@ func answering(name, namespace string) func(*grant.Input) {
 	}
 }
 
-func asked(in *grant.Input) { in.Asked = rulestest.AToken() }
+func asked(in *grant.Input) { in.NamedToken = rulestest.AToken() }
 
 // askedWith means that the request names that token.
 func askedWith(token string) func(*grant.Input) {
@@ -180,7 +180,7 @@ func askedWith(token string) func(*grant.Input) {
 
 // askedBy is the token that the request names.
 func askedBy(modifiers ...func(*fleet.ClusterRegistrationToken)) func(*grant.Input) {
-	return func(in *grant.Input) { in.Asked = rulestest.AToken(modifiers...) }
+	return func(in *grant.Input) { in.NamedToken = rulestest.AToken(modifiers...) }
 }
 
 // tokenOfImport is owned by the Cluster it was made for.
@@ -195,7 +195,7 @@ func importer(modifiers ...func(*fleet.Cluster)) func(*grant.Input) {
 	}
 }
 
-func nobodyAsked(in *grant.Input) { in.Asked = nil }
+func nobodyAsked(in *grant.Input) { in.NamedToken = nil }
 
 func imported(in *grant.Input) {
 	in.Imported = rulestest.AToken(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = "import-token-east", "i1" })

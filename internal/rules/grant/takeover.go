@@ -45,14 +45,14 @@ func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 // the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
-	readable := in.Asked
+	readable := in.NamedToken
 	if token == "" {
 		readable = in.Imported // old agents send no label
 	}
 	return in.Stale || cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
 		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
-		in.Asked != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
-			return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.Asked)
+		in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
+			return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
 		})
 }
 

@@ -28,7 +28,7 @@ func importedBy(uid string) func(*grant.Input) {
 			t.Name, t.UID, t.OwnerReferences[0].UID = "import-token-east", "i1", types.UID(uid)
 		})
 		if in.Request.Labels[fleet.LabelRegistrationToken] == in.Imported.Name {
-			in.Asked = in.Imported
+			in.NamedToken = in.Imported
 		}
 	}
 }

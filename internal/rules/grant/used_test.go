@@ -68,7 +68,7 @@ func TestSpeaker(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.ManagedFields = test.entries })
-			rulestest.ExpectEqual(t, "speaker", protocol.Speaker(cluster), test.want)
+			rulestest.ExpectEqual(t, "speaker", protocol.HeartbeatAccount(cluster), test.want)
 		})
 	}
 }

@@ -213,5 +213,5 @@ func (c *Client) ReadOwnCluster(ctx context.Context, namespace, name string) (Se
 	var cluster fleet.Cluster
 	path := fmt.Sprintf("apis/fleet.cattle.io/v1alpha1/namespaces/%s/clusters/%s/status", url.PathEscape(namespace), url.PathEscape(name))
 	_, err := c.Send(ctx, http.MethodPatch, path, "dryRun=All&fieldManager=fleet", struct{}{}, &cluster)
-	return Seen{LastSeen: cluster.Status.Agent.LastSeen.Time, Account: protocol.Speaker(&cluster)}, err
+	return Seen{LastSeen: cluster.Status.Agent.LastSeen.Time, Account: protocol.HeartbeatAccount(&cluster)}, err
 }

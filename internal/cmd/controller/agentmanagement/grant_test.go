@@ -211,7 +211,7 @@ func expectAsked(t *testing.T, hub *client.Client, ws, cluster string) {
 	live := &fleet.Cluster{}
 	g := NewWithT(t)
 	g.Expect(hub.Get(t.Context(), client.Clusters, ws, cluster, live)).To(Succeed())
-	g.Expect(protocol.Speaker(live)).NotTo(BeEmpty())
+	g.Expect(protocol.HeartbeatAccount(live)).NotTo(BeEmpty())
 	register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "another of "+cluster, "random")
 }
 

@@ -93,7 +93,7 @@ func (a *Context) watchKubeconfigSecrets() error {
 		return fmt.Errorf("preparing watch of Secret metadata: %w", err)
 	}
 	a.secrets = secrets
-	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Nudge(a.Clusters))
+	return reconcile.Watch(a.secrets, a.clustersOf, reconcile.Enqueue(a.Clusters))
 }
 
 // OnSecret enqueues the keys that resolve returns when a Secret that may hold a kubeconfig is created, changed or

@@ -46,12 +46,12 @@ func Register(ctx context.Context, a *hub.Context) error {
 		reconcile.KindOf(a.ClusterGroups),
 	)}
 	a.Deployments.OnChange(hub.Lasting(ctx), "bootstrap", func(key string, deployment *appsv1.Deployment) (*appsv1.Deployment, error) {
-		if reconcile.KeyOf(key) != ownKey(a) {
+		if reconcile.ParseKey(key) != ownKey(a) {
 			return deployment, nil // not our own
 		}
 		return deployment, h.onChange(ctx, deployment)
 	})
-	wake := func(types.NamespacedName) { reconcile.Nudge(a.Deployments)(ownKey(a)) }
+	wake := func(types.NamespacedName) { reconcile.Enqueue(a.Deployments)(ownKey(a)) }
 	a.Config.OnChange(func(config.Config, config.Config) { wake(ownKey(a)) })
 	wake(ownKey(a))
 	return h.set.Watch(wake)

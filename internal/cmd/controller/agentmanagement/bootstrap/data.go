@@ -30,7 +30,7 @@ func registerData(ctx context.Context, a *hub.Context) error {
 		return role, set.Apply(reconcile.Owner{}, data(a.Namespaces)...)
 	})
 	one := types.NamespacedName{Name: names.ContentRole}
-	wake := func(types.NamespacedName) { reconcile.NudgeCluster(a.ClusterRoles)(one) }
+	wake := func(types.NamespacedName) { reconcile.EnqueueCluster(a.ClusterRoles)(one) }
 	wake(one)
 	return set.Watch(wake)
 }

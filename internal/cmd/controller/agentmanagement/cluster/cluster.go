@@ -37,7 +37,7 @@ type handler struct {
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	a.Clusters.OnChange(hub.Lasting(ctx), "cluster", h.onChange)
-	nudge := reconcile.Nudge(a.Clusters)
+	nudge := reconcile.Enqueue(a.Clusters)
 	return errors.Join(
 		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, nudge),
 		reconcile.Watch(a.ServiceAccounts.Informer(), h.leavingOfAccount, nudge),
@@ -47,7 +47,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 
 func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	if cluster == nil {
-		return nil, h.leaveNothing(reconcile.KeyOf(key))
+		return nil, h.leaveNothing(reconcile.ParseKey(key))
 	}
 	if isNew(cluster) && h.app.Probes.Start(cluster) {
 		return cluster, nil // the end of the probe enqueues it

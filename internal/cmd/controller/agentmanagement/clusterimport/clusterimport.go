@@ -58,7 +58,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	})
 	addIndexes(a)
 	a.Config.OnChange(h.onConfig)
-	nudge := reconcile.Nudge(a.Clusters)
+	nudge := reconcile.Enqueue(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
 		if a.Liveness.Stale(cluster) { // an agent that reports again has an event of its own
 			nudge(cluster)
@@ -100,7 +100,7 @@ func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedNa
 		return nil // only without the index, which Register adds
 	}
 	for _, cluster := range clusters {
-		keys = append(keys, keyOf(cluster))
+		keys = append(keys, reconcile.KeyOf(cluster))
 	}
 	return keys
 }
@@ -116,14 +116,10 @@ func (h *handler) namesakesOf(cluster *fleet.Cluster) (keys []types.NamespacedNa
 	}
 	for _, namesake := range namesakes {
 		if namesake.Name != cluster.Name {
-			keys = append(keys, keyOf(namesake))
+			keys = append(keys, reconcile.KeyOf(namesake))
 		}
 	}
 	return keys
-}
-
-func keyOf(cluster *fleet.Cluster) types.NamespacedName {
-	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
 }
 
 // onConfig enqueues every imported Cluster: the rule decides which of them a change concerns. A changed hub address
@@ -131,7 +127,7 @@ func keyOf(cluster *fleet.Cluster) types.NamespacedName {
 func (h *handler) onConfig(before, after config.Config) {
 	moved := grant.AddressHash(before) != grant.AddressHash(after)
 	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
-		reconcile.Nudge(h.app.Clusters)(cluster)
+		reconcile.Enqueue(h.app.Clusters)(cluster)
 	}
 }
 
@@ -147,14 +143,14 @@ func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.Names
 	}
 	for _, cluster := range clusters {
 		if chosen(cluster) {
-			keys = append(keys, keyOf(cluster))
+			keys = append(keys, reconcile.KeyOf(cluster))
 		}
 	}
 	return keys
 }
 
 func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
-	key := keyOf(cluster).String()
+	key := reconcile.KeyOf(cluster).String()
 	if h.app.Probes.IsPending(key) {
 		return cluster, nil // the end of the probe enqueues the Cluster
 	}
@@ -165,7 +161,7 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 	}
 	in, err := h.gather(ctx, cluster, known)
 	if err != nil {
-		return cluster, fmt.Errorf("looking at cluster %s: %w", keyOf(cluster), err)
+		return cluster, fmt.Errorf("looking at cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
 	return h.act(in, importing.Decide(in.Input))
 }
@@ -192,14 +188,14 @@ func (h *handler) act(in gathered, out importing.Outcome) (*fleet.Cluster, error
 		h.supervise(in)
 		return cluster, nil // the result is reported after the inspection
 	}
-	h.runs.settled(keyOf(cluster).String())
+	h.runs.settled(reconcile.KeyOf(cluster).String())
 	return h.report(cluster, out)
 }
 
 // isReachable reports whether the cluster has just answered, so that no probe is needed. The failure of a new
 // Cluster's first probe counts as that of the first attempt.
 func (h *handler) isReachable(in gathered, out importing.Outcome) bool {
-	key, attempt := keyOf(in.Cluster).String(), h.attempt(in.Cluster, out)
+	key, attempt := reconcile.KeyOf(in.Cluster).String(), h.attempt(in.Cluster, out)
 	wasProbed, err := h.app.Probes.Result(key)
 	if err != nil {
 		if begun, _, _ := h.runs.begin(key, attempt); begun {
@@ -232,7 +228,7 @@ func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error
 		_, err = h.app.ClusterRegistrationTokens.Create(out.CreateToken)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("import token of cluster %s: %w", keyOf(cluster), err)
+		return fmt.Errorf("import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
 	return nil
 }

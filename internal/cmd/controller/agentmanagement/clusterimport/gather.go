@@ -71,7 +71,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return err
 	}
 	in.Kubeconfig = secret
-	in.Doubted = h.runs.putSecret(keyOf(in.Cluster).String(), secret).changed
+	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret).changed
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil
 }
@@ -120,7 +120,7 @@ func missingKubeconfig(cluster *fleet.Cluster) error {
 // gatherSilence adds whether the agent counts as gone, and which repair the last inspection found necessary. It also
 // notices that the token of an agent that has not registered was lost.
 func (h *handler) gatherSilence(in *importing.Input) error {
-	key := keyOf(in.Cluster)
+	key := reconcile.KeyOf(in.Cluster)
 	var err error
 	if in.Stale, err = h.isLost(in.Cluster); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (h *handler) gatherSilence(in *importing.Input) error {
 // isLost reports whether the hub looks for an agent that has reported before: the agent is late, or every account
 // that it could use is gone.
 func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
-	if h.app.Liveness.Late(keyOf(cluster)) {
+	if h.app.Liveness.Late(reconcile.KeyOf(cluster)) {
 		return true, nil
 	}
 	granted, err := h.registrations(cluster)

@@ -42,7 +42,7 @@ const reasonTokenRenewed = "AgentTokenRenewed"
 
 // supervise inspects a silent agent in the background when an inspection is due.
 func (h *handler) supervise(in gathered) {
-	cluster, key := in.Cluster, keyOf(in.Cluster)
+	cluster, key := in.Cluster, reconcile.KeyOf(in.Cluster)
 	state := h.stateOf(cluster)
 	if wait := h.runs.dueIn(key.String(), state); wait > 0 {
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
@@ -59,7 +59,7 @@ func (h *handler) supervise(in gathered) {
 	h.app.Remote.Submit(remote.Job{
 		Kubeconfig: in.kubeconfig, Local: h.isLocal(key.String()), Retry: retry, CanWait: true,
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
-			defer reconcile.Nudge(h.app.Clusters)(key)
+			defer reconcile.Enqueue(h.app.Clusters)(key)
 			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
 			var out supervisionrule.Outcome
 			switch {
@@ -85,7 +85,7 @@ func (h *handler) supervise(in gathered) {
 // mayInspect reports whether to inspect an agent now. While most agents are silent, the hub is a more likely cause than
 // its clusters. It still inspects each agent, so that a restored hub repairs them, but only a few at a time.
 func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
-	if supervisionrule.NeverReported(cluster) || h.app.Liveness.Stale(keyOf(cluster)) {
+	if supervisionrule.NeverReported(cluster) || h.app.Liveness.Stale(reconcile.KeyOf(cluster)) {
 		return true
 	}
 	return h.pace.TryAccept()
@@ -117,7 +117,7 @@ func (h *handler) reportInspection(cluster *fleet.Cluster, out supervisionrule.O
 
 // inspect inspects an agent downstream. It deletes the agent's import token if the agent needs another one.
 func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfig []byte) (supervisionrule.Outcome, error) {
-	key := keyOf(cluster)
+	key := reconcile.KeyOf(cluster)
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
 	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
@@ -142,9 +142,9 @@ func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfi
 func (h *handler) renewToken(cluster *fleet.Cluster) error {
 	err := h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("ending the import token of cluster %s: %w", keyOf(cluster), err)
+		return fmt.Errorf("ending the import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
-	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", keyOf(cluster).String())
+	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", reconcile.KeyOf(cluster).String())
 	h.app.Recorder.Event(cluster, corev1.EventTypeNormal, reasonTokenRenewed, "the agent runs and has not asked this hub for anything: it is given a fresh token")
 	return nil
 }
@@ -154,7 +154,7 @@ const clockTolerance = time.Minute
 
 // observe reads the state of an agent, on the hub and downstream.
 func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
-	known, now := h.runs.silence(keyOf(cluster).String()), h.app.Clock()
+	known, now := h.runs.silence(reconcile.KeyOf(cluster).String()), h.app.Clock()
 	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
 		Heard: !supervisionrule.NeverReported(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),

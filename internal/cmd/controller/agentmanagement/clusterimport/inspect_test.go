@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	grantrule "github.com/fleet-hub/fleet/internal/rules/grant"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
@@ -545,7 +546,7 @@ func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
 			c.Status.Agent = fleet.AgentStatus{LastSeen: metav1.NewTime(hub.Now())}
 		})
 		hub.Put(other)
-		hub.App.Liveness.Stale(keyOf(other))
+		hub.App.Liveness.Stale(reconcile.KeyOf(other))
 	}
 	hub.Woken()
 	hub.Pass(2 * time.Hour)

@@ -34,7 +34,7 @@ var errPullSecretGone = errors.New("a pull secret is not there")
 // dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
 // token has to be created, it only probes the cluster.
 func (h *handler) dispatch(in gathered, out importing.Outcome) {
-	cluster, key := in.Cluster, keyOf(in.Cluster)
+	cluster, key := in.Cluster, reconcile.KeyOf(in.Cluster)
 	begun, retry, wait := h.runs.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
@@ -46,7 +46,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 		Kubeconfig: kubeconfigFor(in, out), Local: h.isLocal(key.String()), Retry: retry, ProbeOnly: out.CreateToken != nil,
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			// Changes during the job were not handled, and their events are past.
-			defer reconcile.Nudge(h.app.Clusters)(key)
+			defer reconcile.Enqueue(h.app.Clusters)(key)
 			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
 			written := cluster
 			switch {
@@ -73,7 +73,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 
 // finish reports and records the end of an attempt.
 func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began time.Time, err error) {
-	key := keyOf(cluster).String()
+	key := reconcile.KeyOf(cluster).String()
 	h.measure(cluster, out, h.app.Clock().Sub(began), err)
 	written, reportErr := h.reportRun(cluster, out, err)
 	if err := errors.Join(err, reportErr); err != nil {
@@ -123,7 +123,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing
 	if err != nil {
 		return cluster, err
 	}
-	downstream, err := h.dial(ctx, keyOf(cluster).String(), kubeconfig, out.Remove.TLSMode)
+	downstream, err := h.dial(ctx, reconcile.KeyOf(cluster).String(), kubeconfig, out.Remove.TLSMode)
 	if err != nil {
 		return cluster, err
 	}
@@ -145,7 +145,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	if err != nil {
 		return cluster, err
 	}
-	downstream, err := h.dial(ctx, keyOf(cluster).String(), kubeconfig, out.Deploy.TLSMode)
+	downstream, err := h.dial(ctx, reconcile.KeyOf(cluster).String(), kubeconfig, out.Deploy.TLSMode)
 	if err != nil {
 		return cluster, err
 	}
@@ -159,7 +159,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		},
 	}
 	if err = agent.Install(ctx); err == nil && !out.Deploy.InspectOnly {
-		h.app.Log.Info("agent deployed", "cluster", keyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
+		h.app.Log.Info("agent deployed", "cluster", reconcile.KeyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
 	return cluster, err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -270,7 +271,7 @@ func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*hubtest.Hub, *d
 	hub.Put(c)
 	hub.Sync()
 	hub.Requests()
-	hub.App.Liveness.Stale(keyOf(c))
+	hub.App.Liveness.Stale(reconcile.KeyOf(c))
 	hub.Woken() // by its heartbeat
 	return hub, behind
 }

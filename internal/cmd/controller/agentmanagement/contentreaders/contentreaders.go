@@ -44,15 +44,11 @@ func Register(ctx context.Context, a *hub.Context) error {
 			return nil
 		}
 		return []types.NamespacedName{bindingOf(account)}
-	}, reconcile.NudgeCluster(a.ClusterRoleBindings))
+	}, reconcile.EnqueueCluster(a.ClusterRoleBindings))
 }
 
 func bindingOf(account *corev1.ServiceAccount) types.NamespacedName {
-	return types.NamespacedName{Name: grant.ContentBinding(keyOf(account))}
-}
-
-func keyOf(account *corev1.ServiceAccount) types.NamespacedName {
-	return types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
+	return types.NamespacedName{Name: grant.ContentBinding(reconcile.KeyOf(account))}
 }
 
 func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) error {
@@ -85,7 +81,7 @@ func (h *handler) readers(name string) (readers []types.NamespacedName, err erro
 			return nil, err
 		}
 		if may {
-			readers = append(readers, keyOf(account))
+			readers = append(readers, reconcile.KeyOf(account))
 		}
 	}
 	return readers, nil

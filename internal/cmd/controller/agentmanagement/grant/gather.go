@@ -60,8 +60,8 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), byClient, client)
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
 	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
-	in.Asked = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
-	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.Asked))
+	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
+	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.NamedToken))
 	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom))
 	in.Namesakes = slices.DeleteFunc(byIndex(r, h.app.ClusterRegistrations.Cache(), byName, request.Name),
 		func(other *fleet.ClusterRegistration) bool { return other.Namespace == request.Namespace })
@@ -72,7 +72,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		return in, h.gatherOfCluster(&in, cluster)
 	}
 	if in.MaxClusters = h.app.Env.MaxClustersPerToken; in.MaxClusters > 0 {
-		in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.Asked))
+		in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.NamedToken))
 	}
 	return in, nil
 }
@@ -132,7 +132,7 @@ func (h *handler) heartbeatAccount(cached *fleet.Cluster) (string, error) {
 	if cluster == nil {
 		return "", nil
 	}
-	return protocol.Speaker(cluster), nil
+	return protocol.HeartbeatAccount(cluster), nil
 }
 
 // isOf reports whether a Role or RoleBinding in the registration namespace was made for a request.

@@ -607,7 +607,7 @@ func TestConditions(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if unreadable := granted(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != fleet.ReasonTokenUnknown {
-		t.Errorf("an answer nobody may read: %+v", unreadable)
+		t.Errorf("condition of a credential that the agent cannot read: %+v", unreadable)
 	}
 }
 

@@ -112,7 +112,7 @@ func granted(out grant.Outcome) genericcondition.GenericCondition {
 		condition.Reason, condition.Message = out.Reason, out.Message
 	case out.Unreadable:
 		condition.Reason = fleet.ReasonTokenUnknown
-		condition.Message = "nobody may read the credential: the request's label " + fleet.LabelRegistrationToken + " names no ClusterRegistrationToken of this namespace; let the agent register with a token that is there"
+		condition.Message = "The agent cannot read its credential: label " + fleet.LabelRegistrationToken + " of this ClusterRegistration names no ClusterRegistrationToken of this namespace. Register the agent with an existing token."
 	case out.Stage == grant.Done, out.Stage == grant.Minting:
 		condition.Status = corev1.ConditionTrue
 		if out.LeftOut != "" {

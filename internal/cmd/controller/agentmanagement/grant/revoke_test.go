@@ -235,7 +235,7 @@ func TestGather(t *testing.T) {
 			}
 			got := found{
 				Derived: in.Derived != nil, Named: in.Named != nil, Account: in.Account != nil, Rights: in.RightsExist,
-				Credential: in.Credential != nil, AskedFor: in.Asked != nil, Imported: in.Imported != nil,
+				Credential: in.Credential != nil, AskedFor: in.NamedToken != nil, Imported: in.Imported != nil,
 			}
 			for _, c := range in.Clusters {
 				got.Clusters = append(got.Clusters, c.Name)

@@ -187,7 +187,7 @@ func (h *handler) awaitContents(in grant.Input) {
 	}
 	account := types.NamespacedName{Namespace: in.Account.Namespace, Name: in.Account.Name}
 	if reads, err := readsContents(h.app, account); err == nil && !reads {
-		reconcile.NudgeCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: grant.ContentBinding(account)})
+		reconcile.EnqueueCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: grant.ContentBinding(account)})
 	}
 }
 

@@ -54,7 +54,7 @@ func (h *handler) watch() error {
 		}
 		return keys, nil
 	})
-	nudge := reconcile.Nudge(h.app.ClusterRegistrations)
+	nudge := reconcile.Enqueue(h.app.ClusterRegistrations)
 	h.liveness.OnChange(h.enqueueRequestsOf)
 	return errors.Join(
 		h.set.Watch(nudge),
@@ -134,7 +134,7 @@ func (h *handler) tokenOf(request *fleet.ClusterRegistration) string {
 
 func (h *handler) enqueue(requests []types.NamespacedName) {
 	for _, request := range requests {
-		reconcile.Nudge(h.app.ClusterRegistrations)(request)
+		reconcile.Enqueue(h.app.ClusterRegistrations)(request)
 	}
 }
 

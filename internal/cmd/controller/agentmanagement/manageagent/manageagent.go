@@ -42,7 +42,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		Dropping(fleet.AnnotationSetApplied))
 	a.Clusters.OnChange(hub.Lasting(ctx), "manage-agent", h.onChange)
 	a.Config.OnChange(h.onConfig)
-	return watchBundles(a.Bundles.Informer(), reconcile.Nudge(a.Clusters))
+	return watchBundles(a.Bundles.Informer(), reconcile.Enqueue(a.Clusters))
 }
 
 // onConfig enqueues every Cluster, because most of an agent's settings come from the hub's configuration.
@@ -52,12 +52,12 @@ func (h *handler) onConfig(_, _ config.Config) {
 		return // the cache has not started; its start enqueues every Cluster
 	}
 	for _, cluster := range clusters {
-		reconcile.Nudge(h.app.Clusters)(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
+		reconcile.Enqueue(h.app.Clusters)(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	}
 }
 
 func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
-	name := reconcile.KeyOf(key)
+	name := reconcile.ParseKey(key)
 	if cluster == nil {
 		return nil, h.remove(name)
 	}

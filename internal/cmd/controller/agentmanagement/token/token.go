@@ -67,7 +67,7 @@ func register(ctx context.Context, a *hub.Context, h *handler) error {
 		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
 	})
 	a.Config.OnChange(h.onConfig)
-	nudge := reconcile.Nudge(a.ClusterRegistrationTokens)
+	nudge := reconcile.Enqueue(a.ClusterRegistrationTokens)
 	return errors.Join(h.set.Watch(nudge), a.OnSecret(h.tokenOf, nudge))
 }
 
@@ -111,7 +111,7 @@ func (h *handler) onConfig(old, current config.Config) {
 		return // the cache has not started; its start enqueues every token
 	}
 	for _, token := range tokens {
-		reconcile.Nudge(h.app.ClusterRegistrationTokens)(types.NamespacedName{Namespace: token.Namespace, Name: token.Name})
+		reconcile.Enqueue(h.app.ClusterRegistrationTokens)(types.NamespacedName{Namespace: token.Namespace, Name: token.Name})
 	}
 }
 

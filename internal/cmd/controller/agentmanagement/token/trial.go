@@ -75,7 +75,7 @@ func (h *handler) tryAll(ctx context.Context) {
 		}
 		h.app.Log.Warn("the API server no longer accepts the bearer token of a token", "token", one.of.String())
 		h.rejected.Store(one.of.String(), one.token)
-		reconcile.Nudge(h.app.ClusterRegistrationTokens)(one.of)
+		reconcile.Enqueue(h.app.ClusterRegistrationTokens)(one.of)
 	}
 }
 

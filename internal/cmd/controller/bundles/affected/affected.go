@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -96,7 +95,7 @@ func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
 	groups := targeting.NewGroups(listed)
 	for _, bundle := range w.mayPick(cluster, groups.Names(cluster)) {
 		if selection := w.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
-			w.enqueue(keyOf(bundle))
+			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}
 }
@@ -113,7 +112,7 @@ func (w *Watcher) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	}
 	for _, bundle := range w.reaching(group.Namespace) {
 		if selection := w.selection(bundle); selection != nil && selection.UsesGroups() {
-			w.enqueue(keyOf(bundle))
+			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}
 }
@@ -178,11 +177,7 @@ func (w *Watcher) onDependencies(change queue.Change[*fleet.Bundle]) {
 	}
 	for _, bundle := range all {
 		if len(bundle.Spec.DependsOn) > 0 {
-			w.enqueue(keyOf(bundle))
+			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -85,7 +85,7 @@ func mappingMatters(older, newer *fleet.BundleNamespaceMapping) bool {
 
 func (w *Watcher) enqueueMapped(mapping targeting.Mapping) {
 	for _, bundle := range w.taken(mapping) {
-		w.enqueue(keyOf(bundle))
+		w.enqueue(reconcile.KeyOf(bundle))
 	}
 }
 

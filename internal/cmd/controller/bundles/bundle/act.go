@@ -28,7 +28,7 @@ func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 			return h.withoutContent(err, p)
 		}
 	}
-	h.ledger.Set(keyOf(p.bundle), p.reported())
+	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
 	h.writeAll(ctx, out.first, p)
 	h.writeAll(ctx, out.others, p)
 	if !p.result().over {
@@ -48,7 +48,7 @@ func (h *handler) withoutContent(err error, p *progress) error {
 	case needsUser(err):
 		p.outcome = p.outcome.WithFailure(fleet.ReasonError, writeError+messageOf(err))
 	}
-	h.ledger.Set(keyOf(p.bundle), p.reported())
+	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
 	return err
 }
 
@@ -100,7 +100,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 			return nil
 		}
 		h.note(bundle, written)
-		h.app.Log.Debug("bundledeployment changed", "bundledeployment", keyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
+		h.app.Log.Debug("bundledeployment changed", "bundledeployment", reconcile.KeyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)
 	}
 	if w.KeepSecret {
 		return nil
@@ -160,7 +160,7 @@ func (h *handler) create(ctx context.Context, w write) error {
 		return err
 	}
 	h.note(index.BundleOf(created), created)
-	h.app.Log.Debug("bundledeployment created", "bundledeployment", keyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
+	h.app.Log.Debug("bundledeployment created", "bundledeployment", reconcile.KeyOf(created).String(), "deploymentID", created.Spec.DeploymentID)
 	if w.Values.Empty() {
 		return nil
 	}

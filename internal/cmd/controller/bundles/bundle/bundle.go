@@ -157,7 +157,7 @@ func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) 
 	}
 	var live []*fleet.BundleDeployment
 	for i := range list.Items {
-		if index.BundleOf(&list.Items[i]) == keyOf(bundle) {
+		if index.BundleOf(&list.Items[i]) == reconcile.KeyOf(bundle) {
 			live = append(live, &list.Items[i])
 		}
 	}
@@ -165,7 +165,7 @@ func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) 
 }
 
 func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
-	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, keyOf(bundle).String())
+	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, reconcile.KeyOf(bundle).String())
 }
 
 // deleteAll deletes exactly these objects. It skips those that are being deleted already.
@@ -209,8 +209,4 @@ func each[T any](s slots, together int, items []T, f func(T) error) error {
 	}
 	all.Wait()
 	return errors.Join(failures...)
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

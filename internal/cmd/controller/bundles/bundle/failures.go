@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -43,9 +44,9 @@ func (h *handler) reportUnprepared(bundle *fleet.Bundle, err error) error {
 		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
 		return nil
 	case needsUser(err):
-		before, _ := h.ledger.Get(keyOf(bundle))
+		before, _ := h.ledger.Get(reconcile.KeyOf(bundle))
 		before.Generation = bundle.Generation
-		h.ledger.Set(keyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+messageOf(err)))
+		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+messageOf(err)))
 	}
 	return err
 }

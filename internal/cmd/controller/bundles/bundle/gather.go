@@ -111,8 +111,8 @@ func (h *handler) gatherClusters(in *input) error {
 	}
 	in.unreachable = map[types.NamespacedName]bool{}
 	for _, cluster := range in.clusters {
-		if !isOfAgent(in.bundle) && h.app.Liveness.Stale(keyOf(cluster)) {
-			in.unreachable[keyOf(cluster)] = true
+		if !isOfAgent(in.bundle) && h.app.Liveness.Stale(reconcile.KeyOf(cluster)) {
+			in.unreachable[reconcile.KeyOf(cluster)] = true
 		}
 	}
 	return nil
@@ -166,7 +166,7 @@ func (h *handler) gatherDeployments(in *input) error {
 	if err != nil {
 		return err
 	}
-	in.existing, in.written.InDoubt = h.mutations.newest(keyOf(in.bundle), cached)
+	in.existing, in.written.InDoubt = h.mutations.newest(reconcile.KeyOf(in.bundle), cached)
 	unlabelled, err := h.unlabelled(*in)
 	in.existing = append(in.existing, unlabelled...)
 	return err
@@ -179,7 +179,7 @@ func (h *handler) listDeployments(in *input) error {
 	if err != nil {
 		return fmt.Errorf("listing what is promoted: %w", err)
 	}
-	h.mutations.noteAll(keyOf(in.bundle), live)
+	h.mutations.noteAll(reconcile.KeyOf(in.bundle), live)
 	return h.gatherDeployments(in)
 }
 
@@ -197,7 +197,7 @@ func (h *handler) unlabelled(in input) (found []*fleet.BundleDeployment, err err
 	}
 	namespaces, places := namespacesOf(in.clusters)
 	for _, bd := range namesakes {
-		if index.ClaimedBy(bd) == keyOf(in.bundle) && places[bd.Namespace] {
+		if index.ClaimedBy(bd) == reconcile.KeyOf(in.bundle) && places[bd.Namespace] {
 			found = append(found, bd)
 			continue
 		}
@@ -235,7 +235,7 @@ func elsewhere(namesakes, existing []*fleet.BundleDeployment) []*fleet.BundleDep
 func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedName]string, places map[string]bool) {
 	namespaces, places = make(map[types.NamespacedName]string, len(clusters)), make(map[string]bool, len(clusters))
 	for _, cluster := range clusters {
-		namespaces[keyOf(cluster)], places[cluster.Status.Namespace] = cluster.Status.Namespace, true
+		namespaces[reconcile.KeyOf(cluster)], places[cluster.Status.Namespace] = cluster.Status.Namespace, true
 	}
 	return namespaces, places
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -107,7 +108,7 @@ func (p *progress) add(bd *fleet.BundleDeployment, err error) error {
 		p.round.refused++
 	}
 	if err = p.failed.add(bd.Namespace, err); err != nil {
-		return fmt.Errorf("writing %s: %w", keyOf(bd), err)
+		return fmt.Errorf("writing %s: %w", reconcile.KeyOf(bd), err)
 	}
 	return nil
 }

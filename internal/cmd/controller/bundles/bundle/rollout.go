@@ -16,7 +16,7 @@ import (
 // limit. The next rounds follow immediately and continue with the API server's answers. rollOut returns the errors of
 // all rounds.
 func (h *handler) rollOut(ctx context.Context, in input) error {
-	key := keyOf(in.bundle)
+	key := reconcile.KeyOf(in.bundle)
 	p := newProgress(in.bundle, h.failing(key))
 	p.addError(h.rounds(ctx, in, p))
 	if outcome, changed := p.end(); changed {
@@ -34,7 +34,7 @@ func (h *handler) rounds(ctx context.Context, in input, p *progress) error {
 		if err != nil {
 			return err
 		}
-		h.cache.setWaiting(keyOf(in.bundle), slices.ContainsFunc(r.decision.Waits, waitsForOthers))
+		h.cache.setWaiting(reconcile.KeyOf(in.bundle), slices.ContainsFunc(r.decision.Waits, waitsForOthers))
 		if err := h.act(ctx, r.writes(), p); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func newRound(in input, selected selection.Selection) round {
 // BundleDeployments. Before this process first promotes under a limit, it lists the Bundle's BundleDeployments.
 func (h *handler) gatherRound(ctx context.Context, in input, selected selection.Selection) (r round, err error) {
 	r = newRound(in, selected)
-	if slices.Contains(r.decision.Costly, true) && selected.Layout.Limits() && !h.mutations.isListed(keyOf(in.bundle)) {
+	if slices.Contains(r.decision.Costly, true) && selected.Layout.Limits() && !h.mutations.isListed(reconcile.KeyOf(in.bundle)) {
 		if err := h.listDeployments(&in); err != nil {
 			return r, err
 		}

@@ -34,9 +34,9 @@ func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	switch {
 	case newer == nil:
 		h.cache.forget(older.UID)
-		h.queue.Add(keyOf(older))
+		h.queue.Add(reconcile.KeyOf(older))
 	case older == nil || bundleMatters(older, newer):
-		h.queue.Add(keyOf(newer))
+		h.queue.Add(reconcile.KeyOf(newer))
 	}
 }
 
@@ -124,7 +124,7 @@ func (h *handler) continueRollout(bundle types.NamespacedName) {
 
 // onValues enqueues the Bundle that waits for a Secret.
 func (h *handler) onValues(change queue.Change[*metav1.PartialObjectMetadata]) {
-	if change.New != nil && h.source.Awaits(keyOf(change.New)) {
-		h.queue.Add(keyOf(change.New))
+	if change.New != nil && h.source.Awaits(reconcile.KeyOf(change.New)) {
+		h.queue.Add(reconcile.KeyOf(change.New))
 	}
 }

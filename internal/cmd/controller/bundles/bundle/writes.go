@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
@@ -42,7 +43,7 @@ func (r round) writes() writes {
 	out.createContent = len(r.selected.Targets) > 0 && !r.contentThere
 	for i, target := range r.selected.Targets {
 		entry := selection.Target{
-			Cluster: keyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
+			Cluster: reconcile.KeyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
 			DeploymentID: target.DeploymentID, Partitions: r.steps[i].Partitions, Unreachable: r.steps[i].Unreachable,
 		}
 		made, err := r.write(i, target)

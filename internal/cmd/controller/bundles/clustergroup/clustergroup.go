@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -73,7 +72,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	case newer == nil:
 		h.selectors.forget(older.UID)
 	case groupMatters(older, newer):
-		h.queue.Add(keyOf(newer))
+		h.queue.Add(reconcile.KeyOf(newer))
 	}
 }
 
@@ -103,7 +102,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	}
 	for _, group := range groups {
 		if h.selectors.pick(group, sets...) {
-			h.queue.Add(keyOf(group))
+			h.queue.Add(reconcile.KeyOf(group))
 		}
 	}
 }
@@ -113,8 +112,4 @@ func clusterMatters(older, newer *fleet.Cluster) bool {
 	return older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels) ||
 		older.Status.ResourceCounts != newer.Status.ResourceCounts || silent(older) != silent(newer) ||
 		!reconcile.Equal(older.Status.Summary, newer.Status.Summary)
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -82,12 +82,12 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 
 // refuse reports a BundleDeployment that the hub has not made.
 func (h *handler) refuse(bd *fleet.BundleDeployment) {
-	h.refused.note(keyOf(bd), claimOf(bd))
+	h.refused.note(reconcile.KeyOf(bd), claimOf(bd))
 	h.report(bd, "")
 	if len(bd.Spec.Options.DownstreamResources) == 0 {
 		return
 	}
-	h.app.Log.Info("downstream resources of a forged BundleDeployment not copied", "bundledeployment", keyOf(bd).String(),
+	h.app.Log.Info("downstream resources of a forged BundleDeployment not copied", "bundledeployment", reconcile.KeyOf(bd).String(),
 		"bundle", index.ClaimedBy(bd).String(), "cluster", index.ClusterOf(bd).String())
 	h.app.Recorder.Event(bd, corev1.EventTypeWarning, fleet.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -76,7 +77,7 @@ func TestForgedBundleDeployment(t *testing.T) {
 			hub.Remove(deployment(creds))
 			test.change(hub, bd)
 			hub.Put(bd)
-			if err := h.handle(t.Context(), keyOf(bd)); err != nil {
+			if err := h.handle(t.Context(), reconcile.KeyOf(bd)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := h.app.Kube.CoreV1().Secrets(bd.Namespace).Get(t.Context(), "creds", metav1.GetOptions{})

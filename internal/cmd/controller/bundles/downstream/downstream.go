@@ -89,7 +89,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	switch {
 	case newer == nil:
 		h.done.forget(older.UID)
-		h.refused.forget(keyOf(older))
+		h.refused.forget(reconcile.KeyOf(older))
 		h.report(older, "")
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
@@ -97,14 +97,14 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 			h.done.search(newer.UID)
 		}
 		if had || len(newer.Spec.Options.DownstreamResources) > 0 {
-			h.queue.Add(keyOf(newer))
+			h.queue.Add(reconcile.KeyOf(newer))
 		}
 	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
 		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // this process has not handled it until now
 		h.done.search(newer.UID)
-		h.queue.Add(keyOf(newer))
+		h.queue.Add(reconcile.KeyOf(newer))
 	case claimOf(older) != claimOf(newer):
-		h.queue.Add(keyOf(newer))
+		h.queue.Add(reconcile.KeyOf(newer))
 	}
 }
 
@@ -114,7 +114,7 @@ func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]
 		changed = change.Old
 	}
 	if change.Old == nil || change.New == nil || change.Old.ResourceVersion != change.New.ResourceVersion {
-		h.onOriginal(original{kindConfigMap, keyOf(changed)})
+		h.onOriginal(original{kindConfigMap, reconcile.KeyOf(changed)})
 	}
 }
 
@@ -135,7 +135,7 @@ func (h *handler) enqueueFor(changed original) {
 		return // only if the index is missing, which it is not
 	}
 	for _, bd := range deployments {
-		h.queue.Add(keyOf(bd))
+		h.queue.Add(reconcile.KeyOf(bd))
 	}
 }
 
@@ -209,10 +209,6 @@ func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment, asked
 		}
 	}
 	return trouble, err
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // originalOf returns the original that an entry of downstreamResources names. It is in the namespace of the Bundle.

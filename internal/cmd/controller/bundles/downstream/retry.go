@@ -37,7 +37,7 @@ func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 		maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
 		return
 	}
-	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle == keyOf(newer) })
+	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle == reconcile.KeyOf(newer) })
 }
 
 func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
@@ -54,7 +54,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 		h.enqueueFor(original{kindSecret, after})
 	}
 	if newer != nil && (older == nil || older.UID != newer.UID || !maps.Equal(older.Labels, newer.Labels)) {
-		h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster == keyOf(newer) })
+		h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster == reconcile.KeyOf(newer) })
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -62,7 +61,7 @@ type figures struct {
 // figuresOf returns the figures, which are updated incrementally. If targeting failed, it adds up the existing
 // BundleDeployments instead.
 func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, error) {
-	key := keyOf(bundle)
+	key := reconcile.KeyOf(bundle)
 	if in.outcome.Failure != "" {
 		deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
 		if err != nil {
@@ -213,7 +212,7 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 func entryWith(target selection.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
 	entry := entryOf(target, bd)
 	if bd != nil && trouble != nil && target.Failure == "" {
-		entry = withTrouble(entry, trouble(keyOf(bd)))
+		entry = withTrouble(entry, trouble(reconcile.KeyOf(bd)))
 	}
 	return entry
 }
@@ -238,8 +237,4 @@ func entryOf(target selection.Target, bd *fleet.BundleDeployment) state.Entry {
 	default:
 		return state.EntryAgainst(name, bd, target.DeploymentID)
 	}
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -103,7 +103,7 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 	if bd == nil {
 		bd = change.Old
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
-		add(h.deployments, keyOf(bd))
+		add(h.deployments, reconcile.KeyOf(bd))
 	}
 	h.sums.touch(index.BundleOf(bd), bd.Namespace)
 	if change.Old != nil && change.New != nil && !deploymentMatters(change.Old, change.New) {
@@ -117,7 +117,7 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 		return // only if the index is missing, which it is not
 	}
 	for _, cluster := range clusters {
-		add(h.clusters, keyOf(cluster))
+		add(h.clusters, reconcile.KeyOf(cluster))
 	}
 }
 
@@ -148,17 +148,17 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 // corrects a write that was based on an old state.
 func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
 	if change.New == nil {
-		h.sums.reset(keyOf(change.Old))
+		h.sums.reset(reconcile.KeyOf(change.Old))
 	}
 	if change.New != nil && (change.Old == nil || !reconcile.Equal(change.Old.Status, change.New.Status)) {
-		h.bundles.Add(keyOf(change.New))
+		h.bundles.Add(reconcile.KeyOf(change.New))
 	}
 }
 
 // clusterChanged does the same for Clusters.
 func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
 	if change.New != nil && clusterMatters(change.Old, change.New) {
-		h.clusters.Add(keyOf(change.New))
+		h.clusters.Add(reconcile.KeyOf(change.New))
 	}
 }
 

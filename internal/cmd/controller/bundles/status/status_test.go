@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -35,7 +36,7 @@ func TestRecordedBundles(t *testing.T) {
 	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		in := bundleInput{outcome: selection.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
 		for _, bd := range all {
-			if index.BundleOf(bd) == keyOf(b) {
+			if index.BundleOf(bd) == reconcile.KeyOf(b) {
 				in.deployments = append(in.deployments, bd)
 				in.outcome.Targets = append(in.outcome.Targets, selection.Target{Cluster: index.ClusterOf(bd), Namespace: bd.Namespace})
 			}

@@ -160,7 +160,7 @@ func (g *guard) Add(obj any) error { return g.Update(obj) }
 // Update is called by the reflector for a changed Secret.
 func (g *guard) Update(obj any) error {
 	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok && editedByOthers(secret.ManagedFields, g.own) {
-		g.queue.AddAfter(keyOf(secret), guardDelay)
+		g.queue.AddAfter(reconcile.KeyOf(secret), guardDelay)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (g *guard) Update(obj any) error {
 // Delete is called by the reflector for a deleted Secret.
 func (g *guard) Delete(obj any) error {
 	if secret, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		g.queue.AddAfter(keyOf(secret), guardDelay)
+		g.queue.AddAfter(reconcile.KeyOf(secret), guardDelay)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (g *guard) Replace(all []any, _ string) error {
 func damaged(secrets []any, deployments []*fleet.BundleDeployment) (broken, abandoned []types.NamespacedName) {
 	needed := make(map[types.NamespacedName]bool, len(deployments))
 	for _, bd := range deployments {
-		needed[keyOf(bd)] = bd.Spec.ValuesHash != ""
+		needed[reconcile.KeyOf(bd)] = bd.Spec.ValuesHash != ""
 	}
 	for _, obj := range secrets {
 		secret, ok := obj.(*metav1.PartialObjectMetadata)
@@ -204,13 +204,13 @@ func damaged(secrets []any, deployments []*fleet.BundleDeployment) (broken, aban
 		}
 		_, isEdited := secret.Annotations[edited]
 		_, isUnowned := secret.Annotations[unowned]
-		switch _, deployed := needed[keyOf(secret)]; {
+		switch _, deployed := needed[reconcile.KeyOf(secret)]; {
 		case isUnowned && !deployed:
-			abandoned = append(abandoned, keyOf(secret))
+			abandoned = append(abandoned, reconcile.KeyOf(secret))
 		case isUnowned || isEdited:
-			broken = append(broken, keyOf(secret))
+			broken = append(broken, reconcile.KeyOf(secret))
 		}
-		delete(needed, keyOf(secret))
+		delete(needed, reconcile.KeyOf(secret))
 	}
 	for key, missing := range needed {
 		if missing {
@@ -232,8 +232,4 @@ func (g *guard) handle(_ context.Context, key types.NamespacedName) error {
 	g.MarkUnverified(bd.UID)
 	g.enqueue(index.BundleOf(bd))
 	return nil
-}
-
-func keyOf(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

@@ -67,8 +67,8 @@ func (s *Source) Inject(ctx context.Context, bundle *fleet.Bundle) (with *fleet.
 func (s *Source) await(bundle *fleet.Bundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.awaited[keyOf(bundle)].hash != bundle.Spec.ValuesHash {
-		s.awaited[keyOf(bundle)] = awaitedValues{bundle.Spec.ValuesHash, s.app.Clock()}
+	if s.awaited[reconcile.KeyOf(bundle)].hash != bundle.Spec.ValuesHash {
+		s.awaited[reconcile.KeyOf(bundle)] = awaitedValues{bundle.Spec.ValuesHash, s.app.Clock()}
 	}
 }
 

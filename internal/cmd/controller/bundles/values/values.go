@@ -61,7 +61,7 @@ func (s *Store) MarkUnverified(uid types.UID) {
 // collection would not delete it.
 func (s *Store) Gone(bd *fleet.BundleDeployment) {
 	if bd.Spec.ValuesHash != "" && !s.Holds(bd.UID) {
-		s.abandoned.AddAfter(keyOf(bd), abandonedDelay)
+		s.abandoned.AddAfter(reconcile.KeyOf(bd), abandonedDelay)
 	}
 	s.Forget(bd.UID)
 }
@@ -157,7 +157,7 @@ func (s *Store) Read(ctx context.Context, name string, of []*fleet.BundleDeploym
 	for _, bd := range of {
 		secret, err := reconcile.Optional(s.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
 		if err != nil {
-			return nil, fmt.Errorf("reading the values of %s: %w", keyOf(bd), err)
+			return nil, fmt.Errorf("reading the values of %s: %w", reconcile.KeyOf(bd), err)
 		}
 		if secret != nil {
 			values := delivery.ReadValues(secret)
