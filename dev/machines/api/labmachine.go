@@ -8,6 +8,10 @@ import (
 // MachineFinalizer keeps a LabMachine until its machine at the machine host is deleted.
 const MachineFinalizer = "lab.fleet-hub.io/machine"
 
+// MachineExtraPorts is the number of ports that each machine has beside its port, for the components that its bootstrap
+// data starts.
+const MachineExtraPorts = 4
+
 // ConditionBootstrapSucceeded reports whether the machine has executed its bootstrap data.
 const ConditionBootstrapSucceeded = "BootstrapSucceeded"
 

@@ -1,0 +1,55 @@
+package contract
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// IsPaused reports whether an object must stay untouched: it has the annotation, or its Cluster is paused. cluster may
+// be nil.
+func IsPaused(cluster *clusterv1.Cluster, object metav1.Object) bool {
+	if cluster != nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused {
+		return true
+	}
+	_, paused := object.GetAnnotations()[clusterv1.PausedAnnotation]
+	return paused
+}
+
+// IsExternallyManaged reports whether another system manages the object's infrastructure. The contract's text says label,
+// the core uses an annotation: both count.
+func IsExternallyManaged(object metav1.Object) bool {
+	_, labelled := object.GetLabels()[clusterv1.ManagedByAnnotation]
+	_, annotated := object.GetAnnotations()[clusterv1.ManagedByAnnotation]
+	return labelled || annotated
+}
+
+// Owner returns the owner reference to a kind of the core, such as "Cluster" or "Machine", or nil if the core has not
+// set it yet. Compare its UID: another object of that name may have been created since.
+func Owner(object metav1.Object, kind string) *metav1.OwnerReference {
+	for _, owner := range object.GetOwnerReferences() {
+		version, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err == nil && version.Group == clusterv1.GroupVersion.Group && owner.Kind == kind {
+			return &owner
+		}
+	}
+	return nil
+}
+
+// KubeconfigSecret returns the name of the Secret with a Cluster's kubeconfig.
+func KubeconfigSecret(cluster string) string { return cluster + "-kubeconfig" }
+
+// maxMessage limits messages of conditions, which contain texts of other processes.
+const maxMessage = 1024
+
+// SetCondition sets a condition. The time changes only with the status.
+func SetCondition(conditions *[]metav1.Condition, now time.Time, condition metav1.Condition) {
+	if runes := []rune(condition.Message); len(runes) > maxMessage {
+		condition.Message = string(runes[:maxMessage]) + "…"
+	}
+	condition.LastTransitionTime = metav1.NewTime(now)
+	meta.SetStatusCondition(conditions, condition)
+}
