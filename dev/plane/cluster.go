@@ -148,7 +148,7 @@ func (c *Cluster) runServer(ctx context.Context) error {
 		flags.Extra = extra(c.Name)
 	}
 	server, err := c.plane.run(program{
-		name: c.Name + ": kube-apiserver", file: "kube-apiserver",
+		name: c.Name + ": kube-apiserver", path: filepath.Join(c.plane.programs, "kube-apiserver"),
 		args: flags.Args(), log: filepath.Join(c.LogDir, "kube-apiserver.log"),
 	})
 	if err != nil {
@@ -170,7 +170,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	defer cancel()
 	flags := args.Controllers{Dir: c.dir, Port: c.controllersPort.Number(), StockLimits: c.plane.options.StockControllerLimits}
 	controller, err := c.plane.run(program{
-		name: c.Name + ": kube-controller-manager", file: "kube-controller-manager",
+		name: c.Name + ": kube-controller-manager", path: filepath.Join(c.plane.programs, "kube-controller-manager"),
 		args: flags.Args(),
 		log:  filepath.Join(c.LogDir, "kube-controller-manager.log"),
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,7 +18,7 @@ const pollEvery = 20 * time.Millisecond
 // program describes a program to run.
 type program struct {
 	name string // used in messages: "hub: kube-apiserver"
-	file string // in Plane.programs
+	path string // of the executable
 	args []string
 	log  string
 }
@@ -40,7 +39,7 @@ func (p *Plane) run(what program) (*component, error) {
 	}
 	var err error
 	c.process, err = p.supervisor.Start(supervise.Command{
-		Path: filepath.Join(p.programs, c.file), Args: c.args, Log: c.log,
+		Path: c.path, Args: c.args, Log: c.log,
 		// GOGC=300 reduces garbage collection: an API server's start mostly allocates. It saves a quarter of the
 		// start time.
 		Env: []string{"HOME=" + p.dataDir, "TMPDIR=" + p.dataDir, "GOGC=300"},

@@ -5,6 +5,7 @@
 //	Start ─► supervisor ─┬─ etcd, shared by all clusters
 //	                     ├─ kube-apiserver           per cluster, in parallel
 //	                     ├─ kube-controller-manager  per cluster, after Options.BeforeControllers
+//	                     ├─ core of Cluster API      hub only, when Plane.CAPI is called (package capi)
 //	                     └─ pod processes            fleetcontroller, fleetagent (podrunner)
 //
 // All processes end with the caller: the supervisor holds a pipe to it (package supervise).
@@ -83,6 +84,9 @@ type Plane struct {
 
 	mu   sync.Mutex // guards the fields below
 	etcd *component
+
+	installing sync.Mutex // guards the field below, also while Cluster API is being installed
+	capi       *CAPI
 }
 
 // Start starts a hub and downstream clusters. It returns when each API server is ready, the hook has run and the

@@ -15,7 +15,7 @@ const snapshotFolder = "etcd-snapshot"
 
 // startStore starts etcd with the existing data.
 func (p *Plane) startStore() error {
-	etcd, err := p.run(program{name: "etcd", file: "etcd", args: args.Etcd(), log: filepath.Join(p.LogDir, "etcd.log")})
+	etcd, err := p.run(program{name: "etcd", path: filepath.Join(p.programs, "etcd"), args: args.Etcd(), log: filepath.Join(p.LogDir, "etcd.log")})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@
 // in the user's cache directory, under a hash of all build inputs.
 //
 //	dev/kube ──────────────────────► kube/<hash>/{kube-apiserver, kube-controller-manager, etcd, …}
+//	dev/capi ──────────────────────► capi/<hash>/{core, config}
 //	dev/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
 //	dev/images/pause ──────────────► pause/<hash>/pause
 package build
@@ -20,6 +21,9 @@ import (
 // Version is the Kubernetes version that the control planes report. It equals the version in dev/kube/go.mod.
 const Version = "v1.36.3"
 
+// CAPIVersion is the version of Cluster API in dev/capi/go.mod.
+const CAPIVersion = "v1.14.2"
+
 // Progress receives one line per step, without a line break. It may be nil.
 type Progress func(format string, args ...any)
 
@@ -34,9 +38,15 @@ type recipe struct {
 	name string // directory in the cache; also used in messages
 	// sources are the directories to hash, relative to the module's root. go build runs in the first one.
 	sources []string
+	// pkg is the package to build. It is empty for the package in the first source directory.
+	pkg     string
 	file    string   // name of the executable
 	aliases []string // symbolic links to it: a multi-call binary selects the program by the name it is called by
 	flags   []string
+	// copied is a directory of a module that the build puts next to the executable. The zero value copies nothing.
+	copied moduleDir
+	// version is the version of what is built, for messages of a slow build.
+	version string
 	// slow describes how long the first build takes. It is empty for a fast build.
 	slow string
 }
@@ -51,8 +61,23 @@ func kubeRecipe() recipe {
 		file:    "kube",
 		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd"},
 		// Helm's capability checks and kubectl fail with the default version v0.0.0-master+$Format.
-		flags: []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
-		slow:  "about five minutes on two cores, only the first time",
+		flags:   []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
+		version: Version,
+		slow:    "about five minutes on two cores, only the first time",
+	}
+}
+
+func capiRecipe() recipe {
+	const module = "sigs.k8s.io/cluster-api"
+	return recipe{
+		name:    "capi",
+		sources: []string{"dev/capi"},
+		pkg:     module + "/core",
+		file:    CAPICore,
+		flags:   []string{"-trimpath", "-ldflags=-s -w"},
+		copied:  moduleDir{module: module, dir: "core/config", to: CAPIConfig},
+		version: CAPIVersion,
+		slow:    "about three minutes on two cores, only the first time",
 	}
 }
 
@@ -69,6 +94,20 @@ func supervisorRecipe() recipe {
 // Several processes may call it at once: one builds, the others wait.
 func Kube(ctx context.Context, progress Progress) (string, error) {
 	return provide(ctx, kubeRecipe(), progress)
+}
+
+// Names in the directory that CAPI returns.
+const (
+	// CAPICore is the executable with the controllers and webhooks of Cluster API.
+	CAPICore = "core"
+	// CAPIConfig is the directory with the kustomizations of its CRDs, rights and webhooks.
+	CAPIConfig = "config"
+)
+
+// CAPI returns the directory with CAPICore and CAPIConfig, and builds them if they are not in the cache. As with
+// Kube, one of several processes builds.
+func CAPI(ctx context.Context, progress Progress) (string, error) {
+	return provide(ctx, capiRecipe(), progress)
 }
 
 // Supervisor returns the path of the supervisor's executable, and builds it if needed.
@@ -145,11 +184,14 @@ func (r recipe) build(ctx context.Context, root, dir string, progress Progress) 
 	}
 	defer func() { _ = os.RemoveAll(work) }() // removes the leftovers of a failed build
 	if r.slow != "" {
-		progress.say("building %s %s from Go modules: %s", r.name, Version, r.slow)
+		progress.say("building %s %s from Go modules: %s", r.name, r.version, r.slow)
 	}
 	stop := r.tick(progress)
 	err := r.compile(ctx, root, work)
 	took := stop()
+	if err == nil {
+		err = r.copied.copyTo(ctx, filepath.Join(root, r.sources[0]), work)
+	}
 	if err != nil {
 		return err
 	}
@@ -206,6 +248,9 @@ func Run(ctx context.Context, out io.Writer) error {
 	if _, err := Supervisor(ctx, progress); err != nil {
 		return err
 	}
-	_, err := Kube(ctx, progress)
+	if _, err := Kube(ctx, progress); err != nil {
+		return err
+	}
+	_, err := CAPI(ctx, progress)
 	return err
 }

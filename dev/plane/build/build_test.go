@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,7 @@ func put(t *testing.T, root, file, content string) {
 }
 
 func program() recipe {
-	return recipe{name: "program", sources: []string{"dev/kube"}, file: "program", aliases: []string{"alias"}, flags: []string{"-trimpath"}}
+	return recipe{name: "program", sources: []string{"dev/kube"}, file: "program", aliases: []string{"alias"}, flags: []string{"-trimpath"}, version: "v1.36.3"}
 }
 
 // told collects progress lines.
@@ -86,9 +87,10 @@ func TestHash_ChangesWithEveryBuildInput(t *testing.T) {
 		"other file changes: same hash": {func(t *testing.T, root string, _ *recipe, _ *string) {
 			put(t, root, "dev/other/main.go", "package main\n")
 		}, false},
-		"flag is added: new hash":      {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
-		"alias is added: new hash":     {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
-		"Go version changes: new hash": {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
+		"flag is added: new hash":               {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
+		"alias is added: new hash":              {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
+		"package is another module's: new hash": {func(_ *testing.T, _ string, r *recipe, _ *string) { r.pkg = "example.com/other" }, true},
+		"Go version changes: new hash":          {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -252,18 +254,22 @@ func TestRecipes_MatchThisRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mod, err := os.ReadFile(filepath.Join(root, "dev", "kube", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(mod), "\tk8s.io/kubernetes "+Version+"\n") {
-		t.Errorf("dev/kube/go.mod does not have version %s, which the binary reports", Version)
+	for dir, required := range map[string]string{
+		"kube": "k8s.io/kubernetes " + Version, "capi": "sigs.k8s.io/cluster-api " + CAPIVersion,
+	} {
+		mod, err := os.ReadFile(filepath.Join(root, "dev", dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(required) + `( // indirect)?$`).Match(mod) {
+			t.Errorf("dev/%s/go.mod does not require %s, which messages and binaries name", dir, required)
+		}
 	}
 	want := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
-	for _, r := range []recipe{kubeRecipe(), supervisorRecipe()} {
+	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe()} {
 		if _, err := r.hash(root, "go"); err != nil {
 			t.Error(err)
 		}

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ func (r recipe) compile(ctx context.Context, root, work string) error {
 	args := append([]string{"build", "-buildvcs=false"}, r.flags...)
 	command := supervise.Command{
 		Path: tool,
-		Args: append(args, "-o", filepath.Join(work, r.file), "."),
+		Args: append(args, "-o", filepath.Join(work, r.file), cmp.Or(r.pkg, ".")),
 		Env:  append(os.Environ(), buildEnv()...),
 		Dir:  filepath.Join(root, r.sources[0]),
 		Log:  filepath.Join(work, "build.log"),
