@@ -94,8 +94,13 @@ func isFetchable(in Input) bool {
 
 // readers returns the tokens whose accounts may read the answer: the token that the request names, or else the token
 // of the Cluster's import. Old agents send no label and so name no token. Without an import their token may be any of
-// the workspace. Then the name of the Secret, which cannot be guessed, protects it.
+// the workspace. Then the name of the Secret, which cannot be guessed, protects it. A token for another client ID is
+// never among them.
 func readers(in Input) []*fleet.ClusterRegistrationToken {
+	return slices.DeleteFunc(candidates(in), func(t *fleet.ClusterRegistrationToken) bool { return isForAnother(t, in.Request.Spec.ClientID) })
+}
+
+func candidates(in Input) []*fleet.ClusterRegistrationToken {
 	switch {
 	case in.NamedToken != nil:
 		return []*fleet.ClusterRegistrationToken{in.NamedToken}

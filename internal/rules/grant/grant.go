@@ -222,6 +222,8 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 		return fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID"
 	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
 		return fleet.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values"
+	case !in.Request.Status.Granted && isForAnother(in.NamedToken, in.Request.Spec.ClientID):
+		return fleet.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
 	case refused(in):
 		return fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom"
 	}

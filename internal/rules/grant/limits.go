@@ -60,7 +60,7 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 	}
 	switch said.Reason {
 	case fleet.ReasonTakeoverPending, fleet.ReasonClientIDMissing, fleet.ReasonClientIDTaken, fleet.ReasonClientIDTooLong,
-		fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
+		fleet.ReasonClientIDNotAllowed, fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
 		fleet.ReasonClusterManagedElsewhere:
 		return false
 	}

@@ -248,6 +248,9 @@ const (
 	// ReasonClientIDTooLong means that the client ID has more than 1024 bytes and belongs to no Cluster. Set a shorter
 	// one in the values of the agent.
 	ReasonClientIDTooLong = "ClientIDTooLong"
+	// ReasonClientIDNotAllowed means that the token of the request is for another client ID: its annotation
+	// fleet.cattle.io/token-for-client-id names the one. Create a token for this cluster: fleet token create.
+	ReasonClientIDNotAllowed = "ClientIDNotAllowed"
 	// ReasonCredentialTaken means that another request with the same client ID and random was granted. The client has
 	// to send another random; the agents of this project do.
 	ReasonCredentialTaken = "CredentialTaken"

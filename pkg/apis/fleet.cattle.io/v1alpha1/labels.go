@@ -92,6 +92,9 @@ const (
 	// AnnotationTokenForCluster, on a ClusterRegistrationToken, is the name of the Cluster for which the command line
 	// created the token. Not in Rancher Fleet.
 	AnnotationTokenForCluster = "fleet.cattle.io/token-for-cluster"
+	// AnnotationTokenForClientID, on a ClusterRegistrationToken, is the only client ID that may register with the token.
+	// Without the annotation, any may. Not in Rancher Fleet.
+	AnnotationTokenForClientID = "fleet.cattle.io/token-for-client-id"
 	// AnnotationConfirmTakeover, on a Cluster, is the name of the ClusterRegistration that may replace the Cluster's
 	// current agent. Not in Rancher Fleet.
 	AnnotationConfirmTakeover = "fleet.cattle.io/confirm-takeover"
