@@ -87,6 +87,13 @@ func TestToken(t *testing.T) {
 		"a values secret without values is filled":               {with(func(in *tokenrule.Input) { in.Secret.Data = nil }), tokenrule.Minting},
 		"without its account a bearer token is worth nothing":    {with(func(in *tokenrule.Input) { in.Account, in.RightsExist = nil, false }), tokenrule.AwaitingRights},
 
+		// A time to live that was raised.
+		"a bearer token that ends a day before its token is replaced": {with(tokenWith(rulestest.WithTTL(25 * time.Hour))), tokenrule.Minting},
+		"but not before the rights of the account exist":              {with(tokenWith(rulestest.WithTTL(25*time.Hour)), func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
+		"one that ends a few hours before it stays":                   {with(tokenWith(rulestest.WithTTL(13 * time.Hour))), tokenrule.Ready},
+		"one without an end stays":                                    {with(tokenWith(rulestest.WithTTL(25*time.Hour)), holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
+		"one that lasts as long as any stays":                         {with(tokenWith(rulestest.WithTTL(2562047*time.Hour)), holding(rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime)))), tokenrule.Ready},
+
 		// Name conflicts.
 		"a secret of another type is left alone": {with(func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
 		"also before the account is there":       {tokenInput(holding(works), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
@@ -107,7 +114,7 @@ func TestToken(t *testing.T) {
 		"where an end is required, a token without one goes":        {with(ttlRequired), tokenrule.Ended},
 		"where an end is required, zero is none":                    {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
 		"where an end is required, a token with one stays":          {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
-		"the longest time to live that the API takes does not wrap": {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Ready},
+		"the longest time to live that the API takes does not wrap": {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Minting},
 	}
 	golden := rulestest.GoldenOf(t, "token")
 	for name, test := range tests {
