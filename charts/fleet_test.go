@@ -362,7 +362,7 @@ func TestFleetTellsTheControllers(t *testing.T) {
 			Election: env.Election{LeaseDuration: 30 * time.Second, RetryPeriod: 10 * time.Second, RenewDeadline: 25 * time.Second},
 			Agent:    env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RetryPeriod: "10s", RenewDeadline: "25s", PropagateDebug: true},
 
-			MaxClustersPerToken: env.DefaultMaxClustersPerToken,
+			MaxClustersPerToken: env.DefaultMaxClustersPerToken, DefaultTokenTTL: 720 * time.Hour,
 		}
 	}
 	tests := map[string]struct {
@@ -376,6 +376,8 @@ func TestFleetTellsTheControllers(t *testing.T) {
 		"insecure kubeconfigs": {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
 		"Clusters of a token":  {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},
 		"tokens with a TTL":    {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
+		"TTL of new tokens":    {"controller: {registrationTokenTTL: {default: 24h}}", func(c *env.Controller) { c.DefaultTokenTTL = 24 * time.Hour }},
+		"tokens without a TTL": {"controller: {registrationTokenTTL: {default: 0}}", func(c *env.Controller) { c.DefaultTokenTTL = 0 }},
 		"leader election": {"leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 1m}", func(c *env.Controller) {
 			c.Election = env.Election{LeaseDuration: 2 * time.Minute, RetryPeriod: 3 * time.Second, RenewDeadline: time.Minute}
 		}},

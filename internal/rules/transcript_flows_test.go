@@ -27,7 +27,7 @@ func flows() map[string]func(*world) {
 		"asked-for-by-generation":        askedFor,
 		"cluster-made-anew":              clusterMadeAnew,
 		"takeover-confirmed":             takeoverConfirmed,
-		"takeover-of-one-that-is-gone":   takeoverOfOneThatIsGone,
+		"takeover-of-a-silent-agent":     takeoverOfSilentAgent,
 		"takeover-by-nobody":             takeoverByNobody,
 	}
 }
@@ -182,12 +182,18 @@ func takeoverConfirmed(w *world) {
 	w.expectRequests("request-west-2")
 }
 
-// takeoverOfOneThatIsGone: a cluster is lost and another one replaces it. The request is granted when the first agent
-// is stale.
-func takeoverOfOneThatIsGone(w *world) {
+// takeoverOfSilentAgent: a cluster is lost and another one replaces it. The silence of the first agent is not enough:
+// the request is granted when the operator confirms it.
+func takeoverOfSilentAgent(w *world) {
 	lost, anew := w.twoWests()
 	lost.silent = true
-	w.admin("is patient", func() { w.stale["west"] = true })
+	w.later(time.Minute)
+	w.expectRequests("request-anew-1", "request-west-1")
+	w.admin("confirms", func() {
+		cluster := find[fleet.Cluster](w, onHub, rulestest.Workspace, "west")
+		cluster.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-anew-1"}
+		w.put(onHub, cluster)
+	})
 	w.expectServing(anew, "west")
 	w.expectRequests("request-anew-1")
 }

@@ -109,7 +109,7 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 		return in
 	}
 	account := grant.RequestAccount(request, cluster)
-	in.Stale, in.HeartbeatAccount = w.stale[cluster.Name], w.speakers[cluster.Name]
+	in.HeartbeatAccount = w.speakers[cluster.Name]
 	in.Account = find[corev1.ServiceAccount](w, onHub, account.Namespace, account.Name)
 	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
 	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&

@@ -62,9 +62,8 @@ type world struct {
 	sets   map[place]place
 	agents []*agent
 	asleep bool // whether the agents are asleep
-	// speakers are the accounts of the Clusters' last heartbeats. stale marks Clusters whose agents count as stale.
+	// speakers are the accounts of the Clusters' last heartbeats.
 	speakers map[string]string
-	stale    map[string]bool
 	// steps counts the actions so far, and last is the latest one. After stopAfter actions, playUntil interrupts.
 	steps, stopAfter int
 	last             string
@@ -77,7 +76,7 @@ type world struct {
 func newWorld(t *testing.T, chance *rand.Rand) *world {
 	return &world{
 		t: t, now: rulestest.Noon(), config: rulestest.HubConfig(), chance: chance,
-		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{}, stale: map[string]bool{},
+		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{},
 	}
 }
 

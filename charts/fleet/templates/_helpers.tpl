@@ -67,7 +67,7 @@ every template that reads values includes it first.
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
     "replicas" 1
-    "registrationTokenTTL" (dict "required" false)
+    "registrationTokenTTL" (dict "required" false "default" "720h")
     "maxClustersPerToken" 5000
     "allowInsecureKubeconfigs" false)
   "shards" list
@@ -208,6 +208,8 @@ is kept, which is the one the process would see: server-side apply rejects lists
   value: {{ .Values.leaderElection.renewDeadline | toString | quote }}
 - name: FLEET_REGISTRATION_TOKEN_TTL_REQUIRED
   value: {{ .Values.controller.registrationTokenTTL.required | quote }}
+- name: FLEET_REGISTRATION_TOKEN_TTL_DEFAULT
+  value: {{ .Values.controller.registrationTokenTTL.default | toString | quote }}
 - name: FLEET_MAX_CLUSTERS_PER_TOKEN
   value: {{ int .Values.controller.maxClustersPerToken | quote }}
 - name: FLEET_ALLOW_INSECURE_KUBECONFIGS

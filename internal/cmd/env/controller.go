@@ -3,6 +3,7 @@ package env
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -44,6 +45,9 @@ type Controller struct {
 	Identity string
 	// TTLRequired rejects registration tokens without a TTL.
 	TTLRequired bool
+	// DefaultTokenTTL is the time to live of new registration tokens without one. 0 means that they never expire, as
+	// with Rancher Fleet's charts. Variable FLEET_REGISTRATION_TOKEN_TTL_DEFAULT, not in Rancher Fleet.
+	DefaultTokenTTL time.Duration
 	// AllowInsecureKubeconfigs accepts insecure-skip-tls-verify in the kubeconfigs of Clusters. Then an attacker
 	// between the hub and such a cluster can read the kubeconfig's credential. Variable
 	// FLEET_ALLOW_INSECURE_KUBECONFIGS, not in Rancher Fleet.
@@ -99,6 +103,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	c.Election = r.election()
 	c.Identity = r.text("POD_NAME", r.hostname())
 	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")
+	c.DefaultTokenTTL = r.duration("FLEET_REGISTRATION_TOKEN_TTL_DEFAULT")
 	c.AllowInsecureKubeconfigs = r.boolean("FLEET_ALLOW_INSECURE_KUBECONFIGS")
 	c.ServiceHost = r.text("KUBERNETES_SERVICE_HOST", "")
 	c.MaxClustersPerToken = r.count("FLEET_MAX_CLUSTERS_PER_TOKEN", DefaultMaxClustersPerToken, 0)

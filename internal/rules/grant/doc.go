@@ -5,6 +5,7 @@
 //
 // Invariants:
 //   - Nothing is granted for a Cluster of another manager.
-//   - An agent that is at work loses its place only to a request with the same token, or after the operator confirms it.
+//   - A registered agent loses its place only to a request with the same token, or after the operator confirms it. It
+//     makes no difference whether the agent reports.
 //   - The credential is handed out last: when the rights are in force, and the Cluster owns the request.
 package grant

@@ -82,8 +82,6 @@ type Input struct {
 	Namesakes []*fleet.ClusterRegistration
 	// NamespaceTaken means that the Cluster's computed namespace was created for another Cluster.
 	NamespaceTaken bool
-	// Stale means that the Cluster's agent has not reported for so long that it is considered gone.
-	Stale bool
 	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
 	// NeedsHeartbeatAccount.
 	HeartbeatAccount string
@@ -325,8 +323,7 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	if !in.Request.Status.Granted {
 		return false
 	}
-	said := fleet.GetCondition(in.Request.Status.Conditions, fleet.ConditionGranted)
-	return in.Account == nil || said != nil && said.Reason == fleet.ReasonAccountReplaced && !Used(in.Request, cluster)
+	return in.Account == nil || says(in.Request, fleet.ReasonAccountReplaced) && !Used(in.Request, cluster)
 }
 
 // RightsTaken returns the outcome for a request if another object has the name of one of its rights. what describes

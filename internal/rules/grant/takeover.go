@@ -9,13 +9,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// takesOver reports whether a request would replace a working agent without proof that it may. A client ID is not
-// secret: any client with a token of the workspace can use it in a request.
+// takesOver reports whether a request would replace a registered agent without proof that it may, even if that agent
+// is silent. A client ID is not secret: any client with a token of the workspace can use it in a request.
 func takesOver(in Input, cluster *fleet.Cluster) bool {
 	if in.Request.Status.Granted || in.Credential != nil { // a credential that was handed out is not revoked
 		return false
 	}
-	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isLive(r, cluster) }) &&
+	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) }) &&
 		!spokenFor(in, cluster)
 }
 
@@ -30,17 +30,18 @@ func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistrati
 	return found
 }
 
-// isLive reports whether the agent of a request has reported. For requests that Rancher Fleet granted this is
-// unknown, so any heartbeat counts.
-func isLive(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted {
+// isRegistered reports whether the agent of a granted request has reported. For requests that Rancher Fleet granted
+// this is unknown, so any heartbeat counts. An agent whose account was replaced stays registered, although its grant
+// has no first use yet: otherwise the loss of an account would open the Cluster to every token of the workspace.
+func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted || says(request, fleet.ReasonAccountReplaced) {
 		return clusters.LastSeen(cluster) != ""
 	}
 	return Used(request, cluster)
 }
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
-// the same agent, if that agent is gone, or if a user with write access to the Cluster has confirmed it. A request only
+// the same agent, or if a user with write access to the Cluster has confirmed it. A request only
 // claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
 // the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
@@ -49,7 +50,7 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	if token == "" {
 		readable = in.Imported // old agents send no label
 	}
-	return in.Stale || cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
+	return cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
 		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
 		in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
 			return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
@@ -79,12 +80,18 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	return Outcome{
 		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Reason: fleet.ReasonTakeoverPending,
-		Message: "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, annotate the Cluster with " + fleet.AnnotationConfirmTakeover + " and the name of this request, or register with that agent's token; otherwise this request waits until that agent no longer reports",
+		Message: "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, even if it is silent, run `fleet confirm-takeover " +
+			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`, or register with that agent's token; otherwise this request is deleted 40 minutes after its creation",
 	}
+}
+
+// says reports whether the request's condition has a reason.
+func says(request *fleet.ClusterRegistration, reason string) bool {
+	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	return said != nil && said.Reason == reason
 }
 
 // saysTakeover reports whether the request's condition has the reason TakeoverPending.
 func saysTakeover(request *fleet.ClusterRegistration) bool {
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-	return said != nil && said.Reason == fleet.ReasonTakeoverPending
+	return says(request, fleet.ReasonTakeoverPending)
 }

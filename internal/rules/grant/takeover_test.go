@@ -39,8 +39,6 @@ func confirmed(request string) func(*grant.Input) {
 	}
 }
 
-func stale(in *grant.Input) { in.Stale = true }
-
 func unlabelled(r *fleet.ClusterRegistration) { r.Labels = nil }
 
 // Whoever has a token of the workspace may ask with any client ID. What an agent at work has is only given to who comes
@@ -66,20 +64,20 @@ func TestGrantTakeover(t *testing.T) {
 		"grant without a recorded UID, token newer than the request: waits":        {[]mod{same, asked, registered()}, pending},
 		"grant without a recorded UID, token of the same second: waits":            {[]mod{same, askedBy(tokenMadeAt(rulestest.At(-24 * time.Hour))), registered()}, pending},
 		"request that claims the recorded UID of the agent's token: request waits": {[]mod{with(requestWith("t1"), requestTokenUID("u1")), askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
-		"token re-created, the agent is gone: granted":                             {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1")), stale}, granted},
 
 		"neither names a token: request waits":                       {[]mod{nameless, registered(requestWith(""))}, pending},
 		"neither has the label: request waits":                       {[]mod{with(unlabelled), registered(unlabelled)}, pending},
 		"neither names a token, confirmed on the Cluster: granted":   {[]mod{nameless, registered(requestWith("")), confirmed("request-1")}, granted},
-		"neither names a token, the agent is gone: granted":          {[]mod{nameless, registered(requestWith("")), stale}, granted},
 		"neither names a token, import of another Cluster: waits":    {[]mod{nameless, registered(requestWith("")), importedBy("another-uid")}, pending},
 		"one that names none is not the same as one that does":       {[]mod{nameless, registered()}, pending},
 		"nor the other way round":                                    {[]mod{another, askedBy(), registered(requestWith(""))}, pending},
 		"one that names none of an imported Cluster is the import's": {[]mod{nameless, registered(requestWith("import-token-east")), importedBy("cluster-uid")}, granted},
 
-		"once the agent is gone anybody may take its place": {[]mod{another, registered(), stale}, granted},
-		"the operator's word is enough":                     {[]mod{another, registered(), confirmed("request-1")}, granted},
-		"but not for another request":                       {[]mod{another, registered(), confirmed("request-2")}, pending},
+		"the agent has been silent for a year: request waits": {[]mod{another, registered(), func(in *grant.Input) {
+			in.Clusters[0].Status.Agent.LastSeen = rulestest.At(-365 * 24 * time.Hour)
+		}}, pending},
+		"the operator's word is enough": {[]mod{another, registered(), confirmed("request-1")}, granted},
+		"but not for another request":   {[]mod{another, registered(), confirmed("request-2")}, pending},
 		"nor the requester's": {[]mod{with(requestWith("t2"), func(r *fleet.ClusterRegistration) {
 			r.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-1"}
 		}), registered()}, pending},
@@ -88,15 +86,17 @@ func TestGrantTakeover(t *testing.T) {
 			in.Clusters[0].Status.Agent.LastSeen = rulestest.At(0)
 			in.Clusters[0].Status.Agent = fleet.AgentStatus{}
 		}}, granted},
-		"nor one that was not heard of since its account was replaced": {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
-		"nor a registration that was not granted":                      {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
-		"nor one that goes":                              {[]mod{another, registered(requestGoing)}, granted},
-		"nor one of another client":                      {[]mod{another, registered(requestClient("c2"))}, granted},
-		"nor one for another Cluster":                    {[]mod{another, registered(requestOf("west"))}, granted},
-		"nor one for a Cluster of the name that is gone": {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.OwnerReferences[0].UID = "old-uid" })}, granted},
-		"nor the request itself":                         {[]mod{with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered(requestNamed("request-1"))}, granted},
-		"one that the other implementation granted has":  {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
-		"unless nobody was heard of since":               {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
+		"grant that was never used: request is granted":    {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
+		"account replaced, another token: request waits":   {[]mod{another, askedBy(), registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestSaid(fleet.ReasonAccountReplaced))}, pending},
+		"account replaced, same token: request is granted": {[]mod{same, asked, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestTokenUID("u1"), requestSaid(fleet.ReasonAccountReplaced))}, granted},
+		"nor a registration that was not granted":          {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
+		"nor one that goes":                                {[]mod{another, registered(requestGoing)}, granted},
+		"nor one of another client":                        {[]mod{another, registered(requestClient("c2"))}, granted},
+		"nor one for another Cluster":                      {[]mod{another, registered(requestOf("west"))}, granted},
+		"nor one for a Cluster of the name that is gone":   {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.OwnerReferences[0].UID = "old-uid" })}, granted},
+		"nor the request itself":                           {[]mod{with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered(requestNamed("request-1"))}, granted},
+		"one that the other implementation granted has":    {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
+		"unless nobody was heard of since":                 {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
 
 		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
 		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)))}, pending},

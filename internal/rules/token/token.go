@@ -52,6 +52,8 @@ type Input struct {
 	Rejected bool
 	// TTLRequired ends tokens without a time to live.
 	TTLRequired bool
+	// DefaultTTL is the time to live of new tokens without spec.ttl. 0 means that they never expire.
+	DefaultTTL time.Duration
 	// APIServerURL and APIServerCA are the hub's address as configured now.
 	APIServerURL string
 	APIServerCA  []byte
@@ -78,15 +80,18 @@ type Outcome struct {
 
 // Decide returns what a ClusterRegistrationToken needs now.
 func Decide(in Input) Outcome {
-	token := in.Token
-	expires := tokenExpiry(token)
-	if ended(in, expires) {
-		reason, message := whyEnded(token)
+	token, ttl := in.Token, TimeToLive(in.Token, in.DefaultTTL)
+	expires := tokenExpiry(token, ttl)
+	if ended(in, ttl, expires) {
+		reason, message := whyEnded(in)
 		return Outcome{Stage: Ended, Reason: reason, Message: message, Delete: true, Status: token.Status}
 	}
 	out := Outcome{Status: *token.Status.DeepCopy()}
-	out.Status.SecretName, out.Status.Expires = "", expires
-	if limited(token) {
+	out.Status.SecretName, out.Status.Expires, out.Status.DefaultTTL = "", expires, nil
+	if token.Spec.TTL == nil {
+		out.Status.DefaultTTL = ttl
+	}
+	if isLimited(ttl) {
 		out.Recheck = expires.Time
 	}
 	if !objects.IsLabelValue(token.Name) {
@@ -133,23 +138,44 @@ func hold(in Input, out *Outcome) {
 	}
 }
 
+// TimeToLive returns the time to live of a token: its spec.ttl, or else the default that was recorded in its status when
+// a controller first processed it. A token that no controller has processed yet gets the current default. nil and zero
+// mean that the token never expires. Tokens that an earlier release has processed have a status without a default, so
+// they never expire, whatever the default becomes.
+func TimeToLive(token *fleet.ClusterRegistrationToken, byDefault time.Duration) *metav1.Duration {
+	switch {
+	case token.Spec.TTL != nil:
+		return token.Spec.TTL
+	case token.Status.DefaultTTL != nil:
+		return token.Status.DefaultTTL
+	case byDefault > 0 && isUnprocessed(token):
+		return &metav1.Duration{Duration: byDefault}
+	}
+	return nil
+}
+
+// isUnprocessed reports whether no controller has written the token's status, neither ours nor Rancher Fleet's.
+func isUnprocessed(token *fleet.ClusterRegistrationToken) bool {
+	return token.Status.SecretName == "" && token.Status.Expires == nil && len(token.Status.Conditions) == 0
+}
+
 // tokenExpiry returns nil for a token without a TTL. A TTL of zero has an expiry in the status but never expires.
-func tokenExpiry(token *fleet.ClusterRegistrationToken) *metav1.Time {
-	if token.Spec.TTL == nil {
+func tokenExpiry(token *fleet.ClusterRegistrationToken, ttl *metav1.Duration) *metav1.Time {
+	if ttl == nil {
 		return nil
 	}
-	return &metav1.Time{Time: token.CreationTimestamp.Add(token.Spec.TTL.Duration)}
+	return &metav1.Time{Time: token.CreationTimestamp.Add(ttl.Duration)}
 }
 
-func ended(in Input, expires *metav1.Time) bool {
-	if !limited(in.Token) {
-		return in.TTLRequired
+func ended(in Input, ttl *metav1.Duration, expires *metav1.Time) bool {
+	if in.TTLRequired && !isLimited(in.Token.Spec.TTL) {
+		return true
 	}
-	return in.Now.After(expires.Time)
+	return isLimited(ttl) && in.Now.After(expires.Time)
 }
 
-func whyEnded(token *fleet.ClusterRegistrationToken) (reason, message string) {
-	if limited(token) {
+func whyEnded(in Input) (reason, message string) {
+	if !in.TTLRequired || isLimited(in.Token.Spec.TTL) {
 		return fleet.ReasonTokenExpired, "the token has expired and is deleted: create another one for clusters that still have to register"
 	}
 	return fleet.ReasonTTLMissing, "this hub requires tokens to have a time to live, and this token is deleted: create one with spec.ttl"
@@ -161,9 +187,7 @@ func isMalformed(secret *corev1.Secret) bool {
 	return err != nil
 }
 
-func limited(token *fleet.ClusterRegistrationToken) bool {
-	return token.Spec.TTL != nil && token.Spec.TTL.Duration > 0
-}
+func isLimited(ttl *metav1.Duration) bool { return ttl != nil && ttl.Duration > 0 }
 
 // importLifetime returns the lifetime of the bearer token. It ends with the ClusterRegistrationToken, within the
 // limits of the TokenRequest API; the deletion of the account ends it in time anyway. The API counts whole seconds, so
@@ -195,7 +219,7 @@ const earlyBy = 12 * time.Hour
 // endsEarly reports whether the bearer token in the values expires long before its ClusterRegistrationToken, because
 // spec.ttl was raised.
 func endsEarly(in Input, expires *metav1.Time) bool {
-	if !limited(in.Token) {
+	if !isLimited(TimeToLive(in.Token, in.DefaultTTL)) {
 		return false
 	}
 	held, err := protocol.ParseAccountToken(HeldToken(in))

@@ -106,15 +106,24 @@ func TestToken(t *testing.T) {
 		"it ends like any other":       {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Minute), tokenMade(time.Hour))), tokenrule.Ended},
 
 		// Expiry.
-		"a token with a time to live is looked at when it ends":     {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
-		"a blocked token ends like any other":                       {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
-		"in the second of its end it is still good":                 {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
-		"after its end it goes":                                     {with(tokenWith(rulestest.WithTTL(time.Minute), tokenMade(time.Minute+time.Millisecond))), tokenrule.Ended},
-		"a time to live of zero never ends, but has an end to show": {with(tokenWith(rulestest.WithTTL(0))), tokenrule.Ready},
-		"where an end is required, a token without one goes":        {with(ttlRequired), tokenrule.Ended},
-		"where an end is required, zero is none":                    {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
-		"where an end is required, a token with one stays":          {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
-		"the longest time to live that the API takes does not wrap": {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Minting},
+		"a token with a time to live is looked at when it ends":       {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"a blocked token ends like any other":                         {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"in the second of its end it is still good":                   {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
+		"after its end it goes":                                       {with(tokenWith(rulestest.WithTTL(time.Minute), tokenMade(time.Minute+time.Millisecond))), tokenrule.Ended},
+		"a time to live of zero never ends, but has an end to show":   {with(tokenWith(rulestest.WithTTL(0))), tokenrule.Ready},
+		"where an end is required, a token without one goes":          {with(ttlRequired), tokenrule.Ended},
+		"where an end is required, zero is none":                      {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
+		"where an end is required, a token with one stays":            {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"default TTL, new token: it gets the default":                 {tokenInput(tokenByDefault(time.Hour)), tokenrule.AwaitingRights},
+		"default TTL, token with its own TTL: the own one wins":       {with(tokenByDefault(time.Hour), tokenWith(rulestest.WithTTL(2*time.Hour))), tokenrule.Ready},
+		"default TTL, token with a TTL of zero: it never expires":     {with(tokenByDefault(time.Minute), tokenWith(rulestest.WithTTL(0), tokenMade(time.Hour))), tokenrule.Ready},
+		"default TTL, token with a Secret before the upgrade: never":  {with(tokenByDefault(time.Minute), tokenWith(tokenMade(time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), tokenrule.Ready},
+		"default TTL, token with a problem before the upgrade: never": {with(tokenByDefault(time.Minute), tokenWith(tokenMade(time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
+		"recorded default, hub has another one now: the recorded one": {with(tokenByDefault(24*time.Hour), tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", DefaultTTL: &metav1.Duration{Duration: time.Hour}}))), tokenrule.Ready},
+		"recorded default has passed: the token ends":                 {with(tokenWith(tokenMade(2*time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", DefaultTTL: &metav1.Duration{Duration: time.Hour}}))), tokenrule.Ended},
+		"where an end is required, the default is not enough":         {with(ttlRequired, tokenByDefault(time.Hour)), tokenrule.Ended},
+		"TTL removed from a token: it never expires":                  {with(tokenByDefault(time.Minute), tokenWith(tokenMade(time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.Ready},
+		"the longest time to live that the API takes does not wrap":   {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Minting},
 	}
 	golden := rulestest.GoldenOf(t, "token")
 	for name, test := range tests {
@@ -248,4 +257,8 @@ func TestValuesSecretIsABootstrapSecret(t *testing.T) {
 		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: rulestest.BoundJWT("account-1", time.Time{}),
 		TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	})
+}
+
+func tokenByDefault(ttl time.Duration) func(*tokenrule.Input) {
+	return func(in *tokenrule.Input) { in.DefaultTTL = ttl }
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -112,11 +111,9 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
 	case r.withToken:
 		return fmt.Sprintf("the agent of Cluster %s has registered with this token: the hub grants the request at once", name)
-	case supervision.MarkedNotReporting(c):
-		return fmt.Sprintf("the agent of Cluster %s no longer reports: the hub grants the request at once", name)
 	}
-	text := fmt.Sprintf("an agent that registered with another token reports as Cluster %s (last seen %s ago). The request waits (TakeoverPending) until that agent "+
-		"has missed three heartbeats, or until you run: %s. That agent works until the new one has reported",
+	text := fmt.Sprintf("an agent that registered with another token reports as Cluster %s (last seen %s ago). The request waits (TakeoverPending) "+
+		"until you run: %s. That agent works until the new one has reported",
 		name, duration.HumanDuration(max(now.Sub(c.Status.Agent.LastSeen.Time), 0)), remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
 	if r.reusable != "" {
 		text += ". To register without a confirmation, use its token: " +

@@ -28,6 +28,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -173,9 +174,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Workspace, Name: o.Name},
 	}}
-	if o.TTL > 0 {
-		p.token.Spec.TTL = &metav1.Duration{Duration: o.TTL}
-	}
+	p.token.Spec.TTL = &metav1.Duration{Duration: o.TTL} // 0 is written, too: otherwise the hub's default applies
 	if o.Cluster == "" {
 		return p, nil
 	}
@@ -198,7 +197,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.Cluster, o.Workspace))
 	}
 	if !existing.Status.Agent.LastSeen.IsZero() {
-		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request with this token waits until that agent is silent, or until you run: fleet confirm-takeover %s REQUEST -n %s",
+		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request with this token waits until you run: fleet confirm-takeover %s REQUEST -n %s",
 			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
 	}
 	p.clientID = existing.Spec.ClientID
@@ -476,10 +475,11 @@ func late(o Order, token *fleet.ClusterRegistrationToken) error {
 
 // expiry returns when a token expires, or nil.
 func expiry(token *fleet.ClusterRegistrationToken) *time.Time {
-	if token.Spec.TTL == nil || token.Spec.TTL.Duration <= 0 {
+	ttl := tokenrule.TimeToLive(token, 0)
+	if ttl == nil || ttl.Duration <= 0 {
 		return nil
 	}
-	at := token.CreationTimestamp.Add(token.Spec.TTL.Duration)
+	at := token.CreationTimestamp.Add(ttl.Duration)
 	return &at
 }
 

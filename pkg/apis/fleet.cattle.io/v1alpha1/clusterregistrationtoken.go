@@ -35,7 +35,8 @@ type ClusterRegistrationTokenList struct {
 // ClusterRegistrationTokenSpec sets the lifetime of the token.
 type ClusterRegistrationTokenSpec struct {
 	// TTL is how long after its creation the token expires, such as 30m or 12h.
-	// Absent or 0 means never, unless the operator enforces a limit.
+	// 0 means never, unless the operator enforces a limit. Absent means the hub's
+	// default for new tokens, controller.registrationTokenTTL.default.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Type=string
@@ -50,6 +51,11 @@ type ClusterRegistrationTokenStatus struct {
 	// Expires is the creation time plus the TTL; absent when the token does not expire.
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
+
+	// DefaultTTL is the hub's default time to live at the time when the token was first processed; absent when the
+	// token has a spec.ttl or does not expire.
+	// +optional
+	DefaultTTL *metav1.Duration `json:"defaultTTL,omitempty"`
 
 	// SecretName names the Secret with the values, once it exists.
 	// +optional

@@ -229,9 +229,9 @@ const (
 	// fleet.cattle.io/cluster-management. This hub does not grant the request. If this hub is to manage the Cluster,
 	// remove the label.
 	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
-	// ReasonTakeoverPending means that the request would replace a running agent, but uses another token or names none.
-	// The operator must confirm it on the Cluster, or the running agent must stop reporting. A token that was deleted
-	// and created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or
+	// ReasonTakeoverPending means that the request would replace a registered agent, but uses another token or names
+	// none. The operator must confirm it on the Cluster, even if the agent is silent. A token that was deleted and
+	// created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or
 	// kubectl annotate --overwrite clusters.fleet.cattle.io -n fleet-default west
 	// fleet.cattle.io/confirm-takeover=REQUEST.
 	ReasonTakeoverPending = "TakeoverPending"

@@ -1069,6 +1069,11 @@ func (in *ClusterRegistrationTokenStatus) DeepCopyInto(out *ClusterRegistrationT
 		in, out := &in.Expires, &out.Expires
 		*out = (*in).DeepCopy()
 	}
+	if in.DefaultTTL != nil {
+		in, out := &in.DefaultTTL, &out.DefaultTTL
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]genericcondition.GenericCondition, len(*in))

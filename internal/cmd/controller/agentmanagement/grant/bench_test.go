@@ -10,7 +10,7 @@ import (
 func BenchmarkDone(b *testing.B) {
 	hub := hubtest.New(b)
 	hub.App.Log = slog.New(slog.DiscardHandler)
-	if err := register(b.Context(), hub.App, &listener{}); err != nil {
+	if err := Register(b.Context(), hub.App); err != nil {
 		b.Fatal(err)
 	}
 	hub.Put(request(), cluster(), asked())

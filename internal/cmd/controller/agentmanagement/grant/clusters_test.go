@@ -20,7 +20,7 @@ func createdWith(name, token string) *fleet.Cluster {
 }
 
 func TestATokenWithTooManyClusters_CreatesNoMore(t *testing.T) {
-	hub, heard := startListening(t, asked(), createdWith("a", "u-t1"), createdWith("b", "u-t1"), createdWith("c", "u-t2"), createdWith("d", "unknown"))
+	hub := start(t, asked(), createdWith("a", "u-t1"), createdWith("b", "u-t1"), createdWith("c", "u-t2"), createdWith("d", "unknown"))
 	hub.App.Env.MaxClustersPerToken = 2
 	first, second := numbered(hub, 0, ofClient("x")), numbered(hub, 1, ofClient("y"))
 	put(t, hub, second, first)
@@ -34,7 +34,7 @@ func TestATokenWithTooManyClusters_CreatesNoMore(t *testing.T) {
 	}
 	hub.Sync()
 
-	h := &handler{app: hub.App, liveness: heard}
+	h := &handler{app: hub.App}
 	gone := createdWith("a", "u-t1")
 	if got := h.lackingClusters(gone); len(got) > 0 {
 		t.Errorf("woken %v though there is no room", got)

@@ -130,7 +130,7 @@ func TestAShareThatAppearsWakesItsRequest(t *testing.T) {
 	hub.Put(accountOf("ws", "r1"), accountOf("ws", "r2"))
 	bindings := overheard{hub.App.ClusterRoleBindings, &watched{SharedIndexInformer: hub.App.ClusterRoleBindings.Informer()}}
 	hub.App.ClusterRoleBindings = bindings
-	if err := register(t.Context(), hub.App, &listener{}); err != nil {
+	if err := Register(t.Context(), hub.App); err != nil {
 		t.Fatal(err)
 	}
 	for _, handler := range bindings.informer.handlers {

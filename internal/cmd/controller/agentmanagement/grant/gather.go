@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -114,7 +113,6 @@ func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 	}
 	in.RightsExist = role != nil && status != nil && work != nil && contents
 	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
-	in.Stale = h.liveness.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 	for _, other := range byIndex(r, h.app.ClusterRegistrations.Cache(), byCluster, cluster.Namespace+"/"+cluster.Name) {
 		if other.Spec.ClientID != request.Spec.ClientID { // it was made for the Cluster when that had another client ID
 			in.Others = append(in.Others, other)

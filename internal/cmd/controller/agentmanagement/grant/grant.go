@@ -20,15 +20,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// liveness reports which agents are considered gone.
-type liveness interface {
-	Stale(cluster types.NamespacedName) bool
-	OnChange(func(cluster types.NamespacedName))
-}
-
 type handler struct {
 	app      *hub.Context
-	liveness liveness
 	set      *reconcile.Set
 	readers  readers
 	clusters reconcile.Kind
@@ -42,19 +35,15 @@ type handler struct {
 }
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
-// its rights, its token, and the end of the agent that it replaces.
+// its rights, its token, and the registration that it replaces.
 func Register(ctx context.Context, a *hub.Context) error {
-	return register(ctx, a, a.Liveness)
-}
-
-func register(ctx context.Context, a *hub.Context, liveness liveness) error {
 	prover, err := accounts.NewProver(a.RESTConfig)
 	if err != nil {
 		return err
 	}
 	read := readersOf(a)
 	h := &handler{
-		app: a, liveness: liveness, prover: prover, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, prover: prover, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),

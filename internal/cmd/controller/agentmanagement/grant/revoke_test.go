@@ -224,7 +224,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App, liveness: &listener{}, queue: newQueue()}
+			h := &handler{app: hub.App, queue: newQueue()}
 			in, err := h.gather(test.request)
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)

@@ -76,34 +76,12 @@ func asked() *fleet.ClusterRegistrationToken {
 
 func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	t.Helper()
-	hub, _ := startListening(t, objects...)
-	return hub
-}
-
-// listener says whose agents are gone, and tells when that changes.
-type listener struct {
-	gone map[types.NamespacedName]bool
-	tell func(types.NamespacedName)
-}
-
-func (l *listener) Stale(cluster types.NamespacedName) bool          { return l.gone[cluster] }
-func (l *listener) OnChange(tell func(cluster types.NamespacedName)) { l.tell = tell }
-
-// lose lets the agent of Cluster ws/c1 be gone.
-func (l *listener) lose() {
-	key := types.NamespacedName{Namespace: "ws", Name: "c1"}
-	l.gone = map[types.NamespacedName]bool{key: true}
-	l.tell(key)
-}
-
-func startListening(t *testing.T, objects ...hubtest.Object) (*hubtest.Hub, *listener) {
-	t.Helper()
-	hub, heard := hubtest.New(t), &listener{}
-	if err := register(t.Context(), hub.App, heard); err != nil {
+	hub := hubtest.New(t)
+	if err := Register(t.Context(), hub.App); err != nil {
 		t.Fatal(err)
 	}
 	hub.Put(objects...)
-	return hub, heard
+	return hub
 }
 
 func handle(t *testing.T, hub *hubtest.Hub) {

@@ -55,7 +55,6 @@ func (h *handler) watch() error {
 		return keys, nil
 	})
 	nudge := reconcile.Enqueue(h.app.ClusterRegistrations)
-	h.liveness.OnChange(h.enqueueRequestsOf)
 	return errors.Join(
 		h.set.Watch(nudge),
 		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
@@ -166,15 +165,6 @@ func (h *handler) countClusters(namespace, with string) int {
 		return 0 // only without the index, which watchLimits adds
 	}
 	return len(found)
-}
-
-// enqueueRequestsOf enqueues the requests that may wait until a Cluster's agent is gone.
-func (h *handler) enqueueRequestsOf(key types.NamespacedName) {
-	cluster, err := h.app.Clusters.Cache().Get(key.Namespace, key.Name)
-	if err != nil {
-		return // a Cluster that is gone enqueues its requests
-	}
-	h.enqueue(h.requests(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID))
 }
 
 // credentialsOf returns the credentials that answer a request.

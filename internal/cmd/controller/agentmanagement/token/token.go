@@ -118,7 +118,7 @@ func (h *handler) onConfig(old, current config.Config) {
 func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationToken) (tokenrule.Input, error) {
 	conf := h.app.Config.Get()
 	in := tokenrule.Input{
-		Now: h.app.Clock(), Token: token, TTLRequired: h.app.Env.TTLRequired,
+		Now: h.app.Clock(), Token: token, TTLRequired: h.app.Env.TTLRequired, DefaultTTL: h.app.Env.DefaultTokenTTL,
 		APIServerURL: conf.APIServerURL, APIServerCA: conf.APIServerCA, Namespaces: h.app.Namespaces,
 	}
 	account := names.ImportAccount(token.Name, string(token.UID))
@@ -238,7 +238,7 @@ func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToke
 
 func (h *handler) report(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
 	return hub.Report(h.app, h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
-		t.Status.SecretName, t.Status.Expires = out.Status.SecretName, out.Status.Expires
+		t.Status.SecretName, t.Status.Expires, t.Status.DefaultTTL = out.Status.SecretName, out.Status.Expires, out.Status.DefaultTTL
 		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out))
 	})
 }

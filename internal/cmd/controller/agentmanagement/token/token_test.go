@@ -588,3 +588,18 @@ func TestGoneNamesTheOwner(t *testing.T) {
 		t.Errorf("gone is %+v", owner)
 	}
 }
+
+func TestDefaultTTL_IsRecordedOnceAndEndsTheToken(t *testing.T) {
+	hub := start(t, token())
+	hub.App.Env.DefaultTokenTTL = time.Hour
+	settle(t, hub, 3)
+	status := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", "t1").Status
+	if status.DefaultTTL == nil || status.DefaultTTL.Duration != time.Hour || status.Expires == nil {
+		t.Fatalf("status %+v, want a default TTL of an hour and an expiry", status)
+	}
+	hub.App.Env.DefaultTokenTTL = 0 // only for tokens that are created later
+	hub.Pass(2 * time.Hour)
+	hub.Requests()
+	handle(t, hub)
+	expectRequests(t, hub, "update "+tokens+"/status ws/t1", "delete "+tokens+" ws/t1")
+}
