@@ -77,7 +77,7 @@ func capiRecipe() recipe {
 		flags:   []string{"-trimpath", "-ldflags=-s -w"},
 		copied:  moduleDir{module: module, dir: "core/config", to: CAPIConfig},
 		version: CAPIVersion,
-		slow:    "about three minutes on two cores, only the first time",
+		slow:    "about two minutes on two cores, only the first time",
 	}
 }
 
