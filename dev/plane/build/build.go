@@ -5,6 +5,7 @@
 //	dev/capi ──────────────────────► capi/<hash>/{core, config}
 //	dev/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
 //	dev/images/pause ──────────────► pause/<hash>/pause
+//	dev/machines ──────────────────► machinehost/<hash>/machinehost
 package build
 
 import (
@@ -113,6 +114,23 @@ func CAPI(ctx context.Context, progress Progress) (string, error) {
 // Supervisor returns the path of the supervisor's executable, and builds it if needed.
 func Supervisor(ctx context.Context, progress Progress) (string, error) {
 	r := supervisorRecipe()
+	dir, err := provide(ctx, r, progress)
+	return filepath.Join(dir, r.file), err
+}
+
+func machineHostRecipe() recipe {
+	return recipe{
+		name: "machinehost",
+		sources: []string{"dev/machines/cmd/machinehost", "dev/machines/host", "dev/machines/cloudconfig", "dev/plane/build", "dev/plane/ports",
+			"dev/plane/supervise", "go.mod"},
+		file:  "machinehost",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+	}
+}
+
+// MachineHost returns the path of the machine host's executable (dev/machines/host), and builds it if needed.
+func MachineHost(ctx context.Context, progress Progress) (string, error) {
+	r := machineHostRecipe()
 	dir, err := provide(ctx, r, progress)
 	return filepath.Join(dir, r.file), err
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync"
+	"os"
 )
 
 // Ports are chosen below the range of ephemeral ports (from 32768 on Linux, from 49152 on others), so that no
@@ -20,6 +20,9 @@ const (
 
 // ErrNone means that there are not enough free ports.
 var ErrNone = errors.New("no free port on 127.0.0.1")
+
+// ErrInUse means that a certain port is not free.
+var ErrInUse = errors.New("another process uses the port")
 
 // Free returns n different ports on which no process listens and which no process holds. Another process may
 // still take one before it is used.
@@ -62,20 +65,43 @@ func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 //
 // Only Linux can hold ports. On other systems it is a port on which no process listened when Hold returned.
 type Port struct {
-	number  int
-	release func()
+	number int
+	file   *os.File // nil on systems that cannot hold ports
 }
 
 // Hold reserves a free port.
 func Hold() (*Port, error) {
 	var p *Port
 	err := search(func(port int) bool {
-		if release, held := hold(port); held {
-			p = &Port{number: port, release: sync.OnceFunc(release)}
+		if file, held := open(port, false); held {
+			p = &Port{number: port, file: file}
 		}
 		return p != nil
 	})
 	return p, err
+}
+
+// HoldNumber reserves a certain port. The error wraps ErrInUse if another process uses or holds it.
+func HoldNumber(port int) (*Port, error) { return holdNumber(port, false) }
+
+// Rejoin reserves a port that may be held by another process of the same user. The error wraps ErrInUse if it is used
+// in another way.
+func Rejoin(port int) (*Port, error) { return holdNumber(port, true) }
+
+func holdNumber(port int, shared bool) (*Port, error) {
+	file, held := open(port, shared)
+	if !held {
+		return nil, fmt.Errorf("reserving %s: %w", address(port), ErrInUse)
+	}
+	return &Port{number: port, file: file}, nil
+}
+
+// Files returns the open files that hold the port. A child process that inherits them holds the port, too.
+func (p *Port) Files() []*os.File {
+	if p.file == nil {
+		return nil
+	}
+	return []*os.File{p.file}
 }
 
 // Number returns the port number, 1 to 65535.
@@ -90,4 +116,8 @@ func (p *Port) Listen(ctx context.Context) (net.Listener, error) {
 }
 
 // Release releases the port. It may be called more than once.
-func (p *Port) Release() { p.release() }
+func (p *Port) Release() {
+	if p.file != nil {
+		_ = p.file.Close() // nothing was written to the socket
+	}
+}

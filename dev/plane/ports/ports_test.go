@@ -53,7 +53,7 @@ func TestPortInUse_IsNotFree(t *testing.T) {
 			if isFree(port) {
 				t.Error("want the port not to be free")
 			}
-			if _, twice := hold(port); twice {
+			if _, twice := open(port, false); twice {
 				t.Error("want that the port cannot be held")
 			}
 		})
@@ -180,8 +180,8 @@ func TestConcurrentHold_ReturnsDifferentPorts(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for number := first; number < first+200; number++ {
-				if release, ok := hold(number); ok {
-					t.Cleanup(release)
+				if file, ok := open(number, false); ok {
+					t.Cleanup(func() { _ = file.Close() })
 					mu.Lock()
 					holders[number]++
 					mu.Unlock()
@@ -197,5 +197,38 @@ func TestConcurrentHold_ReturnsDifferentPorts(t *testing.T) {
 	}
 	if len(holders) == 0 {
 		t.Error("want at least one held port")
+	}
+}
+
+func TestHoldNumber_FailsIfThePortIsUsed(t *testing.T) {
+	first := held(t)
+	if _, err := HoldNumber(first.Number()); !errors.Is(err, ErrInUse) {
+		t.Errorf("holding a held port: %v", err)
+	}
+	second, err := Rejoin(first.Number())
+	if err != nil {
+		t.Fatalf("rejoining a held port: %v", err)
+	}
+	first.Release()
+	expectHeld(t, second)
+	second.Release()
+	again, err := HoldNumber(second.Number())
+	if err != nil {
+		t.Fatalf("holding a released port: %v", err)
+	}
+	again.Release()
+}
+
+func TestRejoin_FailsIfAnotherProgramListens(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux holds ports")
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	if _, err := Rejoin(listener.Addr().(*net.TCPAddr).Port); !errors.Is(err, ErrInUse) {
+		t.Errorf("want that the port is in use, got %v", err)
 	}
 }

@@ -1,0 +1,25 @@
+// Package machine is one machine of a machine host: the process that executes the bootstrap data and supervises what it
+// starts. It answers one question: how does bootstrap data become running processes in a folder, exactly once?
+//
+//	FOLDER/
+//	├─ machine.json     Spec, written by the host before the machine starts
+//	├─ bootstrap.yaml   the bootstrap data
+//	├─ state.json       Record, written by the machine's process; the host only reads it
+//	├─ lock             locked by the machine's process while it lives; the kernel knows by which process
+//	├─ log/             machine, bootstrap, one file per service
+//	└─ root/            MACHINE_ROOT: the files and the working directory of all commands
+//	   ├─ etc/services/NAME.json                         services, written by the command service
+//	   └─ run/cluster-api/bootstrap-success.complete     written by the last command
+//
+// Run takes the lock, reads the record, and decides what to do with it:
+//
+//	no record       ─► bootstrap: files, commands in order, success file ─► serve, or Failed
+//	Bootstrapping   ─► Failed: an earlier process ended meanwhile; nothing is executed twice
+//	Bootstrapped    ─► serve: start the services, restart each with a backoff when it ends
+//
+// Commands find these variables: MACHINE_ROOT, MACHINE_ID, MACHINE_ADDRESS, MACHINE_PORT, MACHINE_PORT_1 and so on,
+// HOME, TMPDIR and PATH. On the PATH are the control-plane programs and two commands of this package:
+//
+//	service NAME COMMAND ARGUMENT…         starts a supervised process
+//	await [-ca FILE] [-timeout 2m] URL     waits until a URL answers with status 200
+package machine

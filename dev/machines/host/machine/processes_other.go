@@ -1,0 +1,8 @@
+//go:build !linux
+
+package machine
+
+import "errors"
+
+// EndProcesses returns an error, because finding the processes of a machine requires Linux.
+func EndProcesses(Folder) error { return errors.New("machines require Linux") }
