@@ -2,7 +2,7 @@
 // called by and becomes that component. The tests and `make demo` run it as child processes;
 // nothing of it is linked into the product, which is why it has a go.mod of its own.
 //
-//	kube-apiserver · kube-controller-manager · kube-scheduler · etcd   (Linux: kubelet · kube-proxy)
+//	kube-apiserver · kube-controller-manager · kube-scheduler · etcd   (Linux: kubelet · kube-proxy · hollow-node)
 package main
 
 import (

@@ -9,8 +9,9 @@ import (
 )
 
 // addNodeComponents adds what runs on a node. Control planes as child processes need none of it;
-// one-node clusters with real pods do, and those are Linux only.
+// one-node clusters with real pods and the workers of lab machines do, and those are Linux only.
 func addNodeComponents(components map[string]func() *cobra.Command) {
 	components["kubelet"] = func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }
 	components["kube-proxy"] = proxy.NewProxyCommand
+	components["hollow-node"] = newHollowNodeCommand
 }

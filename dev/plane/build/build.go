@@ -60,7 +60,7 @@ func kubeRecipe() recipe {
 		name:    "kube",
 		sources: []string{"dev/kube"},
 		file:    "kube",
-		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "etcd"},
+		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "hollow-node", "etcd"},
 		// Helm's capability checks and kubectl fail with the default version v0.0.0-master+$Format.
 		flags:   []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
 		version: Version,
