@@ -85,7 +85,7 @@ func (p *containerProcess) once(ctx context.Context) (over bool) {
 	defer p.setCurrent(nil)
 	started := p.now()
 	p.set(func(s *containerState) {
-		s.phase, s.ready, s.reason, s.message, s.started = running, false, "", "", started
+		s.phase, s.ready, s.reason, s.message, s.started, s.pid = running, false, "", "", started, process.PID
 	})
 	probing, stopProbing := context.WithCancel(ctx)
 	var probe sync.WaitGroup

@@ -6,7 +6,8 @@
 //	               ├─ process ─────────────► workload: environment, token, start, probe, restart
 //	               └─ deleted, terminating ─► SIGTERM, grace period, SIGKILL, object deleted
 //
-// The runner leaves spec.nodeName empty, because a Pod that is bound to a missing node is garbage collected.
+// The runner leaves spec.nodeName empty, because a Pod that is bound to a missing node is garbage collected. It ignores
+// Pods that are bound to a node, because a kubelet runs them.
 package podrunner
 
 import (
@@ -91,6 +92,9 @@ func (r *Runner) sync(ctx context.Context, key string, store cache.Store) error 
 		return nil
 	}
 	switch {
+	case pod.Spec.NodeName != "":
+		r.end(key, pod) // it was bound after the runner had started it
+		return nil
 	case pod.DeletionTimestamp != nil:
 		return r.finish(ctx, key, pod)
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:

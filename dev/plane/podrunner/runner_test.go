@@ -337,6 +337,45 @@ func TestHeldPod_RunsAfterAChangeThatReleasesIt(t *testing.T) {
 	}
 }
 
+func TestPodOfANode_IsLeftToItsKubelet(t *testing.T) {
+	bound := func(p *corev1.Pod) { p.Spec.NodeName = "worker" }
+	now := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for name, pod := range map[string]*corev1.Pod{
+		"new pod": agentPod("ready", bound),
+		"terminating pod": agentPod("ready", bound, func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &now, []string{"example.com/held"}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, pod)
+			other := agentPod("ready", withUID("u2"))
+			other.Namespace = "other"
+			f.create(t, other)
+			eventually(t, func() error { // when the later pod runs, the runner has seen both
+				pod, err := f.client.CoreV1().Pods("other").Get(t.Context(), "pod", metav1.GetOptions{})
+				if err == nil && summary(pod) != "Running, running, ready true" {
+					return errors.New(summary(pod))
+				}
+				return err
+			})
+			f.expect(t, "none")
+		})
+	}
+}
+
+func TestPodThatIsBoundLater_LosesItsProcess(t *testing.T) {
+	f := start(t)
+	pod := agentPod("ready")
+	f.create(t, pod)
+	running := f.expect(t, "Running, running, ready true")
+	running.Spec.NodeName = "worker"
+	if _, err := f.client.CoreV1().Pods("ns").Update(t.Context(), running, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.says(t, LogFile("ns", "pod"), "began [ready]\nasked to end\n")
+	f.noFolders(t)
+}
+
 func TestRejectedStatusUpdate_IsRetried(t *testing.T) {
 	f := start(t)
 	f.refusals.Store(3)

@@ -1,6 +1,8 @@
 package podrunner
 
 import (
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +16,9 @@ func runningStatus(pod *corev1.Pod, address string, now metav1.Time) corev1.PodS
 	}
 	return statusOf(pod, address, now, states)
 }
+
+// ProcessScheme begins the containerID of a container that runs as a process. The process ID follows.
+const ProcessScheme = "process://"
 
 type phase int
 
@@ -30,6 +35,7 @@ type containerState struct {
 	reason   string // why it waits: CrashLoopBackOff, CreateContainerConfigError
 	message  string
 	started  metav1.Time
+	pid      int // process ID while a process runs, or 0
 	code     int // exit code of an ended container
 	restarts int32
 	last     *corev1.ContainerStateTerminated // of the previous process
@@ -87,7 +93,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType, is bool, now metav
 func containerStatus(c *corev1.Container, state containerState, now metav1.Time) corev1.ContainerStatus {
 	started := state.phase == running
 	status := corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "plane://" + c.Name,
+		Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: containerID(c, state),
 		Ready: state.ready, Started: &started, RestartCount: state.restarts,
 	}
 	switch state.phase {
@@ -104,6 +110,14 @@ func containerStatus(c *corev1.Container, state containerState, now metav1.Time)
 		status.LastTerminationState.Terminated = state.last
 	}
 	return status
+}
+
+// containerID contains the process ID of a running process, so that a user finds the process of a pod.
+func containerID(c *corev1.Container, state containerState) string {
+	if state.phase == running && state.pid != 0 {
+		return ProcessScheme + strconv.Itoa(state.pid)
+	}
+	return "plane://" + c.Name
 }
 
 func endReason(code int) string {

@@ -80,6 +80,23 @@ func TestStatusOf_MatchesTheGoldens(t *testing.T) {
 	}
 }
 
+func TestContainerID_NamesTheRunningProcess(t *testing.T) {
+	c := &corev1.Container{Name: "agent"}
+	for name, test := range map[string]struct {
+		state containerState
+		want  string
+	}{
+		"running process":        {containerState{phase: running, pid: 4711}, "process://4711"},
+		"no process":             {containerState{phase: running}, "plane://agent"},
+		"waits for the restart":  {containerState{phase: waiting, pid: 4711}, "plane://agent"},
+		"process that has ended": {containerState{phase: ended, pid: 4711}, "plane://agent"},
+	} {
+		if got := containerID(c, test.state); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
 func TestIsBatch_DependsOnTheRestartPolicy(t *testing.T) {
 	for policy, want := range map[corev1.RestartPolicy]bool{
 		corev1.RestartPolicyAlways: false, corev1.RestartPolicyOnFailure: true, corev1.RestartPolicyNever: true, "": false,

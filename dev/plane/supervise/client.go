@@ -80,6 +80,17 @@ func Launch(o Options) (*Client, error) {
 	return c, nil
 }
 
+// Local serves requests in this process, without a supervisor. The processes are children of this process and stay in its
+// process group, so a signal to the group ends all of them. On Linux they also end when this process ends for any reason.
+// Close ends them and removes dataDir.
+func Local(dataDir string) *Client {
+	requests, stdin := io.Pipe()
+	stdout, answers := io.Pipe()
+	c := newClient(stdin, stdout)
+	go func() { _ = answers.CloseWithError(Serve(requests, answers, dataDir)) }() // the reader stops at any error
+	return c
+}
+
 func newClient(stdin io.WriteCloser, stdout io.Reader) *Client {
 	c := &Client{stdin: stdin, gone: make(chan struct{}), requests: json.NewEncoder(stdin),
 		replies: map[int64]chan answer{}, processes: map[int64]*Process{}}
@@ -98,8 +109,13 @@ func (c *Client) Start(command Command) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the supervisor's own process ID, for messages and tests.
-func (c *Client) PID() int { return c.cmd.Process.Pid }
+// PID returns the supervisor's own process ID, for messages and tests. Without a supervisor it is this process.
+func (c *Client) PID() int {
+	if c.cmd == nil {
+		return os.Getpid()
+	}
+	return c.cmd.Process.Pid
+}
 
 // Gone is closed when the supervisor has ended.
 func (c *Client) Gone() <-chan struct{} { return c.gone }

@@ -305,6 +305,31 @@ func TestKilledSupervisor_EndsItsProcesses(t *testing.T) {
 	eventually(t, func() error { return gone(p.PID) })
 }
 
+func TestLocal_EndsItsProcessesAtClose(t *testing.T) {
+	f := fixture{data: filepath.Join(t.TempDir(), "data"), log: filepath.Join(t.TempDir(), "log")}
+	if err := os.Mkdir(f.data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.client = Local(f.data)
+	p := f.start(t, Command{Path: called(t, "wait")})
+	f.says(t, "waiting\n")
+	group, err := syscall.Getpgid(p.PID)
+	if err != nil || group != syscall.Getpgrp() || f.client.PID() != os.Getpid() {
+		t.Errorf("process group %d, %v, supervisor %d; want those of the caller", group, err, f.client.PID())
+	}
+	for range 2 { // a second Close has no effect
+		if err := f.client.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(Status{Code: -1, Signal: 9, Text: "signal: killed"}, ended(t, p)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(f.data); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("data directory: %v", err)
+	}
+}
+
 func TestFailedLaunch_ReturnsTheCause(t *testing.T) {
 	tests := map[string]struct {
 		options Options
