@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/fleet-hub/fleet/dev/machines/api"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
@@ -37,6 +38,14 @@ type Owner struct {
 	Cluster types.NamespacedName
 	// Reference refers to the LabControlPlane, as the controller of the Secrets.
 	Reference metav1.OwnerReference
+}
+
+// OwnerOf returns the owner of the Secrets of this Cluster and its control plane.
+func OwnerOf(controlPlane *api.LabControlPlane, cluster string) Owner {
+	return Owner{
+		Cluster:   types.NamespacedName{Namespace: controlPlane.Namespace, Name: cluster},
+		Reference: *metav1.NewControllerRef(controlPlane, api.GroupVersion().WithKind("LabControlPlane")),
+	}
 }
 
 // NewCA returns the Secret of a new CA.

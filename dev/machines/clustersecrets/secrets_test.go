@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/fleet-hub/fleet/dev/machines/api"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
@@ -21,11 +21,8 @@ const url = "https://127.0.0.1:20001"
 var someDay = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func owner() Owner {
-	isController := true
-	return Owner{
-		Cluster:   types.NamespacedName{Namespace: "team", Name: "east"},
-		Reference: metav1.OwnerReference{APIVersion: "lab.fleet-hub.io/v1alpha1", Kind: "LabControlPlane", Name: "east", UID: "1", Controller: &isController},
-	}
+	controlPlane := &api.LabControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "east-cp", UID: "1"}}
+	return OwnerOf(controlPlane, "east")
 }
 
 // must returns a value, or ends the test.

@@ -79,12 +79,3 @@ func (c *Client) EnsureToken(ctx context.Context, token Token, now time.Time) er
 	}
 	return nil
 }
-
-// RemoveToken deletes the Secret of a token, if it exists.
-func (c *Client) RemoveToken(ctx context.Context, token Token) error {
-	err := c.kubernetes.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, token.Name(), metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting the bootstrap token %s/%s: %w", metav1.NamespaceSystem, token.Name(), err)
-	}
-	return nil
-}

@@ -3,7 +3,7 @@
 //
 //	Bindings() ─► group of bootstrappers: may request a node's certificate, which is approved and signed
 //	NewToken(CA, UID) ─► Token ─► Secret() ─► kube-system/bootstrap-token-<id>, expires after 30 minutes
-//	kubeconfig ─► New ─► Client ─► Version, EnsureBindings, EnsureToken, RemoveToken
+//	kubeconfig ─► New ─► Client ─► Version, EnsureBindings, EnsureToken
 //
 // Invariants:
 //   - A token is computed from the cluster's CA key and the UID of the bootstrap configuration. So it can be written again
