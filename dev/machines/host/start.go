@@ -21,8 +21,7 @@ type StartOptions struct {
 	Dir string
 	// Executable is the machine host's program, whose name must be machinehost. If it is empty, it is built once.
 	Executable string
-	// Path are folders with programs for the machines. If it is nil, it is the folder of the control plane's programs,
-	// which are built once.
+	// Path are folders with programs for the machines. If it is nil, it is Programs.
 	Path []string
 	// Log is the file for the host's messages. If it is empty, they go to standard error.
 	Log string
@@ -72,13 +71,22 @@ func (o *StartOptions) complete(ctx context.Context) (err error) {
 		}
 	}
 	if o.Path == nil {
-		dir, err := build.Kube(ctx, o.Progress)
-		if err != nil {
+		if o.Path, err = Programs(ctx, o.Progress); err != nil {
 			return err
 		}
-		o.Path = []string{dir}
 	}
 	return nil
+}
+
+// Programs returns the folders of what every machine needs: the control plane's programs, hollow-node and podrunner. They
+// are built once. Pods run the program fleetagent if a caller adds its folder.
+func Programs(ctx context.Context, progress build.Progress) ([]string, error) {
+	kube, err := build.Kube(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := build.PodRunner(ctx, progress)
+	return []string{kube, pods}, err
 }
 
 // Restart starts the host again after Kill and returns when it answers.

@@ -22,7 +22,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of an administrator of the cluster")
 	flags.StringVar(&o.Dir, "dir", "", "directory of the pods' credentials and temporary files; emptied at the start and removed at the end")
 	flags.StringVar(&o.LogDir, "log-dir", "", "directory of the pods' logs, <namespace>_<pod>.log")
-	flags.StringToStringVar(&o.Binaries, "binary", nil, "command of containers that run as processes, and the executable: fleetagent=/path (repeatable)")
+	flags.StringToStringVar(&o.Binaries, "binary", nil, "command of containers that run as processes, and the executable, by its absolute path or its name on the PATH: fleetagent=fleetagent (repeatable)")
 	return cmd
 }
 

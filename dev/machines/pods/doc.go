@@ -2,7 +2,7 @@
 // that has a control plane, but no container runtime?
 //
 //	bootstrap data of a control-plane machine
-//	  └─ service: podrunner --kubeconfig=… --dir=… --log-dir=… --binary=fleetagent=/path
+//	  └─ service: podrunner --kubeconfig=… --dir=… --log-dir=… --binary=fleetagent=fleetagent
 //	       ├─ pods without a node: Running and Ready at once (dev/plane/podrunner)
 //	       │    └─ command fleetagent: a local process, in the machine's process group
 //	       └─ pods bound to a node: ignored, the hollow node of package node pretends to run them

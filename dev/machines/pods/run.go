@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -29,7 +31,8 @@ type Options struct {
 	Dir string
 	// LogDir is the directory of the pods' logs. It is created if missing, and kept.
 	LogDir string
-	// Binaries maps a container's command, without its directory, to the absolute path of an executable.
+	// Binaries maps a container's command, without its directory, to an executable: its absolute path, or its name on the
+	// PATH. A pod whose executable does not exist reports it in its status.
 	Binaries map[string]string
 }
 
@@ -43,8 +46,8 @@ func (o Options) validate() error {
 		}
 	}
 	for _, command := range sortedKeys(o.Binaries) {
-		if path := o.Binaries[command]; !filepath.IsAbs(path) {
-			return fmt.Errorf("%w: --binary: the path of %s, %q, is not absolute", errOptions, command, path)
+		if path := o.Binaries[command]; path == "" || strings.ContainsRune(path, filepath.Separator) && !filepath.IsAbs(path) {
+			return fmt.Errorf("%w: --binary: %s=%s is neither an absolute path nor a name on the PATH", errOptions, command, path)
 		}
 	}
 	return nil
@@ -76,6 +79,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
+// executables resolves names on the PATH. A name that is not there stays, so that its pods report it.
+func executables(binaries map[string]string) map[string]string {
+	resolved := maps.Clone(binaries)
+	for command, name := range binaries {
+		if path, err := exec.LookPath(name); err == nil {
+			resolved[command] = path
+		}
+	}
+	return resolved
+}
+
 // directories empties Dir, creates both directories and returns their absolute paths: processes run in others.
 func directories(o Options) (dir, logDir string, err error) {
 	if dir, err = filepath.Abs(o.Dir); err != nil {
@@ -102,7 +116,7 @@ func newRunner(o Options, config *rest.Config, processes *supervise.Client) (*po
 	return podrunner.New(podrunner.Options{
 		Client: client, Launch: processes.Start, Ports: ports.Free,
 		Clock:    time.Now, //nolint:forbidigo // this is where the clock is made
-		Binaries: o.Binaries, LogDir: o.LogDir, DataDir: filepath.Join(o.Dir, "pods"),
+		Binaries: executables(o.Binaries), LogDir: o.LogDir, DataDir: filepath.Join(o.Dir, "pods"),
 		Say: func(format string, args ...any) { _, _ = fmt.Fprintf(os.Stderr, format+"\n", args...) },
 		Kubeconfig: func(tokenFile, namespace string) ([]byte, error) {
 			return pki.Access{Name: "default", URL: config.Host, CA: config.CAData, TokenFile: tokenFile, Namespace: namespace}.Kubeconfig()

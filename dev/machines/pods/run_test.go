@@ -149,11 +149,11 @@ func TestPods_RunAndEndWithTheirMachine(t *testing.T) {
 	dir := t.TempDir()
 	options := Options{
 		Kubeconfig: cluster.KubeconfigPath, Dir: filepath.Join(dir, "pods"), LogDir: filepath.Join(dir, "logs"),
-		Binaries: map[string]string{"agent": called(t, "agent")},
+		Binaries: map[string]string{"agent": called(t, "agent"), "missing": "no-such-program"},
 	}
 	bound := pod("bound", "agent")
 	bound.Spec.NodeName = "worker"
-	for _, p := range []*corev1.Pod{bound, pod("fake", "other"), pod("agent", "/usr/bin/agent")} {
+	for _, p := range []*corev1.Pod{bound, pod("fake", "other"), pod("agent", "/usr/bin/agent"), pod("missing", "missing")} {
 		if _, err := client.CoreV1().Pods(ours).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -167,6 +167,14 @@ func TestPods_RunAndEndWithTheirMachine(t *testing.T) {
 	if group, err := syscall.Getpgid(first); err != nil || group != runner.Process.Pid {
 		t.Errorf("process group %d, %v; want that of the machine, %d", group, err, runner.Process.Pid)
 	}
+
+	await.Until(t, "the cause why a pod does not run", patience, func(ctx context.Context) error {
+		pod, err := client.CoreV1().Pods(ours).Get(ctx, "missing", metav1.GetOptions{})
+		if err == nil && !strings.Contains(fmt.Sprint(pod.Status), "starting no-such-program: ") {
+			err = fmt.Errorf("status %+v", pod.Status)
+		}
+		return err
+	})
 
 	// A killed podrunner takes its processes along; the next one starts them again.
 	if err := errors.Join(runner.Process.Kill(), ignoreExit(runner.Wait())); err != nil {
@@ -188,7 +196,8 @@ func TestPods_RunAndEndWithTheirMachine(t *testing.T) {
 		t.Errorf("directory of the pods: %v", err)
 	}
 	logs, err := filepath.Glob(filepath.Join(options.LogDir, "*"))
-	if diff := cmp.Diff([]string{filepath.Join(options.LogDir, podrunner.LogFile(ours, "agent"))}, logs); diff != "" || err != nil {
+	wanted := []string{filepath.Join(options.LogDir, podrunner.LogFile(ours, "agent")), filepath.Join(options.LogDir, podrunner.LogFile(ours, "missing"))}
+	if diff := cmp.Diff(wanted, logs); diff != "" || err != nil {
 		t.Errorf("logs: %v (-want +got):\n%s", err, diff)
 	}
 	left, err := client.CoreV1().Pods(ours).Get(t.Context(), "bound", metav1.GetOptions{})
@@ -215,7 +224,8 @@ func TestInvalidFlags_AreRejectedBeforeAnythingIsRemoved(t *testing.T) {
 		"no kubeconfig":           {func(o *Options) { o.Kubeconfig = "" }, "invalid flags: --kubeconfig is required"},
 		"no directory":            {func(o *Options) { o.Dir = "" }, "invalid flags: --dir is required"},
 		"no directory of logs":    {func(o *Options) { o.LogDir = "" }, "invalid flags: --log-dir is required"},
-		"relative executable":     {func(o *Options) { o.Binaries = map[string]string{"agent": "bin/agent"} }, `invalid flags: --binary: the path of agent, "bin/agent", is not absolute`},
+		"relative executable":     {func(o *Options) { o.Binaries = map[string]string{"agent": "bin/agent"} }, "invalid flags: --binary: agent=bin/agent is neither an absolute path nor a name on the PATH"},
+		"no executable":           {func(o *Options) { o.Binaries = map[string]string{"agent": ""} }, "invalid flags: --binary: agent= is neither an absolute path nor a name on the PATH"},
 		"missing kubeconfig file": {func(*Options) {}, "reading the kubeconfig: stat /no/such/file: no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

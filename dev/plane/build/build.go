@@ -5,7 +5,7 @@
 //	dev/capi ──────────────────────► capi/<hash>/{core, config}
 //	dev/plane/{supervisor,supervise} ─► supervisor/<hash>/fleet-plane-supervisor
 //	dev/images/pause ──────────────► pause/<hash>/pause
-//	dev/machines ──────────────────► machinehost/<hash>/machinehost
+//	dev/machines ──────────────────► machinehost/<hash>/machinehost, podrunner/<hash>/podrunner
 package build
 
 import (
@@ -133,6 +133,22 @@ func MachineHost(ctx context.Context, progress Progress) (string, error) {
 	r := machineHostRecipe()
 	dir, err := provide(ctx, r, progress)
 	return filepath.Join(dir, r.file), err
+}
+
+func podRunnerRecipe() recipe {
+	return recipe{
+		name: "podrunner",
+		sources: []string{"dev/machines/cmd/podrunner", "dev/machines/pods", "dev/plane/pki", "dev/plane/podrunner", "dev/plane/ports",
+			"dev/plane/supervise", "go.mod"},
+		file:  "podrunner",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+	}
+}
+
+// PodRunner returns the directory of the program that runs the pods of a lab machine's cluster (dev/machines/pods), and
+// builds it if needed.
+func PodRunner(ctx context.Context, progress Progress) (string, error) {
+	return provide(ctx, podRunnerRecipe(), progress)
 }
 
 func pauseRecipe() recipe {

@@ -269,7 +269,7 @@ func TestRecipes_MatchThisRepository(t *testing.T) {
 	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
-	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe(), machineHostRecipe()} {
+	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe(), machineHostRecipe(), podRunnerRecipe()} {
 		if _, err := r.hash(root, "go"); err != nil {
 			t.Error(err)
 		}
