@@ -81,8 +81,13 @@ func Manifest(v importing.AgentValues) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	documents := make([][]byte, 0, len(rendered))
-	for _, object := range rendered {
+	return Documents(rendered...)
+}
+
+// Documents returns objects as YAML documents with sorted keys.
+func Documents(objects ...runtime.Object) ([]byte, error) {
+	documents := make([][]byte, 0, len(objects))
+	for _, object := range objects {
 		document, err := document(object)
 		if err != nil {
 			return nil, err

@@ -40,24 +40,48 @@ func olderNamesake(in Input) *fleet.Cluster {
 
 // obstacle returns what only a person can resolve. An empty reason means that nothing blocks the import.
 func obstacle(in Input, want Status) (reason, message string) {
-	missing := missingPullSecret(in)
 	switch cluster := in.Cluster; {
 	case in.Kubeconfig == nil:
 		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[protocol.KubeconfigValueKey]) == 0:
 		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
-	case want.APIServerURL == "":
-		return fleet.ReasonHubURLMissing, "the agent needs a URL of this hub and none is configured: set apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
-	case protocol.CheckHubURL(want.APIServerURL) != nil:
-		return fleet.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart, or the key apiServerURL of the kubeconfig Secret"
-	case in.Config.AgentTLSMode != config.TLSModeStrict && in.Config.AgentTLSMode != config.TLSModeSystemStore:
-		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", in.Config.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
-	case in.Config.AgentTLSMode == config.TLSModeStrict && len(hubCA(in)) == 0:
-		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart, or the key apiServerCA of the kubeconfig Secret"
-	case missing != "":
-		return fleet.ReasonPullSecretMissing, fmt.Sprintf("image pull Secret %s/%s does not exist: create it, or correct imagePullSecrets of the fleet chart", in.Namespaces.System, missing)
+	}
+	if reason, message := hubProblem(in.Config, want.APIServerURL, hubCA(in), "of the kubeconfig Secret"); reason != "" {
+		return reason, message
+	}
+	return pullSecretProblem(in.Cluster, in.Config, in.PullSecrets, in.Namespaces)
+}
+
+// AgentObstacle returns why an agent cannot be given what it needs of the hub, whichever way it is installed, and what to
+// do. secrets are the versions of the pull Secrets. An empty reason means that there is no obstacle.
+func AgentObstacle(cluster *fleet.Cluster, conf config.Config, secrets map[string]string, namespaces clusters.Namespaces) (reason, message string) {
+	if reason, message := hubProblem(conf, conf.APIServerURL, conf.APIServerCA, ""); reason != "" {
+		return reason, message
+	}
+	return pullSecretProblem(cluster, conf, secrets, namespaces)
+}
+
+// hubProblem returns why agents cannot reach the hub with this address. keysOf names the object that can contain the
+// address instead of the configuration, or is empty.
+func hubProblem(conf config.Config, url string, ca []byte, keysOf string) (reason, message string) {
+	switch {
+	case url == "":
+		return fleet.ReasonHubURLMissing, "the agent needs a URL of this hub and none is configured: set apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
+	case protocol.CheckHubURL(url) != nil:
+		return fleet.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
+	case conf.AgentTLSMode != config.TLSModeStrict && conf.AgentTLSMode != config.TLSModeSystemStore:
+		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", conf.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+	case conf.AgentTLSMode == config.TLSModeStrict && len(ca) == 0:
+		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart" + orKey(protocol.APIServerCAKey, keysOf)
 	}
 	return "", ""
+}
+
+func orKey(key, of string) string {
+	if of == "" {
+		return ""
+	}
+	return ", or the key " + key + " " + of
 }
 
 func blocked(reason, message string) Outcome {

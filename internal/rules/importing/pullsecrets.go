@@ -1,11 +1,13 @@
 package importing
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -58,12 +60,12 @@ func droppedPullSecrets(in Input) []string {
 	return slices.DeleteFunc(notedPullSecrets(in.Cluster), func(name string) bool { return slices.Contains(keep, name) })
 }
 
-// missingPullSecret returns the first pull Secret that does not exist, or "".
-func missingPullSecret(in Input) string {
-	for _, name := range PropagatedPullSecrets(in.Cluster, in.Config) {
-		if in.PullSecrets[name] == "" {
-			return name
+// pullSecretProblem returns why the pull Secrets cannot be copied to the agent.
+func pullSecretProblem(cluster *fleet.Cluster, conf config.Config, secrets map[string]string, namespaces clusters.Namespaces) (reason, message string) {
+	for _, name := range PropagatedPullSecrets(cluster, conf) {
+		if secrets[name] == "" {
+			return fleet.ReasonPullSecretMissing, fmt.Sprintf("image pull Secret %s/%s does not exist: create it, or correct imagePullSecrets of the fleet chart", namespaces.System, name)
 		}
 	}
-	return ""
+	return "", ""
 }

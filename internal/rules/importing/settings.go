@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -70,12 +71,7 @@ func deployment(in Input, want Status) *AgentDeployment {
 		SetID:   names.AgentSetID(cluster.Spec.AgentNamespace),
 		Values:  AgentSettings(cluster, in.Config, in.Defaults, in.Namespaces),
 	}
-	deploy.Values.Config = &config.Agent{
-		Labels:                    RegistrationLabels(cluster.Labels),
-		ClientID:                  cluster.Spec.ClientID,
-		AgentTLSMode:              in.Config.AgentTLSMode,
-		GarbageCollectionInterval: in.Config.GarbageCollectionInterval,
-	}
+	deploy.Values.Config = agentConfig(cluster, in.Config)
 	generation := cluster.Status.AgentDeployedGeneration
 	deploy.LeaveNamespace = left(in)
 	deploy.NewRegistration = generation == nil || *generation != cluster.Spec.RedeployAgentGeneration || moved(in)
@@ -98,6 +94,27 @@ func deployment(in Input, want Status) *AgentDeployment {
 		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
 	}
 	return deploy
+}
+
+// agentConfig returns the agent's own configuration.
+func agentConfig(cluster *fleet.Cluster, conf config.Config) *config.Agent {
+	return &config.Agent{
+		Labels:                    RegistrationLabels(cluster.Labels),
+		ClientID:                  cluster.Spec.ClientID,
+		AgentTLSMode:              conf.AgentTLSMode,
+		GarbageCollectionInterval: conf.GarbageCollectionInterval,
+	}
+}
+
+// NewAgent returns an agent that registers with a bootstrap document, for a cluster on which the hub does not install it.
+// It has the same settings as with an import.
+func NewAgent(cluster *fleet.Cluster, conf config.Config, defaults AgentDefaults, namespaces clusters.Namespaces, bootstrap protocol.Bootstrap) *AgentDeployment {
+	values := AgentSettings(cluster, conf, defaults, namespaces)
+	values.Config, values.Bootstrap = agentConfig(cluster, conf), &bootstrap
+	return &AgentDeployment{
+		TLSMode: conf.AgentTLSMode, SetID: names.AgentSetID(cluster.Spec.AgentNamespace), Values: values,
+		NewRegistration: true, PullSecrets: PropagatedPullSecrets(cluster, conf),
+	}
 }
 
 // left returns the namespace that an agent moves out of and that still holds its identity, or "" if it does not move.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -39,27 +40,40 @@ func importToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
 // bootstrapOf returns the agent's bootstrap document, if the token has its values. The hub's address is the effective
 // one, which may differ from the address in the values.
 func bootstrapOf(in Input, want Status) (protocol.Bootstrap, bool) {
-	if in.Values == nil || in.Token.Status.SecretName == "" || in.Values.Type != protocol.SecretTypeValues {
+	return Bootstrap(in.Token, in.Values, HubAddress{URL: want.APIServerURL, CA: hubCA(in)}, in.Namespaces)
+}
+
+// Bootstrap returns the bootstrap document for a token and the Secret with its values. It returns false if the token has
+// no values yet.
+func Bootstrap(token *fleet.ClusterRegistrationToken, secret *corev1.Secret, address HubAddress, namespaces clusters.Namespaces) (protocol.Bootstrap, bool) {
+	if secret == nil || token.Status.SecretName == "" || secret.Type != protocol.SecretTypeValues {
 		return protocol.Bootstrap{}, false
 	}
-	values, err := protocol.ParseValues(in.Values.Data[protocol.ValuesKey])
+	values, err := protocol.ParseValues(secret.Data[protocol.ValuesKey])
 	if err != nil {
 		return protocol.Bootstrap{}, false
 	}
 	return protocol.Bootstrap{
-		APIServerURL: want.APIServerURL, APIServerCA: hubCA(in),
-		ClusterNamespace: in.Cluster.Namespace, Token: values.Token, TokenName: in.Token.Name,
-		SystemRegistrationNamespace: in.Namespaces.Registration,
+		APIServerURL: address.URL, APIServerCA: address.CA, ClusterNamespace: token.Namespace, Token: values.Token, TokenName: token.Name,
+		SystemRegistrationNamespace: namespaces.Registration,
 	}, true
 }
 
 // awaitValues waits for the values of a token. It reports a problem if the token's condition has one.
 func awaitValues(token *fleet.ClusterRegistrationToken) Outcome {
+	if reason, message := TokenObstacle(token); reason != "" {
+		return blocked(reason, message)
+	}
+	return Outcome{Stage: AwaitingToken}
+}
+
+// TokenObstacle returns why a token gets no values, if its condition reports a problem, or an empty reason.
+func TokenObstacle(token *fleet.ClusterRegistrationToken) (reason, message string) {
 	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
 	if ready == nil || !fleet.IsTrouble(*ready) {
-		return Outcome{Stage: AwaitingToken}
+		return "", ""
 	}
-	return blocked(fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady))
+	return fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady)
 }
 
 // TokenLost reports whether an agent that has never reported can no longer register: its import token is missing,
