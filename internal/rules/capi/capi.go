@@ -19,6 +19,8 @@ const (
 	Nothing Stage = "Nothing"
 	// Waiting means that the hub does not create a Cluster of Fleet yet, for the reason of the outcome.
 	Waiting Stage = "Waiting"
+	// Identifying means that the hub reads which cluster the kubeconfig leads to, before it creates anything.
+	Identifying Stage = "Identifying"
 	// Creating means that the hub creates the Cluster of Fleet.
 	Creating Stage = "Creating"
 	// Following means that the hub keeps the Cluster of Fleet like the one of Cluster API.
@@ -44,8 +46,13 @@ type Input struct {
 	Secret Secret
 	// Fleet is the Cluster of Fleet with the same namespace and name, or nil.
 	Fleet *fleet.Cluster
-	// SameSecret are the Clusters of Fleet that name the kubeconfig Secret, in any namespace.
+	// SameSecret are the Clusters of Fleet that name the kubeconfig Secret. Those of other namespaces do not count: every
+	// tenant can name it.
 	SameSecret []*fleet.Cluster
+	// Identity is that of the cluster to which the kubeconfig leads.
+	Identity Identity
+	// SameCluster are the Clusters of Fleet with this identity. In other namespaces, only what the hub has read counts.
+	SameCluster []*fleet.Cluster
 }
 
 // Outcome is the decision.
@@ -132,6 +139,10 @@ func decideMarked(in Input) Outcome {
 		return Outcome{Stage: Deleting} // of an earlier cluster with this name
 	case in.Cluster.DeletionTimestamp != nil:
 		return Outcome{Stage: Deleting}
+	case isRefused(in.Fleet):
+		out := Outcome{Stage: Deleting} // the import did not know it, but found it out
+		out.Reason, out.Message = trouble(in)
+		return out
 	}
 	out := Outcome{Stage: Following}
 	out.Reason, out.Message = trouble(in)
@@ -143,9 +154,11 @@ func decideMarked(in Input) Outcome {
 
 // trouble returns what a person should know about a Cluster that the hub created.
 func trouble(in Input) (reason, message string) {
-	imported := fleet.GetCondition(in.Fleet.Status.Conditions, fleet.ConditionImported)
-	if imported != nil && imported.Reason == fleet.ReasonTargetIsHub {
-		return fleet.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: exclude it with capi.clusterSelector of the fleet chart, and delete this Cluster"
+	switch reason, message := importReason(in.Fleet); reason {
+	case fleet.ReasonTargetIsHub:
+		return isTheHub()
+	case fleet.ReasonImportedTwice:
+		return reason, message
 	}
 	if !in.Cluster.Initialized {
 		return awaitingControlPlane()
@@ -154,7 +167,7 @@ func trouble(in Input) (reason, message string) {
 		return fleet.ReasonKubeconfigMissing, obstacle
 	}
 	if other := otherImport(in); other != nil {
-		return importedTwice(other)
+		return importedTwice(in, other)
 	}
 	if at, ends := in.Secret.Validity.warnAt(); ends && !in.Now.Before(at) {
 		return fleet.ReasonKubeconfigExpiring, fmt.Sprintf("the credential in Secret %s/%s expires soon and was not renewed: see why the provider of the control plane does not renew it; the agent continues to work, but cannot be repaired without it", in.Key.Namespace, SecretName(in.Key.Name))
@@ -169,24 +182,6 @@ func awaitingControlPlane() (reason, message string) {
 	return fleet.ReasonAwaitingControlPlane, "the control plane is not initialized: the cluster is registered when it is"
 }
 
-func importedTwice(other *fleet.Cluster) (reason, message string) {
-	return fleet.ReasonImportedTwice, fmt.Sprintf("Cluster %s/%s names the same kubeconfig Secret, and a cluster has one agent: keep one of the two Clusters", other.Namespace, other.Name)
-}
-
-// otherImport returns another Cluster that names the kubeconfig Secret, or nil. The first one by namespace and name
-// counts, so that the message stays the same.
-func otherImport(in Input) (first *fleet.Cluster) {
-	for _, other := range in.SameSecret {
-		if other.Namespace == in.Key.Namespace && other.Name == in.Key.Name {
-			continue
-		}
-		if first == nil || other.Namespace+"/"+other.Name < first.Namespace+"/"+first.Name {
-			first = other
-		}
-	}
-	return first
-}
-
 // decideNew decides about a cluster for which the hub has created nothing.
 func decideNew(in Input) Outcome {
 	out := Outcome{Stage: Waiting}
@@ -194,31 +189,24 @@ func decideNew(in Input) Outcome {
 		out.Reason, out.Message = awaitingControlPlane()
 		return out
 	}
-	if in.Fleet != nil {
-		return decideNamesake(in)
-	}
 	if other := otherImport(in); other != nil {
-		out.Reason, out.Message = importedTwice(other)
-		if other.Namespace == in.Key.Namespace {
-			out.Stage, out.ByHand = ImportedByHand, other
-		}
-		return out
+		return decideImported(in, other)
 	}
 	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
 		out.Reason, out.Message = fleet.ReasonKubeconfigMissing, obstacle
 		return out
 	}
-	return Outcome{Stage: Creating}
-}
-
-// decideNamesake decides about a Cluster of the same name that a user created.
-func decideNamesake(in Input) Outcome {
-	spec := in.Fleet.Spec
-	sameSecret := spec.KubeConfigSecret == SecretName(in.Key.Name) && (spec.KubeConfigSecretNamespace == "" || spec.KubeConfigSecretNamespace == in.Key.Namespace)
-	if sameSecret {
-		return Outcome{Stage: ImportedByHand, ByHand: in.Fleet}
+	switch {
+	case !in.Identity.Tried:
+		return Outcome{Stage: Identifying}
+	case in.Identity.IsHub:
+		out.Reason, out.Message = isTheHub()
+		return out
+	case in.Fleet != nil:
+		out.Reason, out.Message = fleet.ReasonNameTaken, fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))
+		return out
 	}
-	return Outcome{Stage: Waiting, Reason: fleet.ReasonNameTaken, Message: fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))}
+	return Outcome{Stage: Creating}
 }
 
 // NewCluster returns the Cluster of Fleet to create. It has no owner reference, because it must stay when the Cluster

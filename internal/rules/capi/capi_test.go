@@ -1,6 +1,7 @@
 package capi_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ const ws = "team-a"
 // change modifies the input of a row.
 type change func(*capi.Input)
 
-// input is a selected Cluster with an initialized control plane and a valid Secret.
+// input is a selected Cluster with an initialized control plane and a valid Secret, whose cluster was identified.
 func input(changes ...change) capi.Input {
 	in := capi.Input{
 		Now: rulestest.Noon(), Key: types.NamespacedName{Namespace: ws, Name: "east"}, Selected: true,
@@ -30,6 +31,7 @@ func input(changes ...change) capi.Input {
 			Exists: true, HasKubeconfig: true, Type: "cluster.x-k8s.io/secret", Cluster: "east",
 			Owners: []capi.Owner{{Reference: controlPlane(), UID: "cp-1"}},
 		},
+		Identity: capi.Identity{Tried: true, UID: "system-1"},
 	}
 	for _, modify := range changes {
 		modify(&in)
@@ -75,6 +77,27 @@ func byHand(namespace, name string) change {
 		}
 	}
 }
+
+// sameCluster has a Cluster of Fleet that leads to the same cluster with another Secret.
+func sameCluster(namespace, name string, modifiers ...func(*fleet.Cluster)) change {
+	return func(in *capi.Input) {
+		c := rulestest.Build(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, modifiers)
+		in.SameCluster = append(in.SameCluster, c)
+		if namespace == ws && name == "east" {
+			in.Fleet = c
+		}
+	}
+}
+
+func identity(is capi.Identity) change { return func(in *capi.Input) { in.Identity = is } }
+
+// marked is a mark of the hub.
+func marked(c *fleet.Cluster) {
+	c.Annotations = map[string]string{fleet.AnnotationCAPICluster: c.Namespace + "/" + c.Name + "/capi-9"}
+}
+
+// deployed has had an agent.
+func deployed(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = rulestest.Ptr(int64(0)) }
 
 func going(c *fleet.Cluster) { c.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }
 
@@ -145,7 +168,18 @@ func TestDecide(t *testing.T) {
 		"the Cluster itself may own the Secret":                    {input(of(noControl), owner("cluster.x-k8s.io", "Cluster", "east", "capi-1")), capi.Creating, ""},
 		"an import by hand stays, and is noted":                    {input(byHand(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
 		"also with the name of the cluster":                        {input(byHand(ws, "east")), capi.ImportedByHand, ""},
-		"one of another namespace is not noted":                    {input(byHand("team-b", "east")), capi.Waiting, fleet.ReasonImportedTwice},
+		"one of another namespace that only names it is ignored":   {input(byHand("team-b", "east")), capi.Creating, ""},
+		"it is not believed that the cluster is the other one's":   {input(byHand("team-b", "east"), registered()), capi.Following, ""},
+		"first, the cluster is asked which one it is":              {input(identity(capi.Identity{})), capi.Identifying, ""},
+		"but not without a valid Secret":                           {input(identity(capi.Identity{}), secret(opaqueSecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
+		"nor if a Cluster names the Secret":                        {input(identity(capi.Identity{}), byHand(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"one that does not answer is left to the import":           {input(identity(capi.Identity{Tried: true})), capi.Creating, ""},
+		"the hub's own cluster is not registered":                  {input(identity(capi.Identity{Tried: true, UID: "hub", IsHub: true})), capi.Waiting, fleet.ReasonIsTheHub},
+		"an import with another Secret stays, and is noted":        {input(sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"also with the name of the cluster and another Secret":     {input(sameCluster(ws, "east")), capi.ImportedByHand, ""},
+		"one of another namespace is neither noted nor imported":   {input(sameCluster("team-b", "east")), capi.Waiting, fleet.ReasonImportedTwice},
+		"of both, the one of the namespace counts":                 {input(sameCluster("a", "a"), sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"one of another Cluster of Cluster API is not noted":       {input(sameCluster(ws, "west", marked)), capi.Waiting, fleet.ReasonImportedTwice},
 		"of two, the first by name is noted":                       {input(byHand(ws, "b"), byHand(ws, "a")), capi.ImportedByHand, fleet.ReasonImportedTwice},
 		"a Cluster of the name with another purpose stays":         {input(func(in *capi.Input) { in.Fleet = rulestest.ACluster(rulestest.ClusterNamed("east")) }), capi.Waiting, fleet.ReasonNameTaken},
 		"until that is gone the hub waits":                         {input(func(in *capi.Input) { in.Fleet = rulestest.ACluster(rulestest.ClusterNamed("east"), going) }), capi.Nothing, ""},
@@ -155,7 +189,11 @@ func TestDecide(t *testing.T) {
 		"and reports that the control plane is new":          {input(registered(), of(starting)), capi.Following, fleet.ReasonAwaitingControlPlane},
 		"or that its Secret is gone":                         {input(registered(), secret(noSecret)), capi.Following, fleet.ReasonKubeconfigMissing},
 		"or that another Cluster names the Secret":           {input(registered(), byHand(ws, "mine")), capi.Following, fleet.ReasonImportedTwice},
-		"or that it is the hub":                              {input(registered(importedAs(fleet.ReasonTargetIsHub))), capi.Following, fleet.ReasonIsTheHub},
+		"it goes if the import finds out that it is the hub": {input(registered(importedAs(fleet.ReasonTargetIsHub))), capi.Deleting, fleet.ReasonIsTheHub},
+		"or that it is another Cluster":                      {input(registered(importedAs(fleet.ReasonImportedTwice))), capi.Deleting, fleet.ReasonImportedTwice},
+		"unless it has had an agent":                         {input(registered(deployed, importedAs(fleet.ReasonTargetIsHub))), capi.Following, fleet.ReasonIsTheHub},
+		"which has reported":                                 {input(registered(heard, importedAs(fleet.ReasonImportedTwice))), capi.Following, fleet.ReasonImportedTwice},
+		"it may be its own holder":                           {input(registered(deployed), sameCluster(ws, "east", marked)), capi.Deleting, ""},
 		"another failure of the import is the import's":      {input(registered(importedAs(fleet.ReasonDownstreamUnreachable))), capi.Following, ""},
 		"or that some labels are left out":                   {input(registered(), of(manyLabels)), capi.Following, fleet.ReasonLabelsLeftOut},
 		"a certificate for a year is good":                   {input(registered(), valid(0, 365*day)), capi.Following, ""},
@@ -200,10 +238,23 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func heard(c *fleet.Cluster) { c.Status.Agent.LastSeen = rulestest.At(0) }
+
+// Users of a workspace do not learn the names of another one.
+func TestImportedTwiceMessage_NamesNothingOfAnotherWorkspace(t *testing.T) {
+	other := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "secret-team", Name: "secret-name"}}
+	if message := capi.ImportedTwiceMessage(ws, other); strings.Contains(message, "secret-") {
+		t.Error(message)
+	}
+	if message := capi.ImportedTwiceMessage("secret-team", other); !strings.Contains(message, "secret-team/secret-name") {
+		t.Error(message)
+	}
+}
+
 func importedAs(reason string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) {
 		c.Status.Conditions = append(c.Status.Conditions, genericcondition.GenericCondition{
-			Type: fleet.ConditionImported, Status: corev1.ConditionFalse, Reason: reason,
+			Type: fleet.ConditionImported, Status: corev1.ConditionFalse, Reason: reason, Message: "of the import",
 		})
 	}
 }

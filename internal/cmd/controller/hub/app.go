@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
@@ -67,6 +68,8 @@ type Context struct {
 	Metrics  *metrics.Hub
 	// Liveness tracks which agents report.
 	Liveness *liveness.Tracker
+	// Identities knows which cluster is behind a Cluster.
+	Identities *identities.Identities
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
 	ClusterGroups             generic.ControllerInterface[*fleet.ClusterGroup, *fleet.ClusterGroupList]
@@ -160,6 +163,11 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		return nil, err
 	}
 	a.Config.Set(loaded)
+	a.Identities = identities.New(identities.Hub{
+		Kube:       func() kubernetes.Interface { return a.Kube },
+		Namespaces: func() identities.Namespaces { return a.AllNamespaces },
+		Cluster:    func(namespace, name string) (*fleet.Cluster, error) { return a.Clusters.Cache().Get(namespace, name) },
+	})
 	a.addUndecodable()
 	if err := a.addKinds(); err != nil {
 		return nil, err
@@ -189,6 +197,7 @@ func (a *Context) addIndexes() {
 		}
 		return nil, nil
 	})
+	identities.AddIndex(a.AllNamespaces)
 }
 
 // addRemote prepares the work on other clusters, which begins with Start.

@@ -206,11 +206,13 @@ const (
 	// chart do not select the Cluster of Cluster API. The hub creates no Cluster, and does not change or delete one
 	// that it created before. Label the namespace or the Cluster, or change the selectors.
 	ReasonNotSelected = "NotSelected"
-	// ReasonImportedTwice means that another Cluster names the same kubeconfig Secret. Delete one of
-	// them. The hub creates none as long as another one exists.
+	// ReasonImportedTwice means that another Cluster of the hub is the same cluster: it names the same kubeconfig Secret,
+	// or the UID of its namespace kube-system is the same. The hub installs no second agent there. Keep the other
+	// Cluster, or delete it. If it is in another workspace, ask the operator of the hub, who finds it in docs/capi.md.
 	ReasonImportedTwice = "ImportedTwice"
 	// ReasonIsTheHub means that the kubeconfig points to the hub's own cluster, which is the Cluster local. The hub
-	// installs no second agent there. Exclude the cluster with capi.clusterSelector of the hub's chart.
+	// creates no other Cluster for it. To get no more of these Events, exclude the cluster with capi.clusterSelector of
+	// the hub's chart.
 	ReasonIsTheHub = "IsTheHub"
 	// ReasonKubeconfigExpiring means that the client certificate or token in the kubeconfig Secret expires soon, and
 	// the provider of the control plane has not renewed it. The agent continues to work. The hub can repair or

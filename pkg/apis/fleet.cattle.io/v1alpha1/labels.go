@@ -113,6 +113,10 @@ const (
 	// AnnotationHubUID, on ConfigMap fleet-agent downstream, is the UID of the namespace kube-system of the agent's
 	// hub. Other hubs do not change this agent. Not in Rancher Fleet.
 	AnnotationHubUID = "fleet.cattle.io/hub-uid"
+	// AnnotationSystemUID, on the namespace of a Cluster on the hub, is the UID of the namespace kube-system of that
+	// cluster, as the hub read it with the kubeconfig. It tells whether two Clusters are the same cluster. Not in
+	// Rancher Fleet.
+	AnnotationSystemUID = "fleet.cattle.io/system-uid"
 	// AnnotationTakeOverAgent, with value "true" on a Cluster, lets the hub replace an agent of another Fleet
 	// implementation in place. Not in Rancher Fleet.
 	AnnotationTakeOverAgent = "fleet.cattle.io/take-over-agent"

@@ -15,16 +15,22 @@ import (
 )
 
 // act carries out the outcome.
-func (h *handler) act(in capirule.Input, out capirule.Outcome) error {
+func (h *handler) act(in gathered, out capirule.Outcome) error {
 	switch out.Stage {
+	case capirule.Identifying:
+		h.identify(in)
+		return nil
 	case capirule.Creating:
-		return h.create(in)
+		return h.create(in.Input)
 	case capirule.Following:
-		return h.follow(in, out)
+		return h.follow(in.Input, out)
 	case capirule.Keeping:
-		return h.keep(in, out)
+		return h.keep(in.Input, out)
 	case capirule.Deleting:
-		return h.delete(in.Fleet)
+		h.forgetIdentity(in.Key)
+		if err := h.delete(in.Fleet); err != nil {
+			return err
+		}
 	case capirule.ImportedByHand:
 		if _, err := reconcile.Patch(h.app.Clusters, out.ByHand, func(c *fleet.Cluster) { capirule.NoteImported(c, in.Cluster) }); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
@@ -35,12 +36,16 @@ type handler struct {
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	// version returns the last watched version of a Secret, or "" if it does not exist.
 	version func(types.NamespacedName) string
+	// submit runs a job on another cluster in the background.
+	submit func(remote.Job)
 
 	mu sync.Mutex // guards the fields below
 	// secrets are remembered by version.
 	secrets map[types.NamespacedName]knownSecret
 	// recorded contains the last Event of each Cluster, which is not repeated.
 	recorded map[types.NamespacedName]report
+	// identities are remembered until the cluster, or the address in its kubeconfig, is another one.
+	identities map[types.NamespacedName]knownIdentity
 	// gone are the last states of Clusters of Cluster API whose deletion was not reconciled yet.
 	gone map[types.NamespacedName]*capirule.Cluster
 }
@@ -48,6 +53,7 @@ type handler struct {
 type knownSecret struct {
 	version string
 	secret  capirule.Secret
+	address addressHash
 }
 
 type report struct {
@@ -80,8 +86,9 @@ func Register(_ context.Context, a *hub.Context) error {
 func newHandler(a *hub.Context) *handler {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax)
 	return &handler{
-		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion,
-		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{}, gone: map[types.NamespacedName]*capirule.Cluster{},
+		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion, submit: a.Remote.Submit,
+		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{},
+		identities: map[types.NamespacedName]knownIdentity{}, gone: map[types.NamespacedName]*capirule.Cluster{},
 	}
 }
 
@@ -193,7 +200,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 	if err != nil {
 		return fmt.Errorf("reading what concerns it: %w", err)
 	}
-	out := capirule.Decide(in)
+	out := capirule.Decide(in.Input)
 	h.app.Log.Debug("decided about a cluster of Cluster API", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
 	if err := h.act(in, out); err != nil {
 		return err
@@ -213,6 +220,7 @@ func (h *handler) forget(key types.NamespacedName, last *capirule.Cluster) {
 	defer h.mu.Unlock()
 	delete(h.recorded, key)
 	delete(h.secrets, key)
+	delete(h.identities, key)
 	if h.gone[key] == last {
 		delete(h.gone, key)
 	}

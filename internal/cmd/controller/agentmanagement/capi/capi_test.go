@@ -17,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/config"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -33,22 +35,50 @@ type bench struct {
 	*handler
 
 	t testing.TB
+	// behind is the cluster to which every kubeconfig leads, and asked is how often it was.
+	behind types.UID
+	silent error
+	asked  int
 }
+
+// cluster is what a kubeconfig leads to.
+type cluster struct {
+	hub.Downstream
+
+	b *bench
+}
+
+func (c cluster) NamespaceUID(context.Context, string) (types.UID, error) {
+	c.b.asked++
+	return c.b.behind, c.b.silent
+}
+
+func (cluster) Close() {}
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	hub := hubtest.New(t)
-	h := newHandler(hub.App)
-	h.watch = newWatch(hub.App.Log, source{}, h.seen, h.synced)
+	server := hubtest.New(t)
+	h := newHandler(server.App)
+	h.watch = newWatch(server.App.Log, source{}, h.seen, h.synced)
 	h.watch.running, h.watch.store = "v1beta2", cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	b := &bench{hub, h, t}
+	b := &bench{Hub: server, handler: h, t: t, behind: "system-1"}
+	server.App.Dial = func(context.Context, []byte, string, bool) (hub.Downstream, error) { return cluster{b: b}, nil }
+	h.submit = func(job remote.Job) {
+		kubeconfig, err := job.Kubeconfig(t.Context())
+		job.Do(t.Context(), kubeconfig, err)
+	}
 	h.version = func(name types.NamespacedName) string {
-		if secret := hubtest.Get[*corev1.Secret](hub, name.Namespace, name.Name); secret != nil {
+		if secret := hubtest.Get[*corev1.Secret](server, name.Namespace, name.Name); secret != nil {
 			return secret.ResourceVersion
 		}
 		return ""
 	}
-	hub.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ws, Labels: map[string]string{"team": "a"}}})
+	server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ws, Labels: map[string]string{"team": "a"}}})
+	server.Have(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-hub"}})
+	if _, err := server.App.Identities.Own(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	server.Requests()
 	return b
 }
 
@@ -96,12 +126,20 @@ func (b *bench) lose(c *capirule.Cluster) {
 	b.seen(c, true)
 }
 
-// decide reconciles the Cluster east.
+// decide reconciles the Cluster east, and once more if the cluster was asked which one it is.
 func (b *bench) decide() {
 	b.t.Helper()
-	if err := b.reconcile(b.t.(interface{ Context() context.Context }).Context(), types.NamespacedName{Namespace: ws, Name: "east"}); err != nil {
+	if err := b.step(); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+func (b *bench) step() error {
+	before, key := b.asked, types.NamespacedName{Namespace: ws, Name: "east"}
+	if err := b.reconcile(b.t.Context(), key); err != nil || b.asked == before {
+		return err
+	}
+	return b.reconcile(b.t.Context(), key)
 }
 
 // expect reconciles and compares the requests, then fills the caches.
@@ -185,7 +223,7 @@ func TestLife(t *testing.T) {
 	b.expect("get Secret team-a/east-kubeconfig", "patch Cluster team-a/east", "update Cluster/status team-a/east")
 	b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-3" }))
 	b.expect("delete Cluster team-a/east")
-	b.expect("create Cluster team-a/east")
+	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east") // it is asked again which one it is
 	b.lose(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-3" }))
 	b.expect("delete Cluster team-a/east")
 	b.expect()
@@ -310,7 +348,7 @@ func TestFailures_AreReturned(t *testing.T) {
 			b.have(capiCluster())
 			prepare(b)
 			b.Fail(request, errServer)
-			if err := b.reconcile(t.Context(), types.NamespacedName{Namespace: ws, Name: "east"}); !errors.Is(err, errServer) {
+			if err := b.step(); !errors.Is(err, errServer) {
 				t.Errorf("error %v", err)
 			}
 		})

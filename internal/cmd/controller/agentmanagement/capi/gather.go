@@ -16,9 +16,17 @@ import (
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 )
 
+// gathered is what the rule decides from.
+type gathered struct {
+	capirule.Input
+
+	// kubeconfig returns the kubeconfig for a job, or nil if there is none.
+	kubeconfig func(context.Context) ([]byte, error)
+}
+
 // gather reads what the rule decides from. It sends a request only for a kubeconfig Secret that has changed.
-func (h *handler) gather(ctx context.Context, clusters store, key types.NamespacedName) (capirule.Input, error) {
-	in := capirule.Input{Now: h.app.Clock(), Key: key}
+func (h *handler) gather(ctx context.Context, clusters store, key types.NamespacedName) (gathered, error) {
+	in := gathered{Input: capirule.Input{Now: h.app.Clock(), Key: key}}
 	found, exists, err := clusters.GetByKey(key.String())
 	if err != nil {
 		return in, err
@@ -41,10 +49,13 @@ func (h *handler) gather(ctx context.Context, clusters store, key types.Namespac
 	if in.Selected, err = h.selects(h.app.Config.Get().CAPI, in.Cluster); err != nil {
 		return in, err
 	}
-	if capirule.NeedsSecret(in) {
-		in.Secret, err = h.secret(ctx, key, secret)
+	if !capirule.NeedsSecret(in.Input) {
+		return in, nil
 	}
-	return in, err
+	if err := h.gatherSecret(ctx, &in, secret); err != nil {
+		return in, err
+	}
+	return in, h.gatherIdentity(&in)
 }
 
 func (h *handler) lastOf(key types.NamespacedName) *capirule.Cluster {
@@ -71,27 +82,39 @@ func (h *handler) selects(conf config.CAPI, cluster *capirule.Cluster) (bool, er
 	return namespaces.Matches(labels.Set(namespace.Labels)) && clusters.Matches(labels.Set(cluster.Selectable)), nil
 }
 
-// secret returns what the rule needs of a kubeconfig Secret. It reads the Secret if the watched version is not the known
-// one.
-func (h *handler) secret(ctx context.Context, key, name types.NamespacedName) (capirule.Secret, error) {
+// gatherSecret adds what the rule needs of a kubeconfig Secret. It reads the Secret if the watched version is not the
+// known one.
+func (h *handler) gatherSecret(ctx context.Context, in *gathered, name types.NamespacedName) error {
+	in.kubeconfig = func(ctx context.Context) ([]byte, error) { return h.kubeconfigIn(ctx, name) }
 	version := h.version(name)
 	if version == "" {
-		return capirule.Secret{}, nil // its creation is an event
+		return nil // its creation is an event
 	}
 	h.mu.Lock()
-	known := h.secrets[key]
+	known := h.secrets[in.Key]
 	h.mu.Unlock()
 	if known.version == version {
-		return known.secret, nil
+		in.Secret = known.secret
+		return nil
 	}
 	found, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 	if err != nil || found == nil {
-		return capirule.Secret{}, err
+		return err
 	}
-	from, until := kubeconfigs.ValidityOf(found.Data[protocol.KubeconfigValueKey])
-	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until})}
+	kubeconfig := found.Data[protocol.KubeconfigValueKey]
+	from, until := kubeconfigs.ValidityOf(kubeconfig)
+	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until}), addressOf(kubeconfig)}
 	h.mu.Lock()
-	h.secrets[key] = known
+	h.secrets[in.Key] = known
 	h.mu.Unlock()
-	return known.secret, nil
+	in.Secret, in.kubeconfig = known.secret, func(context.Context) ([]byte, error) { return kubeconfig, nil }
+	return nil
+}
+
+func (h *handler) kubeconfigIn(ctx context.Context, name types.NamespacedName) ([]byte, error) {
+	found, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return found.Data[protocol.KubeconfigValueKey], nil
 }

@@ -39,7 +39,6 @@ type handler struct {
 	trust install.TrustFunc
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
-	hub  hubIdentity
 }
 
 // Register watches Clusters and everything that can let an import continue: the token and its values, the kubeconfig
@@ -52,6 +51,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		if cluster == nil {
 			a.Probes.Forget(key)
 			h.runs.forget(key)
+			a.Identities.Forget(reconcile.ParseKey(key))
 			return nil, nil
 		}
 		return h.onChange(ctx, cluster)
@@ -155,6 +155,9 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 		return cluster, nil // the end of the probe enqueues the Cluster
 	}
 	defer h.app.Probes.Reconciled(key)
+	if err := h.app.Identities.Persist(cluster); err != nil {
+		return cluster, err
+	}
 	known := h.runs.get(key)
 	if known.isBusy(cluster.ResourceVersion) {
 		return cluster, nil // the end of the job enqueues the Cluster

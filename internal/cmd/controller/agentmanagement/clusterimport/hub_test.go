@@ -188,14 +188,13 @@ func TestCheckHub(t *testing.T) {
 
 func TestTheHubReadsItsOwnIdentityOnce(t *testing.T) {
 	hub, _ := start(t)
-	h := newTestHandler(hub)
 	hub.Fail(readOwn, errServer)
-	if _, err := h.hub.get(t.Context(), hub.App.Kube); !errors.Is(err, errServer) {
+	if _, err := hub.App.Identities.Own(t.Context()); !errors.Is(err, errServer) {
 		t.Errorf("error %v", err)
 	}
 	hub.Fail(readOwn, nil)
 	for range 3 {
-		if uid, err := h.hub.get(t.Context(), hub.App.Kube); err != nil || uid != "u-hub" {
+		if uid, err := hub.App.Identities.Own(t.Context()); err != nil || uid != "u-hub" {
 			t.Errorf("%q, error %v", uid, err)
 		}
 	}

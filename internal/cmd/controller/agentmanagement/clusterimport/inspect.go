@@ -162,7 +162,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	if err := h.observeHub(cluster, known, &in); err != nil {
 		return in, err
 	}
-	uid, err := h.hub.get(ctx, h.app.Kube)
+	uid, err := h.app.Identities.Own(ctx)
 	if err != nil {
 		return in, err
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
@@ -20,7 +17,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -119,7 +115,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing
 	if kubeconfig == nil {
 		return cluster, nil // only the status is cleared
 	}
-	own, err := h.hub.get(ctx, h.app.Kube)
+	own, err := h.app.Identities.Own(ctx)
 	if err != nil {
 		return cluster, err
 	}
@@ -141,7 +137,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	if err != nil {
 		return cluster, err
 	}
-	own, err := h.hub.get(ctx, h.app.Kube)
+	own, err := h.app.Identities.Own(ctx)
 	if err != nil {
 		return cluster, err
 	}
@@ -150,9 +146,11 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		return cluster, err
 	}
 	defer downstream.Close()
+	if err := h.recognize(ctx, cluster, downstream); err != nil {
+		return cluster, err
+	}
 	agent := &install.Agent{
 		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust, Hub: own,
-		MayBeHub: clusters.InBootstrapWorkspace(cluster, h.app.Config.Get().Bootstrap),
 		Reset: func() (err error) {
 			cluster, err = h.resetAgent(cluster, out.Done)
 			return err
@@ -207,26 +205,6 @@ func (h *handler) pullSecrets(ctx context.Context, deploy *importing.AgentDeploy
 		secrets = append(secrets, secret)
 	}
 	return secrets, nil
-}
-
-// hubIdentity identifies this hub by the UID of its namespace kube-system. It is read once.
-type hubIdentity struct {
-	mu  sync.Mutex
-	uid types.UID
-}
-
-func (i *hubIdentity) get(ctx context.Context, hub kubernetes.Interface) (types.UID, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.uid != "" {
-		return i.uid, nil
-	}
-	own, err := hub.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("reading the hub's own identity: %w", err)
-	}
-	i.uid = own.UID
-	return i.uid, nil
 }
 
 // isLocal reports whether key names the hub's own Cluster, whose kubeconfig the hub creates.

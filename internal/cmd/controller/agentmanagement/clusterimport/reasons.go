@@ -45,7 +45,7 @@ func obstacle(err error) (reason, message string) {
 		{install.ErrNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
 		{install.ErrClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
 		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
-		{install.ErrHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
+		{errHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
 		{install.ErrOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
@@ -76,6 +76,9 @@ func refusal(err error) (reason, message string) {
 	}
 	if another := (*install.AnotherHubError)(nil); errors.As(err, &another) {
 		return fleet.ReasonAnotherHub, another.Message()
+	}
+	if twice := (*importedTwiceError)(nil); errors.As(err, &twice) {
+		return fleet.ReasonImportedTwice, twice.Error()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return supervisionrule.Refusal(status.Status().Message)

@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
@@ -22,9 +22,6 @@ var ErrOtherCluster = errors.New("the kubeconfig of the local Cluster leads to a
 
 // ErrSettings means that the chart refuses the agent's settings.
 var ErrSettings = errors.New("the agent's settings cannot be used")
-
-// ErrHubItself means that a Cluster outside the bootstrap workspace has a kubeconfig of the hub's own cluster.
-var ErrHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 
 // Agent is an agent and the cluster on which to install it.
 type Agent struct {
@@ -36,18 +33,13 @@ type Agent struct {
 	Sources []*corev1.Secret
 	Trust   TrustFunc
 	Hub     types.UID // the UID of this hub
-	// MayBeHub means that the Cluster may have its agent on the hub's own cluster.
-	MayBeHub bool
 	// Reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
 	Reset func() error
 }
 
-// Install applies the agent, unless the cluster is the hub's own, or its agent is another hub's. It reinstalls an agent
-// that has to register again, and upgrades any other.
+// Install applies the agent, unless the agent there is another hub's. It reinstalls an agent that has to register
+// again, and upgrades any other.
 func (d *Agent) Install(ctx context.Context) error {
-	if err := d.checkTarget(ctx); err != nil {
-		return err
-	}
 	if err := CheckHub(ctx, d.Downstream, d.Values.Namespace, d.Hub); err != nil {
 		return err
 	}
@@ -58,24 +50,6 @@ func (d *Agent) Install(ctx context.Context) error {
 		return d.applyWithBootstrap(ctx)
 	}
 	return d.upgrade(ctx)
-}
-
-// checkTarget returns ErrHubItself if the kubeconfig points to the hub's own cluster and the Cluster must not have
-// its agent there. A cluster without a namespace kube-system is not the hub, which has one.
-func (d *Agent) checkTarget(ctx context.Context) error {
-	if d.MayBeHub {
-		return nil
-	}
-	uid, err := d.Downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return err
-	case uid == d.Hub:
-		return ErrHubItself
-	}
-	return nil
 }
 
 // reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
@@ -195,7 +169,7 @@ func secretsOf(namespace string) []runtime.Object {
 // Remove removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
 // anything elsewhere.
 func Remove(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
-	uid, err := downstream.NamespaceUID(ctx, metav1.NamespaceSystem)
+	uid, err := identities.Read(ctx, downstream)
 	switch {
 	case err != nil:
 		return err

@@ -1,0 +1,188 @@
+package capi
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const getSecret = "get Secret team-a/east-kubeconfig"
+
+// imported is a Cluster that a user imported with another Secret, and its namespace, in which the hub recorded its UID.
+func imported(namespace, name, system string) []hubtest.Object {
+	return []hubtest.Object{
+		&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "fleet-9"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "own"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: names.ClusterNamespace(namespace, name), Labels: map[string]string{fleet.LabelManaged: "true"},
+			Annotations: map[string]string{fleet.AnnotationCluster: name, fleet.AnnotationClusterNamespace: namespace, fleet.AnnotationSystemUID: system},
+		}},
+	}
+}
+
+func (b *bench) expectAsked(times int) {
+	b.t.Helper()
+	if b.asked != times {
+		b.t.Errorf("the cluster was asked %d times, not %d", b.asked, times)
+	}
+}
+
+func TestACluster_IsAskedOnceWhichOneItIs(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	b.expect(getSecret, "create Cluster team-a/east")
+	b.expect("update Cluster/status team-a/east")
+	b.Put(kubeconfigSecret(func(s *corev1.Secret) { s.Data["value"] = []byte("another") }))
+	b.expect(getSecret)
+	b.expectAsked(1)
+}
+
+func TestAnImportWithAnotherSecret_IsNoted(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.Put(imported(ws, "mine", "system-1")...)
+	b.have(capiCluster())
+	b.expect(getSecret, "patch Cluster team-a/mine")
+	b.expectTold("ImportedTwice")
+	if noted := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "mine").Annotations[fleet.AnnotationCAPIImported]; noted != "capi-1" {
+		t.Errorf("noted %q", noted)
+	}
+	b.expect()
+	b.expectAsked(1)
+
+	b.Remove(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "mine"}})
+	b.expect("create Cluster team-a/east")
+}
+
+// An agent that has registered by itself has the UID as its client ID.
+func TestAnAgentThatRegisteredByItself_IsNoted(t *testing.T) {
+	for namespace, want := range map[string][]string{
+		ws:       {getSecret, "patch Cluster team-a/mine"},
+		"team-b": {getSecret, "create Cluster team-a/east"}, // what an agent of another workspace says is not believed
+	} {
+		b := newBench(t)
+		b.Put(kubeconfigSecret(), &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Spec: fleet.ClusterSpec{ClientID: "system-1"}})
+		b.have(capiCluster())
+		b.expect(want...)
+	}
+}
+
+func TestAClusterOfAnotherWorkspace_IsNotRegisteredAgain(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.Put(imported("team-b", "theirs", "system-1")...)
+	b.have(capiCluster())
+	b.expect(getSecret)
+	for _, event := range b.Told() {
+		if !strings.HasPrefix(event, "Warning ImportedTwice ") || strings.Contains(event, "team-b") || strings.Contains(event, "theirs") {
+			t.Errorf("Event %q", event)
+		}
+	}
+	b.Remove(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "theirs"}})
+	b.Pass(time.Minute)
+	b.expect("create Cluster team-a/east")
+	b.expectAsked(1)
+}
+
+func TestTheHubsOwnCluster_IsNotRegistered(t *testing.T) {
+	b := newBench(t)
+	b.behind = "system-hub"
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	b.expect(getSecret)
+	b.expectTold("IsTheHub")
+	b.expect()
+	b.expectTold()
+	b.Put(kubeconfigSecret(func(s *corev1.Secret) { s.Data["value"] = []byte(kubeconfigOf("https://elsewhere.example")) }))
+	b.behind = "system-2"
+	b.expect(getSecret, "create Cluster team-a/east")
+	b.expectAsked(2)
+}
+
+// The credential is another one, and the cluster the same.
+func TestARotation_DoesNotAskAgain(t *testing.T) {
+	b := newBench(t)
+	b.behind = "system-hub"
+	b.have(capiCluster())
+	for i := range 20 {
+		b.Put(kubeconfigSecret(func(s *corev1.Secret) {
+			s.Data["value"] = []byte(strings.Replace(kubeconfigOf("https://east.example"), "token: t", "token: t"+strings.Repeat("x", i), 1))
+		}))
+		b.expect(getSecret)
+	}
+	b.expectAsked(1)
+}
+
+func kubeconfigOf(server string) string {
+	return "{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: {server: '" + server + "'}}], users: [{name: u, user: {token: t}}]}"
+}
+
+// The import of a cluster that does not answer reports why. It may find out later that the cluster is the hub.
+func TestAClusterThatDoesNotAnswer_IsLeftToTheImport(t *testing.T) {
+	b := newBench(t)
+	b.silent, b.behind = errServer, "system-hub"
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	b.expect(getSecret, "create Cluster team-a/east")
+	b.silent = nil
+	c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+	refused(c, fleet.ReasonTargetIsHub)
+	b.Put(c)
+	b.Sync()
+	b.expect("delete Cluster team-a/east")
+	b.expectTold("IsTheHub")
+	b.expect(getSecret)
+	b.expectTold()
+	b.expectAsked(2)
+}
+
+// holdJobs keeps the jobs instead of running them.
+func (b *bench) holdJobs() *[]remote.Job {
+	jobs := &[]remote.Job{}
+	b.submit = func(job remote.Job) { *jobs = append(*jobs, job) }
+	return jobs
+}
+
+func (b *bench) runJobs(jobs []remote.Job) {
+	b.t.Helper()
+	for _, job := range jobs {
+		kubeconfig, err := job.Kubeconfig(b.t.Context())
+		job.Do(b.t.Context(), kubeconfig, err)
+	}
+}
+
+func conditionOf(reason string) genericcondition.GenericCondition {
+	return genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: corev1.ConditionFalse, Reason: reason, Message: "m"}
+}
+
+func refused(c *fleet.Cluster, reason string) {
+	fleet.SetCondition(&c.Status.Conditions, time.Unix(0, 0), conditionOf(reason))
+}
+
+func TestWhileAClusterIsAsked_ItIsNotAskedAgain(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	jobs := b.holdJobs()
+	b.decide()
+	b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-2" }))
+	b.decide()
+	if len(*jobs) != 1 {
+		t.Fatalf("%d jobs", len(*jobs))
+	}
+	b.runJobs(*jobs)
+	b.decide() // the answer was for the earlier one of the name
+	if len(*jobs) != 2 {
+		t.Fatalf("%d jobs", len(*jobs))
+	}
+}
