@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,6 +54,8 @@ type Input struct {
 	Identity Identity
 	// SameCluster are the Clusters of Fleet with this identity. In other namespaces, only what the hub has read counts.
 	SameCluster []*fleet.Cluster
+	// GroupTaken means that a user created a ClusterGroup with the name of the one for the ClusterClass.
+	GroupTaken bool
 }
 
 // Outcome is the decision.
@@ -172,6 +175,18 @@ func trouble(in Input) (reason, message string) {
 	if at, ends := in.Secret.Validity.warnAt(); ends && !in.Now.Before(at) {
 		return fleet.ReasonKubeconfigExpiring, fmt.Sprintf("the credential in Secret %s/%s expires soon and was not renewed: see why the provider of the control plane does not renew it; the agent continues to work, but cannot be repaired without it", in.Key.Namespace, SecretName(in.Key.Name))
 	}
+	return minorTrouble(in)
+}
+
+// minorTrouble returns what is left out of a Cluster that works.
+func minorTrouble(in Input) (reason, message string) {
+	if in.GroupTaken {
+		id := in.Cluster.Labels[fleet.LabelCAPIClass]
+		return fleet.ReasonNameTaken, fmt.Sprintf("ClusterGroup %s/%s was not created for the ClusterClass of this name: delete it, or use the label %s=%s instead of the ClusterGroup", in.Key.Namespace, id, fleet.LabelCAPIClass, id)
+	}
+	if in.Cluster.VariablesLeftOut {
+		return fleet.ReasonVariablesLeftOut, fmt.Sprintf("the variables of the Cluster of Cluster API have more than %d bytes as JSON, of which the first ones by name are in spec.templateValues: remove variables there", maxVariables)
+	}
 	if in.Cluster.LabelsLeftOut {
 		return fleet.ReasonLabelsLeftOut, fmt.Sprintf("the Cluster of Cluster API has more than %d labels, of which the first ones by key are copied: remove labels there, or label this Cluster", maxLabels)
 	}
@@ -209,13 +224,29 @@ func decideNew(in Input) Outcome {
 	return Outcome{Stage: Creating}
 }
 
-// NewCluster returns the Cluster of Fleet to create. It has no owner reference, because it must stay when the Cluster
+// tolerations let the agent run on nodes without a network, so that a Bundle can deliver the CNI. The first nodes are
+// those of the control plane.
+func tolerations() (all []corev1.Toleration) {
+	for _, taint := range []string{
+		"node-role.kubernetes.io/control-plane", corev1.TaintNodeNotReady, corev1.TaintNodeNetworkUnavailable,
+		"node.cloudprovider.kubernetes.io/uninitialized", "node.cluster.x-k8s.io/uninitialized",
+	} {
+		all = append(all, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return all
+}
+
+// NewCluster returns the Cluster of Fleet to create. Its agent runs in the network of its node and before there is a CNI,
+// which users can change afterwards. It has no owner reference, because it must stay when the Cluster
 // of Cluster API is moved.
 func NewCluster(from *Cluster) *fleet.Cluster {
 	created := &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: from.Namespace, Name: from.Name},
-		Spec:       fleet.ClusterSpec{KubeConfigSecret: SecretName(from.Name)},
+		Spec: fleet.ClusterSpec{
+			KubeConfigSecret: SecretName(from.Name), HostNetwork: new(bool), AgentTolerations: tolerations(),
+		},
 	}
+	*created.Spec.HostNetwork = true
 	Follow(created, from)
 	return created
 }

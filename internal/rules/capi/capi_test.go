@@ -196,6 +196,8 @@ func TestDecide(t *testing.T) {
 		"it may be its own holder":                           {input(registered(deployed), sameCluster(ws, "east", marked)), capi.Deleting, ""},
 		"another failure of the import is the import's":      {input(registered(importedAs(fleet.ReasonDownstreamUnreachable))), capi.Following, ""},
 		"or that some labels are left out":                   {input(registered(), of(manyLabels)), capi.Following, fleet.ReasonLabelsLeftOut},
+		"or that some variables are left out":                {input(registered(), of(func(c *capi.Cluster) { c.VariablesLeftOut = true })), capi.Following, fleet.ReasonVariablesLeftOut},
+		"or that a ClusterGroup has the name of its class":   {input(registered(), func(in *capi.Input) { in.GroupTaken = true }), capi.Following, fleet.ReasonNameTaken},
 		"a certificate for a year is good":                   {input(registered(), valid(0, 365*day)), capi.Following, ""},
 		"until a day before its end":                         {input(registered(), valid(364*day, day)), capi.Following, fleet.ReasonKubeconfigExpiring},
 		"one that has ended is reported, too":                {input(registered(), valid(366*day, -day)), capi.Following, fleet.ReasonKubeconfigExpiring},
@@ -287,10 +289,30 @@ func TestNewCluster(t *testing.T) {
 			Namespace: ws, Name: "east", Labels: map[string]string{"env": "dev"},
 			Annotations: map[string]string{fleet.AnnotationCAPICluster: ws + "/east/capi-1", fleet.AnnotationCAPILabels: "env"},
 		},
-		Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"},
+		Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", HostNetwork: rulestest.Ptr(true)},
 	}
-	if diff := cmp.Diff(want, capi.NewCluster(cluster())); diff != "" {
+	got := capi.NewCluster(cluster())
+	tolerated := map[string]bool{}
+	for _, toleration := range got.Spec.AgentTolerations {
+		tolerated[toleration.Key] = toleration.Operator == corev1.TolerationOpExists && toleration.Effect == corev1.TaintEffectNoSchedule
+	}
+	rulestest.ExpectEqual(t, "tolerated", tolerated, map[string]bool{
+		"node-role.kubernetes.io/control-plane": true, "node.kubernetes.io/not-ready": true, "node.kubernetes.io/network-unavailable": true,
+		"node.cloudprovider.kubernetes.io/uninitialized": true, "node.cluster.x-k8s.io/uninitialized": true,
+	})
+	got.Spec.AgentTolerations = nil
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Cluster (-want +got):\n%s", diff)
+	}
+}
+
+// What a user changes in the spec stays.
+func TestFollow_ChangesNoSettingsOfTheAgent(t *testing.T) {
+	c := capi.NewCluster(cluster())
+	c.Spec.HostNetwork, c.Spec.AgentTolerations = nil, nil
+	capi.Follow(c, cluster())
+	if c.Spec.HostNetwork != nil || c.Spec.AgentTolerations != nil {
+		t.Errorf("spec %+v", c.Spec)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Follow changes the metadata of a Cluster of Fleet to that of the Cluster of Cluster API. Labels that do not come from
-// there stay, also if the Cluster of Cluster API has a label with the same key.
+// Follow changes the metadata and the template values of a Cluster of Fleet to those of the Cluster of Cluster API. Labels
+// that do not come from there stay, also if the Cluster of Cluster API has a label with the same key.
 func Follow(cluster *fleet.Cluster, from *Cluster) {
 	ours := map[string]bool{}
 	for key := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationCAPILabels], ",") {
@@ -33,6 +33,7 @@ func Follow(cluster *fleet.Cluster, from *Cluster) {
 		copied = append(copied, key)
 	}
 	cluster.Labels = labels
+	followValues(cluster, from)
 	annotate(cluster, fleet.AnnotationCAPICluster, markOf(from))
 	annotate(cluster, fleet.AnnotationCAPILabels, strings.Join(copied, ","))
 	annotate(cluster, fleet.AnnotationCAPIKept, "")

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Names of Cluster API.
@@ -24,11 +26,15 @@ const (
 // maxLabels is the number of labels that are copied from a Cluster of Cluster API. A registration has the same limit.
 const maxLabels = 64
 
-// Cluster contains what the hub needs of a Cluster of Cluster API. Its labels are those for the Cluster of Fleet. Its
+// Cluster contains what the hub needs of a Cluster of Cluster API. Its labels are those for the Cluster of Fleet, with
+// that of its ClusterClass. Its
 // other metadata is limited to its identity.
 type Cluster struct {
 	metav1.ObjectMeta
 
+	// Values are for the templates of Bundles. VariablesLeftOut means that some variables are not among them.
+	Values           map[string]any
+	VariablesLeftOut bool
 	// LabelsLeftOut means that it has more labels than a Cluster of Fleet gets.
 	LabelsLeftOut bool
 	// Selectable are its labels as the selector of the configuration sees them.
@@ -62,6 +68,11 @@ func Parse(object *unstructured.Unstructured) *Cluster {
 		Initialized: isInitialized(field(object.Object, "status")), ControlPlane: referenceIn(field(spec, "controlPlaneRef")),
 	}
 	c.Labels, c.Selectable, c.LabelsLeftOut = labelsOf(object.GetLabels())
+	class := classOf(c.Namespace, field(spec, "topology"))
+	if id := ClassID(c.Namespace, class); id != "" {
+		c.Labels[fleet.LabelCAPIClass] = id
+	}
+	c.Values, c.VariablesLeftOut = valuesOf(spec, class)
 	return c
 }
 
@@ -110,8 +121,7 @@ func referenceIn(ref map[string]any) Reference {
 		version, _ := ref["apiVersion"].(string)
 		group, _, _ = strings.Cut(version, "/")
 	}
-	kind, _ := ref["kind"].(string)
-	name, _ := ref["name"].(string)
+	kind, name := text(ref, "kind"), text(ref, "name")
 	if len(group)+len(kind)+len(name) > 3*validation.DNS1123SubdomainMaxLength {
 		return Reference{}
 	}

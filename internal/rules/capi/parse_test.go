@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func parsed(t *testing.T, document string) *capi.Cluster {
@@ -130,6 +132,7 @@ func TestClusterOfSecret(t *testing.T) {
 // FuzzParse parses any JSON object without a panic, and never returns more than its limits.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"metadata":{"name":"east","labels":{"a":"b"},"annotations":{"cluster.x-k8s.io/paused":""}},"spec":{"paused":true,"controlPlaneRef":{"apiGroup":"g","kind":"K","name":"n"}},"status":{"conditions":[{"type":"ControlPlaneInitialized","status":"True"}],"initialization":{"controlPlaneInitialized":true}}}`)
+	f.Add(`{"metadata":{"namespace":"a","name":"b"},"spec":{"topology":{"classRef":{"name":"c","namespace":"d"},"version":"v1","variables":[{"name":"x","value":{"y":[1,null]}}]},"controlPlaneEndpoint":{"host":"h","port":1},"clusterNetwork":{"pods":{"cidrBlocks":["10.0.0.0/8"]}}}}`)
 	f.Add(`{"metadata":{"labels":7,"ownerReferences":"x"},"spec":[],"status":{"conditions":{}}}`)
 	f.Fuzz(func(t *testing.T, document string) {
 		content := map[string]any{}
@@ -137,7 +140,14 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		c := capi.Parse(&unstructured.Unstructured{Object: content})
-		if len(c.Labels) > 64 || len(c.Selectable) > 128 || len(c.Annotations) > 0 {
+		values, err := json.Marshal(c.Values)
+		if err != nil || len(values) > 32<<10 {
+			t.Errorf("%d bytes of values, error %v", len(values), err)
+		}
+		if class := c.Labels[fleet.LabelCAPIClass]; len(validation.IsValidLabelValue(class)) > 0 {
+			t.Errorf("class %q", class)
+		}
+		if len(c.Labels) > 65 || len(c.Selectable) > 128 || len(c.Annotations) > 0 {
 			t.Errorf("not bounded: %+v", c)
 		}
 	})

@@ -214,6 +214,9 @@ const (
 	// creates no other Cluster for it. To get no more of these Events, exclude the cluster with capi.clusterSelector of
 	// the hub's chart.
 	ReasonIsTheHub = "IsTheHub"
+	// ReasonVariablesLeftOut means that the variables of the Cluster of Cluster API are too long, so that some of them are
+	// missing in spec.templateValues.capi of the Cluster. Remove variables there.
+	ReasonVariablesLeftOut = "VariablesLeftOut"
 	// ReasonKubeconfigExpiring means that the client certificate or token in the kubeconfig Secret expires soon, and
 	// the provider of the control plane has not renewed it. The agent continues to work. The hub can repair or
 	// reinstall it only with a valid kubeconfig. See why the provider does not renew it.

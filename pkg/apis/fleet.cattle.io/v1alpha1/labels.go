@@ -57,6 +57,9 @@ const (
 	LabelShardDefault = "fleet.cattle.io/shard-default"
 	// LabelBenchmark, with value "true", marks resources made to measure Fleet.
 	LabelBenchmark = "fleet.cattle.io/benchmark"
+	// LabelCAPIClass, on a Cluster that the hub created for Cluster API and on the ClusterGroup that selects it, identifies
+	// the ClusterClass. Not in Rancher Fleet.
+	LabelCAPIClass = "fleet.cattle.io/capi-class"
 	// LabelClusterDisplayName is the Cluster's display name.
 	LabelClusterDisplayName = "management.cattle.io/cluster-display-name"
 	// LabelManagementClusterName is the Cluster's name in the manager it belongs to.
@@ -145,6 +148,9 @@ const (
 	// AnnotationCAPILabels, on a Cluster with AnnotationCAPICluster, lists the keys of the labels that the hub copied
 	// from the Cluster of Cluster API, separated by commas. The hub changes no other labels. Not in Rancher Fleet.
 	AnnotationCAPILabels = "fleet.cattle.io/capi-labels"
+	// AnnotationCAPIValues, on a Cluster with AnnotationCAPICluster, is a hash of spec.templateValues.capi as the hub wrote
+	// it. Values with another hash are a user's, and are not changed. Not in Rancher Fleet.
+	AnnotationCAPIValues = "fleet.cattle.io/capi-values"
 	// AnnotationCAPIKept, on a Cluster with AnnotationCAPICluster, is the reason for which the hub keeps the Cluster when
 	// the Cluster of Cluster API is deleted. Not in Rancher Fleet.
 	AnnotationCAPIKept = "fleet.cattle.io/capi-kept"

@@ -34,6 +34,8 @@ type handler struct {
 	app   *hub.Context
 	watch *watch
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// groups reconciles the ClusterGroups of ClusterClasses.
+	groups *groups
 	// version returns the last watched version of a Secret, or "" if it does not exist.
 	version func(types.NamespacedName) string
 	// submit runs a job on another cluster in the background.
@@ -68,6 +70,7 @@ func Register(_ context.Context, a *hub.Context) error {
 		return err
 	}
 	h := newHandler(a)
+	h.groups = newGroups(h)
 	h.watch = newWatch(a.Log, source, h.seen, h.synced)
 	a.Config.OnChange(func(config.Config, config.Config) { h.onConfig() })
 	if err := reconcile.Watch(a.Clusters.Informer(), clustersOf, h.enqueue); err != nil {
@@ -77,6 +80,9 @@ func Register(_ context.Context, a *hub.Context) error {
 		return err
 	}
 	if err := a.OnSecret(clusterOfSecret, h.enqueue); err != nil {
+		return err
+	}
+	if err := h.groups.register(); err != nil {
 		return err
 	}
 	a.First(func(ctx context.Context) { go h.run(ctx) })
@@ -98,6 +104,7 @@ func (h *handler) run(ctx context.Context) {
 	for range workers {
 		go h.work(ctx)
 	}
+	go h.groups.run(ctx)
 	h.watch.run(ctx, func() bool { return h.app.Config.Get().CAPI.Enabled })
 }
 
@@ -159,7 +166,10 @@ func (h *handler) onConfig() {
 
 // synced enqueues all Clusters when a watch has listed them: also those of Fleet whose Cluster of Cluster API was
 // deleted while nothing watched it.
-func (h *handler) synced() { h.enqueueAll() }
+func (h *handler) synced() {
+	h.enqueueAll()
+	h.groups.enqueueAll()
+}
 
 func (h *handler) enqueueAll() {
 	for _, key := range h.watch.keysIn("") {

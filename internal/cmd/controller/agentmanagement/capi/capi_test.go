@@ -59,6 +59,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	server := hubtest.New(t)
 	h := newHandler(server.App)
+	h.groups = newGroups(h)
 	h.watch = newWatch(server.App.Log, source{}, h.seen, h.synced)
 	h.watch.running, h.watch.store = "v1beta2", cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	b := &bench{Hub: server, handler: h, t: t, behind: "system-1"}

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // gathered is what the rule decides from.
@@ -49,13 +50,23 @@ func (h *handler) gather(ctx context.Context, clusters store, key types.Namespac
 	if in.Selected, err = h.selects(h.app.Config.Get().CAPI, in.Cluster); err != nil {
 		return in, err
 	}
-	if !capirule.NeedsSecret(in.Input) {
-		return in, nil
+	if in.GroupTaken, err = h.isGroupTaken(in.Cluster); err != nil || !capirule.NeedsSecret(in.Input) {
+		return in, err
 	}
 	if err := h.gatherSecret(ctx, &in, secret); err != nil {
 		return in, err
 	}
 	return in, h.gatherIdentity(&in)
+}
+
+// isGroupTaken reports whether the ClusterGroup of a Cluster's ClusterClass was created by a user.
+func (h *handler) isGroupTaken(cluster *capirule.Cluster) (bool, error) {
+	id := cluster.Labels[fleet.LabelCAPIClass]
+	if id == "" {
+		return false, nil
+	}
+	group, err := reconcile.Optional(h.app.ClusterGroups.Cache().Get(cluster.Namespace, id))
+	return capirule.DecideGroup(true, group) == capirule.GroupTaken, err
 }
 
 func (h *handler) lastOf(key types.NamespacedName) *capirule.Cluster {

@@ -188,7 +188,9 @@ func (i *Identities) holders(system types.UID) (found []*fleet.Cluster, err erro
 			found = append(found, cluster)
 		}
 	}
-	slices.SortFunc(found, func(a, b *fleet.Cluster) int { return strings.Compare(reconcile.KeyOf(a).String(), reconcile.KeyOf(b).String()) })
+	slices.SortFunc(found, func(a, b *fleet.Cluster) int {
+		return strings.Compare(reconcile.KeyOf(a).String(), reconcile.KeyOf(b).String())
+	})
 	return found, nil
 }
 
