@@ -5,6 +5,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
+// EndpointFinalizer keeps a LabCluster until its endpoint at the machine host is free.
+const EndpointFinalizer = "lab.fleet-hub.io/endpoint"
+
 // LabCluster is the infrastructure of a Cluster: the endpoint that its control plane will serve, reserved at the machine host.
 //
 // +kubebuilder:object:root=true

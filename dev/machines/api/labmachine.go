@@ -12,6 +12,10 @@ const MachineFinalizer = "lab.fleet-hub.io/machine"
 // data starts.
 const MachineExtraPorts = 4
 
+// NodeService is the name of the service that registers a machine's Node. A machine without a service of this name has no
+// Node. The Node has the name of the Machine.
+const NodeService = "kubelet"
+
 // ConditionBootstrapSucceeded reports whether the machine has executed its bootstrap data.
 const ConditionBootstrapSucceeded = "BootstrapSucceeded"
 

@@ -1,0 +1,8 @@
+// Package labcluster reconciles LabClusters. It answers one question: where does the control plane of a Cluster serve?
+//
+//	Cluster, LabCluster ─► Decide ─► finalizer ─► reserve the endpoint ─► spec.controlPlaneEndpoint ─► status.provisioned
+//
+// Each step is idempotent and leads to the next one, so a provider that is killed continues where it was. The ID of the
+// endpoint is the UID of the LabCluster: another LabCluster of that name gets another endpoint. The finalizer stays until
+// the endpoint is free, which is after the deletion of the machine that has it.
+package labcluster

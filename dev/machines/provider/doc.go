@@ -1,0 +1,8 @@
+// Package provider is the program of the machine provider: the controllers of LabClusters, LabMachines, LabConfigs and
+// LabControlPlanes in one process. It answers one question: which controllers run, with which access?
+//
+//	kubeconfig ─► manager ─► Register of each kind ─► Start ─► the ready file
+//	socket ─────► client of the machine host ─┘
+//
+// Run one process at a time. The process keeps no state: it can be killed at any time and started again.
+package provider
