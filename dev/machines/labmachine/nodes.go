@@ -2,7 +2,6 @@ package labmachine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -82,16 +81,4 @@ func accessOf(cluster *clusterv1.Cluster, secret *corev1.Secret) (*rest.Config, 
 	config.Host = "https://" + cluster.Spec.ControlPlaneEndpoint.String()
 	config.Timeout = nodeTimeout
 	return config, nil
-}
-
-// initialize returns the patch that sets a Node's provider ID, or nil if the Node has it.
-func initialize(n *corev1.Node, providerID string) ([]byte, error) {
-	switch n.Spec.ProviderID {
-	case providerID:
-		return nil, nil
-	case "":
-		return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": n.ResourceVersion}, "spec": map[string]any{"providerID": providerID}})
-	default:
-		return nil, fmt.Errorf("Node %s has provider ID %.100q, want %q: delete the Node, so that the machine registers again", n.Name, n.Spec.ProviderID, providerID)
-	}
 }

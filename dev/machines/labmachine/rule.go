@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/machines/api"
 	"github.com/fleet-hub/fleet/dev/machines/contract"
 	"github.com/fleet-hub/fleet/dev/machines/host"
+	"github.com/fleet-hub/fleet/dev/machines/node"
 )
 
 // Stage is what happens to a LabMachine.
@@ -193,7 +194,7 @@ func initializeNode(in Input) (patch []byte, reason string, err error) {
 	case in.Node == nil:
 		return nil, ReasonWaitingForNode, fmt.Errorf("Node %s is not registered yet", in.Machine.Name)
 	}
-	patch, err = initialize(in.Node, ProviderID(in.LabMachine))
+	patch, err = node.Initialize(in.Node, ProviderID(in.LabMachine))
 	return patch, ReasonNodeConflict, err
 }
 
