@@ -54,6 +54,8 @@ type Context struct {
 	LabMachines      Kind[*api.LabMachine, *api.LabMachineList]
 	LabConfigs       Kind[*api.LabConfig, *api.LabConfigList]
 	LabControlPlanes Kind[*api.LabControlPlane, *api.LabControlPlaneList]
+	// LabMachineTemplates are those that LabControlPlanes refer to. Other templates are read by the core.
+	LabMachineTemplates Kind[*api.LabMachineTemplate, *api.LabMachineTemplateList]
 
 	caches      lassocache.SharedCacheFactory
 	controllers controller.SharedControllerFactory
@@ -86,6 +88,7 @@ func New(config *rest.Config, log *slog.Logger, clock func() time.Time) (*Contex
 	m.Secrets = kindOf[*corev1.Secret, *corev1.SecretList](m, corev1.SchemeGroupVersion, "Secret", "secrets")
 	m.LabClusters = kindOf[*api.LabCluster, *api.LabClusterList](m, api.GroupVersion(), "LabCluster", "labclusters")
 	m.LabMachines = kindOf[*api.LabMachine, *api.LabMachineList](m, api.GroupVersion(), "LabMachine", "labmachines")
+	m.LabMachineTemplates = kindOf[*api.LabMachineTemplate, *api.LabMachineTemplateList](m, api.GroupVersion(), "LabMachineTemplate", "labmachinetemplates")
 	m.LabConfigs = kindOf[*api.LabConfig, *api.LabConfigList](m, api.GroupVersion(), "LabConfig", "labconfigs")
 	m.LabControlPlanes = kindOf[*api.LabControlPlane, *api.LabControlPlaneList](m, api.GroupVersion(), "LabControlPlane", "labcontrolplanes")
 	return m, nil
@@ -128,7 +131,7 @@ func rateLimiters() map[schema.GroupVersionKind]workqueue.RateLimiter { //nolint
 	limiters := map[schema.GroupVersionKind]workqueue.RateLimiter{} //nolint:staticcheck // as above
 	for _, gvk := range []schema.GroupVersionKind{
 		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"), corev1.SchemeGroupVersion.WithKind("Secret"),
-		api.GroupVersion().WithKind("LabCluster"), api.GroupVersion().WithKind("LabMachine"),
+		api.GroupVersion().WithKind("LabCluster"), api.GroupVersion().WithKind("LabMachine"), api.GroupVersion().WithKind("LabMachineTemplate"),
 		api.GroupVersion().WithKind("LabConfig"), api.GroupVersion().WithKind("LabControlPlane"),
 	} {
 		limiters[gvk] = workqueue.NewTypedItemExponentialFailureRateLimiter[any](retryMin, retryMax)
