@@ -432,7 +432,7 @@ func TestAgentObjectsByWay(t *testing.T) {
 	scheduling := []string{"PriorityClass/fleet-agent-priority-class", "PodDisruptionBudget/fleet-agent-pod-disruption-budget"}
 	tests := map[string][]string{
 		// The last two Secrets and the Lease are only there to be removed with the release.
-		"install":  append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "Secret/fleet-agent", "Secret/fleet-agent-release-key", "Lease/fleet-agent"}, scheduling...),
+		"install":  append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "Secret/fleet-agent", "Secret/fleet-agent-recovery-cattle-fleet-system", "Secret/fleet-agent-release-key", "Lease/fleet-agent"}, scheduling...),
 		"import":   append([]string{"Secret/fleet-agent-bootstrap", "ConfigMap/fleet-agent", "ServiceAccount/default"}, scheduling...),
 		"reimport": append([]string{"ConfigMap/fleet-agent", "ServiceAccount/default"}, scheduling...),
 		"bundle":   {"ServiceAccount/default"},

@@ -27,6 +27,7 @@ const (
 	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 8)"
 	// sharedContent is the reason for differences in the rights to read Contents.
 	sharedContent = "agents share the bindings by which they read Contents (decision 4)"
+	signed        = "agents sign their requests (decision 37)"
 	sealed        = "an agent seals the releases that it stores (decision 25)"
 	oneProcess    = "one process and one lease for all controllers (decision 27); probes, rights and resources of the controllers are no part of the contract"
 )
@@ -43,6 +44,12 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 9)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 2)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/token-uid-at-grant]", Why: "a token that is created again under an old name is another token (decision 1)"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-proof]", Why: signed},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-key-at-grant]", Why: signed},
+		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
+		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
+		{Is: parity.Added, On: "* Secret kube-system/fleet-agent-recovery-*", Why: signed},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/created-with-token]", Why: "by it the Clusters that a token has created are counted"},
 		{Is: parity.Added, On: "hub BundleDeployment *", At: "metadata.annotations[fleet.cattle.io/plain-values]", Why: "marks values that were in no Secret, so that their drift can be shown"},
 		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.allowLocalKubeconfigs", Why: "local addresses in kubeconfigs are refused by default (decision 7)"},

@@ -35,6 +35,8 @@ func Objects(namespace string) []runtime.Object {
 		&schedulingv1.PriorityClass{ObjectMeta: everywhere(PriorityClass)},
 		&corev1.Secret{ObjectMeta: here(names.Agent)},
 		&corev1.Secret{ObjectMeta: here(names.AgentBootstrap)},
+		&corev1.Secret{ObjectMeta: here(names.RecoverySecret(namespace))},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(namespace)}},
 		&corev1.ConfigMap{ObjectMeta: here(names.Agent)},
 		&corev1.ServiceAccount{ObjectMeta: here(names.Agent)},
 		&networkingv1.NetworkPolicy{ObjectMeta: here(networkPolicy)},

@@ -27,6 +27,8 @@ func TestObjects_AreAllThatAnAgentMayHave(t *testing.T) {
 		"PriorityClass /fleet-agent-priority-class",
 		"Secret cattle-fleet-system/fleet-agent",
 		"Secret cattle-fleet-system/fleet-agent-bootstrap",
+		"Secret cattle-fleet-system/fleet-agent-recovery-cattle-fleet-system",
+		"Secret kube-system/fleet-agent-recovery-cattle-fleet-system",
 		"ConfigMap cattle-fleet-system/fleet-agent",
 		"ServiceAccount cattle-fleet-system/fleet-agent",
 		"NetworkPolicy cattle-fleet-system/default-allow-all",

@@ -57,6 +57,9 @@ func (a *agent) request(ctx context.Context) error {
 		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
 			"token", bootstrap.TokenName)
 	}
+	if err := a.sign(ctx, asked, bootstrap.Token); err != nil {
+		return err
+	}
 	made, err := a.attempt.hub.Register(ctx, asked)
 	a.judgeToken(err)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-func identity(cluster string) protocol.Identity {
+func identityOf(cluster string) protocol.Identity {
 	return protocol.Identity{
 		Kubeconfig: []byte("kubeconfig of " + cluster), DeploymentNamespace: "cluster-" + cluster,
 		ClusterNamespace: "fleet-default", ClusterName: cluster,
@@ -29,7 +29,7 @@ func identityObject(cluster string, change ...func(*corev1.Secret)) *corev1.Secr
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent, Annotations: map[string]string{"fleet.cattle.io/watched": "true"}},
 		Type:       corev1.SecretTypeOpaque,
-		Data:       identity(cluster).Encode(),
+		Data:       identityOf(cluster).Encode(),
 	}
 	for _, change := range change {
 		change(secret)
@@ -115,7 +115,7 @@ func TestStore(t *testing.T) {
 			for _, verb := range []string{"create", "update", "patch", "delete"} {
 				local.PrependReactor(verb, "secrets", react)
 			}
-			err := store(t.Context(), local, agentNS, identity("new"))
+			err := store(t.Context(), local, agentNS, identityOf("new"))
 			if test.err != nil && (err == nil || !errors.As(err, new(*apierrors.StatusError))) || test.err == nil && err != nil {
 				t.Errorf("error %v, want %v", err, test.err)
 			}

@@ -116,6 +116,10 @@ func Namesake(workspace, request string) string {
 	return SafeConcat(request, KeyHash(workspace+"::"+request))
 }
 
+// RecoverySecret returns the name of the Secret with the key of the agent in a namespace. The Secret is in namespace
+// kube-system or, if the agent may not write there, in the agent's own.
+func RecoverySecret(namespace string) string { return SafeConcat("fleet-agent-recovery", namespace) }
+
 // ImportToken returns the name of the ClusterRegistrationToken that an import creates for a Cluster.
 func ImportToken(cluster string) string { return SafeConcat("import-token-" + cluster) }
 

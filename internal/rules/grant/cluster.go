@@ -98,6 +98,9 @@ func newCluster(in Input) *fleet.Cluster {
 		labels, _ = sanitized(in.Request.Spec.ClusterLabels)
 	}
 	labels[fleet.LabelCluster] = name
+	if in.NamedToken != nil {
+		labels[fleet.LabelTokenUID] = string(in.NamedToken.UID)
+	}
 	finalizers := []string{fleet.FinalizerCluster} // added to every Cluster anyway; here it saves a request
 	return &fleet.Cluster{
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
@@ -119,15 +122,15 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = clusters.LastSeen(cluster)
 	}
-	owners, token := request.OwnerReferences, tokenUID(in)
+	owners, token, key := request.OwnerReferences, tokenUID(in), keyOf(in)
 	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) &&
-		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] {
+		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] && key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] {
 		return nil
 	}
 	if !noted {
 		want = clusters.LastSeen(cluster)
 	}
-	own := &Ownership{LastSeen: want, TokenUID: token, Owner: metav1.OwnerReference{
+	own := &Ownership{LastSeen: want, TokenUID: token, Key: key, Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 	if !request.Status.Granted { // the address that older requests were granted with is unknown
@@ -140,7 +143,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 // because the client that created the request may have written the annotation. After that the recorded UID stays.
 func tokenUID(in Input) string {
 	switch {
-	case in.Request.Status.Granted || in.Credential != nil:
+	case isAnswered(in):
 		return in.Request.Annotations[fleet.AnnotationTokenUIDAtGrant]
 	case in.NamedToken == nil:
 		return ""

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   - Nothing is granted for a Cluster of another manager.
-//   - A registered agent loses its place only to a request with the same token, or after the operator confirms it. It
-//     makes no difference whether the agent reports.
+//   - A registered agent loses its place only to a request with its key or, if the Cluster has no pinned key, with the
+//     same token, or after the operator confirms it. It makes no difference whether the agent reports.
 //   - The credential is handed out last: when the rights are in force, and the Cluster owns the request.
 package grant

@@ -80,6 +80,8 @@ type Input struct {
 	Others []*fleet.ClusterRegistration
 	// Namesakes are the requests of the same name in other workspaces.
 	Namesakes []*fleet.ClusterRegistration
+	// ReaderAccount is the UID of the account of the token that Signer returns, or "" if it does not exist.
+	ReaderAccount string
 	// NamespaceTaken means that the Cluster's computed namespace was created for another Cluster.
 	NamespaceTaken bool
 	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
@@ -123,6 +125,11 @@ type Outcome struct {
 	Mint       *protocol.Mint
 	Credential protocol.Credential
 	Reader     []runtime.Object
+	// Join, if set, is recorded on the Cluster, because the credential of a signed request is in use.
+	Join *Join
+	// Unpin means that the Cluster's pinned key is removed before the credential is handed out: another agent, which
+	// has no key, may replace the one with the key.
+	Unpin bool
 	// Unreadable means that no account may read the answer and no agent has used it: the request names a token that
 	// does not exist.
 	Unreadable bool
@@ -143,6 +150,8 @@ type Ownership struct {
 	LastSeen string
 	// TokenUID is the UID of the ClusterRegistrationToken that the request names. "" removes the recorded UID.
 	TokenUID string
+	// Key is the public key that has signed the request. "" removes the recorded key.
+	Key string
 	// HubAddress is the AddressHash of the hub's configuration. "" is not recorded.
 	HubAddress string
 }
@@ -272,6 +281,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.Credential = credentialOf(cluster, in.Namespaces)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
+		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""
 	}
 	return out
 }
@@ -302,6 +312,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
+	out.Join = joinOf(in, cluster)
 	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}

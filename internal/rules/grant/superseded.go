@@ -77,8 +77,14 @@ func usesAnother(in Input) bool {
 }
 
 // NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: without it, it would delete older
-// requests. No cache contains the account, so it costs a request.
+// requests, or not pin a key. No cache contains the account, so it costs a request.
 func NeedsHeartbeatAccount(in Input) bool {
 	cluster := ClusterOf(in)
-	return cluster != nil && len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
+	switch {
+	case cluster == nil:
+		return false
+	case joinDue(in.Request, cluster):
+		return decide(in).Stage == Done
+	}
+	return len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
 }

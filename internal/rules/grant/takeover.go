@@ -12,11 +12,19 @@ import (
 // takesOver reports whether a request would replace a registered agent without proof that it may, even if that agent
 // is silent. A client ID is not secret: any client with a token of the workspace can use it in a request.
 func takesOver(in Input, cluster *fleet.Cluster) bool {
-	if in.Request.Status.Granted || in.Credential != nil { // a credential that was handed out is not revoked
+	if isAnswered(in) { // a credential that was handed out is not revoked
 		return false
 	}
-	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) }) &&
-		!spokenFor(in, cluster)
+	return hasAgent(in, cluster) && !spokenFor(in, cluster)
+}
+
+// hasAgent reports whether a Cluster has a registered agent. With a pinned key it has one even if its registration was
+// deleted: the agent returns with its key.
+func hasAgent(in Input, cluster *fleet.Cluster) bool {
+	if cluster.Annotations[fleet.AnnotationAgentKey] != "" && clusters.LastSeen(cluster) != "" {
+		return true
+	}
+	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
 }
 
 // granted returns the other requests of the same client that were granted for the Cluster.
@@ -41,7 +49,8 @@ func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bo
 }
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
-// the same agent, or if a user with write access to the Cluster has confirmed it. A request only
+// the same agent, or if a user with write access to the Cluster has confirmed it. If the Cluster has a pinned key, only
+// the signature proves that, and the token makes no difference. Without one, a request only
 // claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
 // the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
@@ -50,11 +59,17 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	if token == "" {
 		readable = in.Imported // old agents send no label
 	}
-	return cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name ||
-		readable != nil && ownedBy(cluster, readable.OwnerReferences) ||
-		in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
-			return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
-		})
+	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
+	case cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name:
+		return true
+	case readable != nil && ownedBy(cluster, readable.OwnerReferences):
+		return true
+	case pinned != "":
+		return keyOf(in) == pinned
+	}
+	return in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
+		return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
+	})
 }
 
 // isTokenOf reports whether a granted request was made with exactly this token. A token that was created again under
@@ -78,10 +93,14 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	if !in.Now.Before(ends) {
 		return Outcome{Stage: Abandoned}
 	}
+	problem, orElse := "this request names another token or none", ", or register with that agent's token"
+	if cluster.Annotations[fleet.AnnotationAgentKey] != "" {
+		problem, orElse = "this request is not signed with that agent's key", ""
+	}
 	return Outcome{
 		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Reason: fleet.ReasonTakeoverPending,
-		Message: "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, even if it is silent, run `fleet confirm-takeover " +
-			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`, or register with that agent's token; otherwise this request is deleted 40 minutes after its creation",
+		Message: "another agent is registered for this Cluster, and " + problem + ": to replace that agent, even if it is silent, run `fleet confirm-takeover " +
+			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`" + orElse + "; otherwise this request is deleted 40 minutes after its creation",
 	}
 }
 

@@ -20,6 +20,10 @@ const (
 	SetOwner Write = "SetOwner"
 	// WriteRights writes Outcome.Children and, at the same time, Outcome.Reader.
 	WriteRights Write = "WriteRights"
+	// UnpinKey removes the pinned key of the Cluster.
+	UnpinKey Write = "UnpinKey"
+	// RecordJoin writes Outcome.Join to the Cluster.
+	RecordJoin Write = "RecordJoin"
 	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
 	HandOut Write = "HandOut"
 	// WriteStatus writes the request's status.
@@ -57,8 +61,14 @@ func writes(in Input, out Outcome) []Write {
 		return []Write{CreateCluster, WriteStatus}
 	}
 	steps := writesOfGrant(in, out)
+	if out.Unpin {
+		steps = append(steps, UnpinKey)
+	}
 	if out.Mint != nil {
 		steps = append(steps, HandOut)
+	}
+	if out.Join != nil { // before older requests are deleted, so that the agent can return whatever happens next
+		steps = append(steps, RecordJoin)
 	}
 	if len(out.Superseded) > 0 {
 		steps = append(steps, DeleteSuperseded)

@@ -89,7 +89,9 @@ func TestARequestIsAnswered(t *testing.T) {
 	cluster := &fleet.Cluster{}
 	g.Expect(hub.Get(t.Context(), client.Clusters, ws, names.Cluster("client"), cluster)).To(Succeed())
 	g.Expect(cluster.Spec.ClientID).To(Equal("client"))
-	g.Expect(cluster.Labels).To(Equal(map[string]string{"env": "test", fleet.LabelCluster: cluster.Name}))
+	joinedWith := &fleet.ClusterRegistrationToken{}
+	g.Expect(hub.Get(t.Context(), client.Tokens, ws, "t1", joinedWith)).To(Succeed())
+	g.Expect(cluster.Labels).To(Equal(map[string]string{"env": "test", fleet.LabelCluster: cluster.Name, fleet.LabelTokenUID: string(joinedWith.UID)}))
 	token := a.credential.Token
 	g.Expect(a.credential).To(Equal(protocol.Credential{
 		Token: token, DeploymentNamespace: cluster.Status.Namespace, ClusterNamespace: ws, ClusterName: cluster.Name, SystemNamespace: system,

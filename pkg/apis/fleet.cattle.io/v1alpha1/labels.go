@@ -60,6 +60,9 @@ const (
 	// LabelCAPIClass, on a Cluster that the hub created for Cluster API and on the ClusterGroup that selects it, identifies
 	// the ClusterClass. Not in Rancher Fleet.
 	LabelCAPIClass = "fleet.cattle.io/capi-class"
+	// LabelTokenUID, on a Cluster, is the UID of the ClusterRegistrationToken that its agent joined with. Not in Rancher
+	// Fleet.
+	LabelTokenUID = "fleet.cattle.io/token-uid"
 	// LabelClusterDisplayName is the Cluster's display name.
 	LabelClusterDisplayName = "management.cattle.io/cluster-display-name"
 	// LabelManagementClusterName is the Cluster's name in the manager it belongs to.
@@ -89,6 +92,15 @@ const (
 	// may read the credential. A token that was deleted and created again with the same name has another UID. Not in
 	// Rancher Fleet.
 	AnnotationTokenUIDAtGrant = "fleet.cattle.io/token-uid-at-grant"
+	// AnnotationAgentKey, on a ClusterRegistration, is the public key of the agent, and on a Cluster the public key of
+	// its registered agent. Not in Rancher Fleet.
+	AnnotationAgentKey = "fleet.cattle.io/agent-key"
+	// AnnotationAgentProof, on a ClusterRegistration, is the proof that the owner of the agent's key made the request.
+	// Not in Rancher Fleet.
+	AnnotationAgentProof = "fleet.cattle.io/agent-proof"
+	// AnnotationAgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified. Not in
+	// Rancher Fleet.
+	AnnotationAgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
 	// AnnotationCreatedWithToken, on a Cluster that the hub created for a ClusterRegistration, is the UID of the
 	// token that the request names, or "unknown". The Clusters of a token are counted by it. Not in Rancher Fleet.
 	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"

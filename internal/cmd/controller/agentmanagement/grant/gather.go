@@ -82,10 +82,15 @@ func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err 
 	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
 		return err
 	}
+	if in.NamedToken != nil {
+		if err := h.gatherReader(in); err != nil {
+			return err
+		}
+	}
 	if cluster.Status.Namespace == "" && cluster.Labels[fleet.LabelClusterManagement] == "" {
 		return nil
 	}
-	if err := h.gatherRights(in, cluster); err != nil {
+	if err := errors.Join(h.gatherRights(in, cluster), h.gatherReader(in)); err != nil {
 		return err
 	}
 	if grant.NeedsHeartbeatAccount(*in) {
@@ -119,6 +124,19 @@ func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 		}
 	}
 	return errors.Join(r.err(), contentsErr)
+}
+
+// gatherReader adds the account for which a request has to be signed.
+func (h *handler) gatherReader(in *grant.Input) error {
+	token := grant.Signer(*in)
+	if token == nil {
+		return nil
+	}
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(token.Namespace, names.ImportAccount(token.Name, string(token.UID))))
+	if account != nil {
+		in.ReaderAccount = string(account.UID)
+	}
+	return err
 }
 
 // heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat.

@@ -127,6 +127,8 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 		return h.setOwner(r)
 	case grant.WriteRights:
 		return h.writeRights(r)
+	case grant.UnpinKey, grant.RecordJoin:
+		return h.writeKey(r)
 	case grant.HandOut:
 		return h.handOut(ctx, r)
 	case grant.WriteStatus:
@@ -192,11 +194,36 @@ func (h *handler) setOwner(r *round) (err error) {
 		if own.TokenUID != "" {
 			r.Annotations[fleet.AnnotationTokenUIDAtGrant] = own.TokenUID
 		}
+		delete(r.Annotations, fleet.AnnotationAgentKeyAtGrant)
+		if own.Key != "" {
+			r.Annotations[fleet.AnnotationAgentKeyAtGrant] = own.Key
+		}
 		if own.HubAddress != "" {
 			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
 		}
 	})
 	return err
+}
+
+// writeKey pins the key of an agent on its Cluster, with the token that the agent joined with, or removes the key of the
+// agent that is replaced.
+func (h *handler) writeKey(r *round) error {
+	cluster, join := grant.ClusterOf(r.in), r.out.Join
+	_, err := reconcile.Update(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if join == nil {
+			delete(c.Annotations, fleet.AnnotationAgentKey)
+			return
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationAgentKey, join.Key)
+		if join.TokenUID != "" {
+			metav1.SetMetaDataLabel(&c.ObjectMeta, fleet.LabelTokenUID, join.TokenUID)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("writing the agent's key to Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	}
+	h.app.Log.Info("agent key written", "cluster", cluster.Namespace+"/"+cluster.Name, "registration", r.key(), "pinned", join != nil)
+	return nil
 }
 
 // deleteSuperseded deletes the older requests of a client that has reported with its new credential.

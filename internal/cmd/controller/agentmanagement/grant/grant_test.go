@@ -30,7 +30,7 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
 	hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", made)
-	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made}
+	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made, fleet.LabelTokenUID: "u-t1"}
 	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" || got.Spec.ClientID != "client" {
 		t.Errorf("client ID %q, labels (-want +got):\n%s", got.Spec.ClientID, diff)
 	}

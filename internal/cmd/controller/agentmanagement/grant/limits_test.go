@@ -272,7 +272,7 @@ func TestLabelsThatAreNotCopied_AreReported(t *testing.T) {
 	}))
 	handle(t, hub)
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "cluster-948fe603f61d")
-	if len(got.Labels) != 65 || got.Labels["label-063"] != "x" || got.Labels["label-064"] != "" {
+	if len(got.Labels) != 66 || got.Labels["label-063"] != "x" || got.Labels["label-064"] != "" {
 		t.Errorf("%d labels, want the first 64 and ours", len(got.Labels))
 	}
 	got = got.DeepCopy()

@@ -1,0 +1,67 @@
+package grant
+
+import (
+	"github.com/fleet-hub/fleet/internal/identity"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// Join describes what the first use of a credential records on the Cluster.
+type Join struct {
+	// Key is the public key of the agent. From then on only requests that it has signed replace this agent without a
+	// confirmation.
+	Key string
+	// TokenUID is the UID of the ClusterRegistrationToken that the agent joined with, or "" if it is unknown.
+	TokenUID string
+}
+
+// Signer returns the token whose account reads the answer to a request, if the request is signed and not answered
+// yet. The signature is for this account. It returns nil if several accounts may read the answer.
+func Signer(in Input) *fleet.ClusterRegistrationToken {
+	annotations := in.Request.Annotations
+	if annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
+		return nil
+	}
+	if tokens := readers(in); len(tokens) == 1 {
+		return tokens[0]
+	}
+	return nil
+}
+
+// isAnswered reports whether the request has an answer, or had one. What the hub recorded before no longer changes.
+func isAnswered(in Input) bool { return in.Request.Status.Granted || in.Credential != nil }
+
+// keyOf returns the public key that has signed a request, or "". Before the request is answered, the signature is
+// verified. After that the recorded key counts.
+func keyOf(in Input) string {
+	annotations := in.Request.Annotations
+	if isAnswered(in) {
+		return annotations[fleet.AnnotationAgentKeyAtGrant]
+	}
+	if Signer(in) == nil || in.ReaderAccount == "" {
+		return ""
+	}
+	key := annotations[fleet.AnnotationAgentKey]
+	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
+	if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) != nil {
+		return ""
+	}
+	return key
+}
+
+// joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet.
+func joinDue(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
+	return key != "" && Used(request, cluster) &&
+		(cluster.Annotations[fleet.AnnotationAgentKey] != key || token != "" && cluster.Labels[fleet.LabelTokenUID] != token)
+}
+
+// joinOf returns what to record on the Cluster, or nil. Any token holder can make a request that claims another token
+// and has a key of its own. It is granted if the claimed token is the right one, but only the holder of that token can
+// read the answer. So a key is pinned when the account of its request has reported, and no sooner.
+func joinOf(in Input, cluster *fleet.Cluster) *Join {
+	if !joinDue(in.Request, cluster) || in.Account == nil || in.HeartbeatAccount != string(in.Account.UID) {
+		return nil
+	}
+	annotations := in.Request.Annotations
+	return &Join{Key: annotations[fleet.AnnotationAgentKeyAtGrant], TokenUID: annotations[fleet.AnnotationTokenUIDAtGrant]}
+}

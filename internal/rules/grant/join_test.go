@@ -1,0 +1,194 @@
+package grant_test
+
+import (
+	"crypto/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func agentKey(t *testing.T) identity.Key {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// signedBy signs the request with a key, for the account of this UID. claimed is the key that it claims.
+func signedBy(t *testing.T, key, claimed identity.Key, account string) func(*grant.Input) {
+	t.Helper()
+	return func(in *grant.Input) {
+		proof, err := key.Prove(identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: account})
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotate(in, fleet.AnnotationAgentKey, claimed.Public())
+		annotate(in, fleet.AnnotationAgentProof, proof)
+	}
+}
+
+func annotate(in *grant.Input, key, value string) {
+	if in.Request.Annotations == nil {
+		in.Request.Annotations = map[string]string{}
+	}
+	in.Request.Annotations[key] = value
+}
+
+// readBy is the account of the token that reads the answer.
+func readBy(account string) func(*grant.Input) {
+	return func(in *grant.Input) { in.ReaderAccount = account }
+}
+
+// pinned means that the Cluster has the key of its agent.
+func pinned(key identity.Key) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public()}
+	}
+}
+
+func TestTakeoverOfAClusterWithAKey(t *testing.T) {
+	type mod = func(*grant.Input)
+	const pending, granted = grant.TakeoverPending, grant.AwaitingRights
+	mine, other := agentKey(t), agentKey(t)
+	same, another := with(requestWith("t1")), with(requestWith("t2"))
+	agent := registered(requestTokenUID("u1"))
+	tests := map[string]struct {
+		given []mod
+		want  grant.Stage
+	}{
+		"signed with the pinned key, another token: granted":      {[]mod{another, askedBy(tokenUID("u2")), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader")}, granted},
+		"signed with the pinned key, same token: granted":         {[]mod{same, asked, agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader")}, granted},
+		"not signed, same token: waits":                           {[]mod{same, asked, agent, pinned(mine)}, pending},
+		"signed with another key, same token: waits":              {[]mod{same, asked, agent, pinned(mine), signedBy(t, other, other, "reader"), readBy("reader")}, pending},
+		"claims the pinned key, signed with another: waits":       {[]mod{same, asked, agent, pinned(mine), signedBy(t, other, mine, "reader"), readBy("reader")}, pending},
+		"signed for the account of another token: waits":          {[]mod{another, askedBy(tokenUID("u2")), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("another reader")}, pending},
+		"signed, its token is gone: waits":                        {[]mod{another, agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("")}, pending},
+		"proof of another request: waits":                         {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { in.Request.Spec.ClientRandom = "random-2" }}, pending},
+		"proof of one megabyte: waits":                            {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentProof, strings.Repeat("A", 1<<20)) }}, pending},
+		"key without a proof: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKey, mine.Public()) }}, pending},
+		"claims that the hub has verified the key: waits":         {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, mine.Public()) }}, pending},
+		"the agent is silent: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent.LastSeen = rulestest.At(-365 * 24 * time.Hour) }}, pending},
+		"the agent's registration was deleted: waits":             {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Others = nil }}, pending},
+		"registration deleted, signed with the key: granted":      {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { in.Others = nil }}, granted},
+		"no agent has reported: granted":                          {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
+		"confirmed: granted":                                      {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
+		"token of the import: granted":                            {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), pinned(mine)}, granted},
+		"token of another Cluster's import: waits":                {[]mod{with(requestWith("import-token-east")), agent, importedBy("another-uid"), pinned(mine)}, pending},
+		"no pinned key, signed with any key, same token: granted": {[]mod{same, asked, agent, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
+		"no pinned key, signed with any key, another token":       {[]mod{another, askedBy(tokenUID("u2")), agent, signedBy(t, other, other, "reader"), readBy("reader")}, pending},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(test.given...)
+			got := rulestest.Pure(t, grant.Decide, in)
+			rulestest.ExpectEqual(t, "stage", got.Stage, test.want)
+			checkGrantOutcome(t, in, got)
+		})
+	}
+}
+
+// A client can create its request with any annotation. Only a key whose proof was verified is recorded.
+func TestGrantOwnership_RecordsOnlyVerifiedKeys(t *testing.T) {
+	mine, other := agentKey(t), agentKey(t)
+	earlier := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, mine.Public()) }
+	forged := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, other.Public()) }
+	for name, test := range map[string]struct {
+		given []func(*grant.Input)
+		want  string
+	}{
+		"signed":                   {[]func(*grant.Input){signedBy(t, mine, mine, "reader"), readBy("reader")}, mine.Public()},
+		"signed, record is forged": {[]func(*grant.Input){signedBy(t, mine, mine, "reader"), readBy("reader"), forged}, mine.Public()},
+		"signed by another key":    {[]func(*grant.Input){signedBy(t, other, mine, "reader"), readBy("reader"), earlier}, ""},
+		"record is forged":         {[]func(*grant.Input){readBy("reader"), forged}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := append([]func(*grant.Input){with(requestNoted(""), requestOwned("east", "cluster-uid"), requestTokenUID("u1")), asked, found()}, test.given...)
+			out := rulestest.Pure(t, grant.Decide, grantInput(given...))
+			if out.Own == nil {
+				t.Fatal("nothing is written")
+			}
+			rulestest.ExpectEqual(t, "key", out.Own.Key, test.want)
+		})
+	}
+}
+
+// granted and used since: request-1 has this key, and the Cluster's last heartbeat came from this account.
+func joining(key, heartbeatAccount string, more ...func(*grant.Input)) grant.Input {
+	used := func(in *grant.Input) {
+		annotate(in, fleet.AnnotationAgentKeyAtGrant, key)
+		in.HeartbeatAccount = heartbeatAccount
+		in.Named = rulestest.ACluster(rulestest.ClusterSeen(rulestest.At(0)))
+		in.Clusters = []*fleet.Cluster{in.Named}
+	}
+	given := []func(*grant.Input){with(requestGranted, requestNoted(""), requestTokenUID("u1")), requestAccount, requestRights, asked, credential(rulestest.BoundJWT("account-1", time.Time{})), used}
+	return grantInput(append(given, more...)...)
+}
+
+func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
+	mine := agentKey(t).Public()
+	want := &grant.Join{Key: mine, TokenUID: "u1"}
+	recorded := func(key, token string) func(*grant.Input) {
+		return func(in *grant.Input) {
+			in.Named.Annotations = map[string]string{fleet.AnnotationAgentKey: key}
+			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
+		}
+	}
+	for name, test := range map[string]struct {
+		in    grant.Input
+		needs bool
+		want  *grant.Join
+	}{
+		"heartbeat of its account: pinned":                     {joining(mine, "account-1"), true, want},
+		"heartbeat of another account: not pinned":             {joining(mine, "account-0"), true, nil},
+		"heartbeat of an unknown account: not pinned":          {joining(mine, ""), true, nil},
+		"not used yet: not pinned":                             {joining(mine, "account-1", func(in *grant.Input) { in.Named.Status.Agent = fleet.AgentStatus{} }), false, nil},
+		"account is gone: not pinned":                          {joining(mine, "account-1", func(in *grant.Input) { in.Account = nil }), false, nil},
+		"another key is pinned: replaced":                      {joining(mine, "account-1", recorded("another", "u1")), true, want},
+		"recorded already: nothing is written":                 {joining(mine, "account-1", recorded(mine, "u1")), false, nil},
+		"joined with another token: the token is recorded":     {joining(mine, "account-1", recorded(mine, "u0")), true, want},
+		"agent without a key: nothing is written":              {joining("", "account-1"), false, nil},
+		"agent without a key, another is pinned: stays pinned": {joining("", "account-1", recorded("another", "u0")), false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, test.in)
+			rulestest.ExpectEqual(t, "join", out.Join, test.want)
+			rulestest.ExpectEqual(t, "written", slices.Contains(out.Writes, grant.RecordJoin), test.want != nil)
+			rulestest.ExpectEqual(t, "needs the account of the heartbeat", grant.NeedsHeartbeatAccount(test.in), test.needs)
+		})
+	}
+}
+
+// An agent without a key replaces one with a key only after a confirmation or by the import. Otherwise the replaced
+// agent would return with its key.
+func TestAgentWithoutKey_UnpinsTheKeyOfTheAgentItReplaces(t *testing.T) {
+	mine := agentKey(t)
+	confirm := func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }
+	ready := []func(*grant.Input){with(requestWith("t2")), askedBy(), registered(), pinned(mine), confirm, requestAccount, requestRights}
+	for name, test := range map[string]struct {
+		more []func(*grant.Input)
+		want bool
+	}{
+		"not signed":              {nil, true},
+		"signed with another key": {[]func(*grant.Input){signedBy(t, agentKey(t), mine, "reader"), readBy("reader")}, true},
+		"signed with its own key": {[]func(*grant.Input){signedBy(t, mine, mine, "reader"), readBy("reader")}, false},
+		"no key is pinned":        {[]func(*grant.Input){func(in *grant.Input) { delete(in.Clusters[0].Annotations, fleet.AnnotationAgentKey) }}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, grantInput(slices.Concat(ready, test.more)...))
+			rulestest.ExpectEqual(t, "stage", out.Stage, grant.Minting)
+			rulestest.ExpectEqual(t, "unpin", out.Unpin, test.want)
+			at := slices.Index(out.Writes, grant.UnpinKey)
+			if test.want != (at >= 0) || at > slices.Index(out.Writes, grant.HandOut) {
+				t.Errorf("writes %v", out.Writes)
+			}
+		})
+	}
+}
