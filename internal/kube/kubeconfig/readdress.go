@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"crypto/sha256"
 	"bytes"
 	"fmt"
 
@@ -35,6 +36,16 @@ func AddressOf(kubeconfig []byte) (server string, ca []byte, err error) {
 		return "", nil, err
 	}
 	return entry.Server, entry.CertificateAuthorityData, nil
+}
+
+// AddressHash identifies the server and the CA of a kubeconfig, which stay the same when its credential is renewed. Of a
+// text that is not a kubeconfig, it returns a hash of the text.
+func AddressHash(kubeconfig []byte) [sha256.Size]byte {
+	server, ca, err := AddressOf(kubeconfig)
+	if err != nil {
+		return sha256.Sum256(kubeconfig)
+	}
+	return sha256.Sum256(append([]byte(server+"\n"), ca...))
 }
 
 // TokenOf returns the bearer token of a kubeconfig's current context, or "" if it has no token or cannot be

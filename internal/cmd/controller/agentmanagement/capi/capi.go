@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ type handler struct {
 type knownSecret struct {
 	version string
 	secret  capirule.Secret
-	address addressHash
+	address [sha256.Size]byte // of its kubeconfig, see kubeconfig.AddressHash
 }
 
 type report struct {

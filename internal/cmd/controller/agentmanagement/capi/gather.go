@@ -114,7 +114,7 @@ func (h *handler) gatherSecret(ctx context.Context, in *gathered, name types.Nam
 	}
 	kubeconfig := found.Data[protocol.KubeconfigValueKey]
 	from, until := kubeconfigs.ValidityOf(kubeconfig)
-	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until}), addressOf(kubeconfig)}
+	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until}), kubeconfigs.AddressHash(kubeconfig)}
 	h.mu.Lock()
 	h.secrets[in.Key] = known
 	h.mu.Unlock()

@@ -19,21 +19,10 @@ import (
 // identifyTimeout limits the request to another cluster.
 const identifyTimeout = 30 * time.Second
 
-// addressHash identifies the server and the CA of a kubeconfig, which stay when its credential is renewed.
-type addressHash [sha256.Size]byte
-
-func addressOf(kubeconfig []byte) addressHash {
-	server, ca, err := kubeconfigs.AddressOf(kubeconfig)
-	if err != nil {
-		return addressHash{}
-	}
-	return sha256.Sum256(append([]byte(server+"\n"), ca...))
-}
-
 // knownIdentity is what a cluster has answered, or that it is being asked.
 type knownIdentity struct {
 	cluster  types.UID
-	address  addressHash
+	address  [sha256.Size]byte
 	asking   bool
 	identity capirule.Identity
 }
@@ -73,7 +62,7 @@ func (h *handler) identify(in gathered) {
 	h.submit(remote.Job{Kubeconfig: in.kubeconfig, Do: func(ctx context.Context, kubeconfig []byte, err error) {
 		known := knownIdentity{cluster: in.Cluster.UID, address: address, identity: capirule.Identity{Tried: true}}
 		if err == nil {
-			known.address = addressOf(kubeconfig) // the Secret may have changed
+			known.address = kubeconfigs.AddressHash(kubeconfig) // the Secret may have changed
 			known.identity, err = h.ask(ctx, kubeconfig)
 		}
 		if err != nil {

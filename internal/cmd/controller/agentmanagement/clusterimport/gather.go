@@ -71,7 +71,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return err
 	}
 	in.Kubeconfig = secret
-	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret).changed
+	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster)).changed
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil
 }

@@ -1,6 +1,7 @@
 package clusterimport
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -268,6 +269,52 @@ func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 			work(t, hub)
 			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
 			atRest(t, hub)
+		})
+	}
+}
+
+// A provider of Cluster API renews the credential all the time. That is nothing to try out while the agent reports, and
+// the next job uses it.
+func TestARenewedKubeconfigOfClusterAPI_CausesNoRequestDownstream(t *testing.T) {
+	of := func(server string, i int) *corev1.Secret {
+		secret := kubeconfig()
+		secret.Data["value"] = []byte(strings.ReplaceAll(storedKubeconfig(server, "PEM"), "token: bearer", fmt.Sprint("token: t", i)))
+		return secret
+	}
+	for name, marked := range map[string]func(*fleet.Cluster){
+		"created for Cluster API": forClusterAPI,
+		"imported by a user":      func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationCAPIImported: "capi-1"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := imported(t, marked)
+			handle(t, hub) // and so knows the one before
+			hub.Put(of("https://c1.example", 0))
+			hub.Requests()
+			work(t, hub)
+			hub.Requests()
+			atRest(t, hub)
+			for i := range 20 {
+				hub.Put(of("https://c1.example", i+1))
+				handle(t, hub)
+				expectAll(t, hub, readSecret)
+			}
+			hub.Put(func() *fleet.Cluster { c := current(t, hub); c.Generation, c.Spec.RedeployAgentGeneration = 2, 1; return c }())
+			hub.Sync()
+			work(t, hub)
+			var dials []string
+			for _, request := range hub.Requests() {
+				if strings.HasPrefix(request, "downstream dial ") {
+					dials = append(dials, request)
+				}
+			}
+			if len(dials) != 1 || !strings.Contains(dials[0], "token: t20\n") {
+				t.Errorf("dialed %q", dials)
+			}
+			hub.Sync()
+			hub.Put(of("https://c2.example", 0))
+			hub.Woken()
+			work(t, hub)
+			expectSome(t, hub, readSecret, "downstream dial "+string(of("https://c2.example", 0).Data["value"])+" system-store", asked)
 		})
 	}
 }

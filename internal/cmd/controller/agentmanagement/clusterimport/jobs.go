@@ -59,7 +59,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 				h.runs.reached(key.String())
 			default:
 				if err == nil && out.Deploy != nil {
-					h.runs.usedKubeconfig(key.String(), kubeconfig)
+					h.runs.usedKubeconfig(key.String(), kubeconfig, fingerprintFor(cluster))
 				}
 				h.finish(written, out, in.Now, err)
 			}

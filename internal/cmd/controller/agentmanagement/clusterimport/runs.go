@@ -12,8 +12,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -46,7 +48,7 @@ type run struct {
 type kubeconfigRecord struct {
 	// secret has a placeholder for the kubeconfig. It is nil if the Secret did not exist when it was last read.
 	secret *corev1.Secret
-	// hash is that of the last kubeconfig, zero if there was none.
+	// hash is that of the last kubeconfig, zero if there was none. See fingerprint.
 	hash [sha256.Size]byte
 	// changed means that this kubeconfig was not used yet, but an earlier one was.
 	changed bool
@@ -125,9 +127,21 @@ func (r run) secret(name types.NamespacedName, version string) *corev1.Secret {
 	return known
 }
 
+// fingerprint is a hash of what must stay the same in a kubeconfig, so that it is not tried out.
+type fingerprint func(kubeconfig []byte) [sha256.Size]byte
+
+// fingerprintFor returns the fingerprint for the kubeconfigs of a Cluster. Those of Cluster API are renewed all the time:
+// another credential is not tried out as long as the agent reports.
+func fingerprintFor(cluster *fleet.Cluster) fingerprint {
+	if capirule.IsMarked(cluster) || cluster.Annotations[fleet.AnnotationCAPIImported] != "" {
+		return kubeconfigs.AddressHash
+	}
+	return func(kubeconfig []byte) [sha256.Size]byte { return sha256.Sum256(kubeconfig) }
+}
+
 // putSecret remembers a Secret that was read, and returns the record. For a Secret that does not exist, only the hash
 // of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster.
-func (r *runs) putSecret(cluster string, secret *corev1.Secret) kubeconfigRecord {
+func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint) kubeconfigRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := &r.of(cluster).kubeconfig
@@ -147,17 +161,17 @@ func (r *runs) putSecret(cluster string, secret *corev1.Secret) kubeconfigRecord
 	if len(secret.Data[protocol.KubeconfigValueKey]) > 0 {
 		slim.Data[protocol.KubeconfigValueKey] = []byte("not kept")
 	}
-	hash := sha256.Sum256(secret.Data[protocol.KubeconfigValueKey])
+	hash := hashOf(secret.Data[protocol.KubeconfigValueKey])
 	known.changed = known.hash != [sha256.Size]byte{} && (known.changed || known.hash != hash)
 	known.secret, known.hash = slim, hash
 	return *known
 }
 
 // usedKubeconfig records that a kubeconfig was used, unless it has been replaced since.
-func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte) {
+func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerprint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == sha256.Sum256(kubeconfig) {
+	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == hashOf(kubeconfig) {
 		known.kubeconfig.changed = false
 	}
 }
