@@ -1,8 +1,8 @@
 package kubeconfig
 
 import (
-	"crypto/sha256"
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 
 	"k8s.io/client-go/tools/clientcmd"

@@ -85,3 +85,20 @@ func TestReaddress(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestAddressHash(t *testing.T) {
+	hash := func(changes ...func(*api.Config)) [32]byte { return AddressHash(stored(t, changes...)) }
+	renewed := hash(func(c *api.Config) {
+		for _, user := range c.AuthInfos {
+			user.Token = "another"
+		}
+	})
+	elsewhere := hash(func(c *api.Config) {
+		for _, cluster := range c.Clusters {
+			cluster.Server = "https://elsewhere.example"
+		}
+	})
+	if hash() != renewed || hash() == elsewhere || AddressHash([]byte("x: [")) == AddressHash([]byte("y: [")) {
+		t.Error("the hash is not that of server and CA")
+	}
+}

@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -70,4 +71,21 @@ func clientCertificate(t *testing.T, from, until time.Time) []byte {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// FuzzValidityOf reads any text without a panic, and returns only times that can be written.
+func FuzzValidityOf(f *testing.F) {
+	f.Add([]byte("{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: {server: 'https://a'}}], users: [{name: u, user: {token: e30.e30.e30}}]}"))
+	f.Add([]byte("x: ["))
+	f.Fuzz(func(t *testing.T, kubeconfig []byte) {
+		from, until := ValidityOf(kubeconfig)
+		for _, claim := range []time.Time{from, until} {
+			if _, err := claim.MarshalJSON(); err != nil {
+				t.Error(err)
+			}
+		}
+		if AddressHash(kubeconfig) != AddressHash(bytes.Clone(kubeconfig)) {
+			t.Error("one kubeconfig has two addresses")
+		}
+	})
 }

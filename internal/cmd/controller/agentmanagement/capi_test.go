@@ -186,6 +186,20 @@ func (a *clusterAPI) await(what string, is func(fleet.Cluster) bool) fleet.Clust
 	return found
 }
 
+// awaitGroups waits until the workspace has these ClusterGroups.
+func (a *clusterAPI) awaitGroups(want ...string) {
+	a.t.Helper()
+	eventually(a.t, func(g Gomega) {
+		list := &fleet.ClusterGroupList{}
+		g.Expect(a.hub.List(a.t.Context(), client.ClusterGroups, a.workspace, list)).To(Succeed())
+		var names []string
+		for _, group := range list.Items {
+			names = append(names, group.Name)
+		}
+		g.Expect(names).To(Equal(want))
+	})
+}
+
 // follows reports whether the condition FollowsClusterAPI has a reason; an empty one is success.
 func follows(reason string) func(fleet.Cluster) bool {
 	return func(c fleet.Cluster) bool {
@@ -224,6 +238,16 @@ func TestClusterAPI(t *testing.T) {
 		return len(c.Labels) == 3 && c.Labels["own"] == "x" && c.Labels["stage"] == "two" && c.Labels["fleet"] == "join"
 	})
 
+	a.patch("c1", `{"spec":{"topology":{"classRef":{"name":"small"},"version":"v1.36.3","variables":[{"name":"replicas","value":3}]}}}`)
+	classed := a.await("values follow", func(c fleet.Cluster) bool { return c.Spec.TemplateValues != nil && c.Labels[fleet.LabelCAPIClass] == "small" })
+	g.Expect(classed.Spec.TemplateValues.Data).To(HaveKeyWithValue("capi", map[string]any{
+		"version": "v1.36.3", "class": map[string]any{"namespace": a.workspace, "name": "small"}, "variables": map[string]any{"replicas": int64(3)},
+	}))
+	a.awaitGroups("small")
+	a.patch("c1", `{"spec":{"topology":null}}`)
+	a.awaitGroups()
+	a.await("values go", func(c fleet.Cluster) bool { return c.Spec.TemplateValues == nil || len(c.Spec.TemplateValues.Data) == 0 })
+
 	a.patch("c1", `{"metadata":{"labels":{"fleet":"no"}}}`)
 	a.await("not selected", follows(fleet.ReasonNotSelected))
 	a.patch("c1", `{"metadata":{"labels":{"fleet":"join"}},"spec":{"paused":true}}`)
@@ -251,6 +275,41 @@ func TestClusterAPI(t *testing.T) {
 
 	a.delete("c1")
 	eventually(t, func(g Gomega) { g.Expect(a.registered()).To(BeEmpty()) })
+}
+
+// An import with another Secret is the same cluster, which the hub finds out before it creates anything. In another
+// workspace, it creates nothing, and does not say where it is.
+func TestClusterAPI_RecognizesAClusterThatIsRegistered(t *testing.T) {
+	g, a := NewWithT(t), startClusterAPI(t, "ws-capi-twice")
+	a.configure(map[string]any{"enabled": true})
+	a.installCRD()
+	a.writeKubeconfig("own", func(s *corev1.Secret) { s.Name = "own" })
+	byHand := newImport(t, a.hub, a.workspace, "mine", func(c *fleet.Cluster) { c.Spec.KubeConfigSecret, c.Spec.AgentNamespace = "own", "capi-twice" })
+	before := awaitImported(t, a.hub, byHand, "")
+	a.writeKubeconfig("c4")
+	uid := a.create("c4", nil)
+	a.initialize("c4")
+	a.awaitEvent(uid, fleet.ReasonImportedTwice)
+	noted := a.await("noted", func(c fleet.Cluster) bool { return c.Annotations[fleet.AnnotationCAPIImported] == string(uid) })
+	g.Expect(noted.UID).To(Equal(byHand.UID))
+	g.Expect(noted.Generation).To(Equal(before.Generation))
+
+	// A kubeconfig with a command is refused, by the import and where it always is.
+	a.writeKubeconfig("c5", func(s *corev1.Secret) {
+		s.Data["value"] = []byte("{current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: {server: 'https://a.example'}}], users: [{name: u, user: {exec: {command: touch, args: [/tmp/x], apiVersion: client.authentication.k8s.io/v1}}}]}")
+	})
+	a.create("c5", nil)
+	a.initialize("c5")
+	eventually(t, func(g Gomega) {
+		c := &fleet.Cluster{}
+		g.Expect(a.hub.Get(t.Context(), client.Clusters, a.workspace, "c5", c)).To(Succeed())
+		imported := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
+		g.Expect(imported).NotTo(BeNil())
+		g.Expect(imported.Reason).To(Equal(fleet.ReasonKubeconfigRefused))
+	})
+	a.delete("c4")
+	a.delete("c5")
+	a.await("only the user's stays", func(c fleet.Cluster) bool { return c.UID == byHand.UID && c.DeletionTimestamp == nil })
 }
 
 // A Cluster that a user imported by hand is noted and otherwise left as it is, also when the cluster is deleted.
