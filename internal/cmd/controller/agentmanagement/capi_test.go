@@ -239,14 +239,18 @@ func TestClusterAPI(t *testing.T) {
 	})
 
 	a.patch("c1", `{"spec":{"topology":{"classRef":{"name":"small"},"version":"v1.36.3","variables":[{"name":"replicas","value":3}]}}}`)
-	classed := a.await("values follow", func(c fleet.Cluster) bool { return c.Spec.TemplateValues != nil && c.Labels[fleet.LabelCAPIClass] == "small" })
+	classed := a.await("values follow", func(c fleet.Cluster) bool {
+		return c.Spec.TemplateValues != nil && c.Labels[fleet.LabelCAPIClass] == "small"
+	})
 	g.Expect(classed.Spec.TemplateValues.Data).To(HaveKeyWithValue("capi", map[string]any{
 		"version": "v1.36.3", "class": map[string]any{"namespace": a.workspace, "name": "small"}, "variables": map[string]any{"replicas": int64(3)},
 	}))
 	a.awaitGroups("small")
 	a.patch("c1", `{"spec":{"topology":null}}`)
 	a.awaitGroups()
-	a.await("values go", func(c fleet.Cluster) bool { return c.Spec.TemplateValues == nil || len(c.Spec.TemplateValues.Data) == 0 })
+	a.await("values go", func(c fleet.Cluster) bool {
+		return c.Spec.TemplateValues == nil || len(c.Spec.TemplateValues.Data) == 0
+	})
 
 	a.patch("c1", `{"metadata":{"labels":{"fleet":"no"}}}`)
 	a.await("not selected", follows(fleet.ReasonNotSelected))

@@ -298,7 +298,11 @@ func TestARenewedKubeconfigOfClusterAPI_CausesNoRequestDownstream(t *testing.T) 
 				handle(t, hub)
 				expectAll(t, hub, readSecret)
 			}
-			hub.Put(func() *fleet.Cluster { c := current(t, hub); c.Generation, c.Spec.RedeployAgentGeneration = 2, 1; return c }())
+			hub.Put(func() *fleet.Cluster {
+				c := current(t, hub)
+				c.Generation, c.Spec.RedeployAgentGeneration = 2, 1
+				return c
+			}())
 			hub.Sync()
 			work(t, hub)
 			var dials []string
