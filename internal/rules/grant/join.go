@@ -48,10 +48,11 @@ func keyOf(in Input) string {
 	return key
 }
 
-// joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet.
+// joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet. A
+// blocked key is never pinned again.
 func joinDue(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	return key != "" && Used(request, cluster) &&
+	return key != "" && key != cluster.Annotations[fleet.AnnotationBlockedKey] && Used(request, cluster) &&
 		(cluster.Annotations[fleet.AnnotationAgentKey] != key || token != "" && cluster.Labels[fleet.LabelTokenUID] != token)
 }
 

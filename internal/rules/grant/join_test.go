@@ -54,6 +54,13 @@ func pinned(key identity.Key) func(*grant.Input) {
 	}
 }
 
+// blocked means that the key of the Cluster's agent was revoked.
+func blocked(key identity.Key) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationBlockedKey: key.Public()}
+	}
+}
+
 func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 	type mod = func(*grant.Input)
 	const pending, granted = grant.TakeoverPending, grant.AwaitingRights
@@ -82,6 +89,14 @@ func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 		"confirmed: granted":                                      {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
 		"token of the import: granted":                            {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), pinned(mine)}, granted},
 		"token of another Cluster's import: waits":                {[]mod{with(requestWith("import-token-east")), agent, importedBy("another-uid"), pinned(mine)}, pending},
+		"key is blocked, signed with it, same token: waits":       {[]mod{same, asked, agent, blocked(mine), signedBy(t, mine, mine, "reader"), readBy("reader")}, pending},
+		"key is blocked, signed with another, same token: waits":  {[]mod{same, asked, agent, blocked(mine), signedBy(t, other, other, "reader"), readBy("reader")}, pending},
+		"key is blocked, not signed, same token: waits":           {[]mod{same, asked, agent, blocked(mine)}, pending},
+		"key is blocked, token of the import: waits":              {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), blocked(mine)}, pending},
+		"key is blocked, registration deleted: waits":             {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Others = nil }}, pending},
+		"key is blocked, confirmed: granted":                      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
+		"another key is pinned after the block: granted":          {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationAgentKey] = other.Public() }, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
+		"another key is pinned, signed with the blocked one":      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationAgentKey] = other.Public() }, signedBy(t, mine, mine, "reader"), readBy("reader")}, pending},
 		"no pinned key, signed with any key, same token: granted": {[]mod{same, asked, agent, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
 		"no pinned key, signed with any key, another token":       {[]mod{another, askedBy(tokenUID("u2")), agent, signedBy(t, other, other, "reader"), readBy("reader")}, pending},
 	}
@@ -146,14 +161,20 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 		needs bool
 		want  *grant.Join
 	}{
-		"heartbeat of its account: pinned":                     {joining(mine, "account-1"), true, want},
-		"heartbeat of another account: not pinned":             {joining(mine, "account-0"), true, nil},
-		"heartbeat of an unknown account: not pinned":          {joining(mine, ""), true, nil},
-		"not used yet: not pinned":                             {joining(mine, "account-1", func(in *grant.Input) { in.Named.Status.Agent = fleet.AgentStatus{} }), false, nil},
-		"account is gone: not pinned":                          {joining(mine, "account-1", func(in *grant.Input) { in.Account = nil }), false, nil},
-		"another key is pinned: replaced":                      {joining(mine, "account-1", recorded("another", "u1")), true, want},
-		"recorded already: nothing is written":                 {joining(mine, "account-1", recorded(mine, "u1")), false, nil},
-		"joined with another token: the token is recorded":     {joining(mine, "account-1", recorded(mine, "u0")), true, want},
+		"heartbeat of its account: pinned":                 {joining(mine, "account-1"), true, want},
+		"heartbeat of another account: not pinned":         {joining(mine, "account-0"), true, nil},
+		"heartbeat of an unknown account: not pinned":      {joining(mine, ""), true, nil},
+		"not used yet: not pinned":                         {joining(mine, "account-1", func(in *grant.Input) { in.Named.Status.Agent = fleet.AgentStatus{} }), false, nil},
+		"account is gone: not pinned":                      {joining(mine, "account-1", func(in *grant.Input) { in.Account = nil }), false, nil},
+		"another key is pinned: replaced":                  {joining(mine, "account-1", recorded("another", "u1")), true, want},
+		"recorded already: nothing is written":             {joining(mine, "account-1", recorded(mine, "u1")), false, nil},
+		"joined with another token: the token is recorded": {joining(mine, "account-1", recorded(mine, "u0")), true, want},
+		"its key is blocked: not pinned": {joining(mine, "account-1", func(in *grant.Input) {
+			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: mine}
+		}), false, nil},
+		"another key is blocked: pinned": {joining(mine, "account-1", func(in *grant.Input) {
+			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: "another"}
+		}), true, want},
 		"agent without a key: nothing is written":              {joining("", "account-1"), false, nil},
 		"agent without a key, another is pinned: stays pinned": {joining("", "account-1", recorded("another", "u0")), false, nil},
 	} {

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -18,10 +19,10 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 	return hasAgent(in, cluster) && !spokenFor(in, cluster)
 }
 
-// hasAgent reports whether a Cluster has a registered agent. With a pinned key it has one even if its registration was
-// deleted: the agent returns with its key.
+// hasAgent reports whether a Cluster has a registered agent. With a pinned or a blocked key it has one even if its
+// registration was deleted: the agent returns with its key, or after a confirmation.
 func hasAgent(in Input, cluster *fleet.Cluster) bool {
-	if cluster.Annotations[fleet.AnnotationAgentKey] != "" && clusters.LastSeen(cluster) != "" {
+	if (cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster)) && clusters.LastSeen(cluster) != "" {
 		return true
 	}
 	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
@@ -50,7 +51,7 @@ func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bo
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
 // the same agent, or if a user with write access to the Cluster has confirmed it. If the Cluster has a pinned key, only
-// the signature proves that, and the token makes no difference. Without one, a request only
+// the signature proves that, and the token makes no difference. If its key is blocked, only the confirmation counts. Without one, a request only
 // claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
 // the token of the Cluster's own import, which then is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
@@ -62,6 +63,8 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
 	case cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name:
 		return true
+	case revocation.IsBlocked(cluster):
+		return false
 	case readable != nil && ownedBy(cluster, readable.OwnerReferences):
 		return true
 	case pinned != "":
@@ -94,7 +97,10 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		return Outcome{Stage: Abandoned}
 	}
 	problem, orElse := "this request names another token or none", ", or register with that agent's token"
-	if cluster.Annotations[fleet.AnnotationAgentKey] != "" {
+	switch {
+	case revocation.IsBlocked(cluster):
+		problem, orElse = "its key was revoked", ""
+	case cluster.Annotations[fleet.AnnotationAgentKey] != "":
 		problem, orElse = "this request is not signed with that agent's key", ""
 	}
 	return Outcome{

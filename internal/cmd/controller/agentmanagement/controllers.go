@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/manageagent"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/orphans"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/revocation"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/token"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 )
@@ -34,6 +35,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		{"manageagent", manageagent.Register},
 		{"contentreaders", contentreaders.Register},
 		{"grant", grant.Register},
+		{"revocation", revocation.Register},
 		{"capi", capi.Register},
 		{"credentialexpiry", credentialexpiry.Register},
 	} {

@@ -101,6 +101,24 @@ const (
 	// AnnotationAgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified. Not in
 	// Rancher Fleet.
 	AnnotationAgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
+	// AnnotationRevokeCredential, on a Cluster, orders the hub to revoke the credential of its agent. Each new value is
+	// another order. Not in Rancher Fleet.
+	AnnotationRevokeCredential = "fleet.cattle.io/revoke-credential"
+	// AnnotationCredentialRevoked, on a Cluster, is the last value of AnnotationRevokeCredential that the hub has carried
+	// out. Not in Rancher Fleet.
+	AnnotationCredentialRevoked = "fleet.cattle.io/credential-revoked"
+	// AnnotationRevokeKey, on a Cluster, orders the hub to revoke the credential of its agent and to block its key. Each
+	// new value is another order. Not in Rancher Fleet.
+	AnnotationRevokeKey = "fleet.cattle.io/revoke-key"
+	// AnnotationKeyRevoked, on a Cluster, is the last value of AnnotationRevokeKey that the hub has carried out. Not in
+	// Rancher Fleet.
+	AnnotationKeyRevoked = "fleet.cattle.io/key-revoked"
+	// AnnotationBlockedKey, on a Cluster, is the key that was blocked last. Until another key is pinned, only a
+	// confirmation lets an agent return. Not in Rancher Fleet.
+	AnnotationBlockedKey = "fleet.cattle.io/blocked-key"
+	// AnnotationRevokeDerived, with value "true" on a ClusterRegistrationToken, revokes the key of every Cluster that
+	// joined with it, and then deletes the token. Not in Rancher Fleet.
+	AnnotationRevokeDerived = "fleet.cattle.io/revoke-derived"
 	// AnnotationCreatedWithToken, on a Cluster that the hub created for a ClusterRegistration, is the UID of the
 	// token that the request names, or "unknown". The Clusters of a token are counted by it. Not in Rancher Fleet.
 	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"

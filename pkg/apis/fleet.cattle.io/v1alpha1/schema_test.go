@@ -25,6 +25,8 @@ var decided = []struct{ why, pattern string }{
 		`^ClusterRegistration\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
 	{"a token says what it is waiting for",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
+	{"a token says which default time to live it got",
+		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.defaultTTL: <absent> -> map\[`},
 	{"an agent says what cluster it is in",
 		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|kubernetesVersion|nodes|platform|readyNodes): <absent> -> map\[`},
 	{"a Bundle counts the clusters whose agents are silent", `^Bundle\.schema\.properties\.status\.properties\.unreachable: <absent> -> map\[`},
@@ -59,7 +61,7 @@ func TestSchemasAreTheRecordedOnes(t *testing.T) {
 func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
 	added := map[string][]string{
 		"ClusterRegistration":      conditionFields("status.conditions"),
-		"ClusterRegistrationToken": conditionFields("status.conditions"),
+		"ClusterRegistrationToken": append(conditionFields("status.conditions"), "status.defaultTTL"),
 		"Bundle":                   {"status.unreachable"},
 		"Cluster": {
 			"status.agent.agentVersion", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",

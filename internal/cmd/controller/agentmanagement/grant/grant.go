@@ -214,6 +214,9 @@ func (h *handler) writeKey(r *round) error {
 			delete(c.Annotations, fleet.AnnotationAgentKey)
 			return
 		}
+		if join.Key == c.Annotations[fleet.AnnotationBlockedKey] {
+			return // blocked since the cluster was read
+		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationAgentKey, join.Key)
 		if join.TokenUID != "" {
 			metav1.SetMetaDataLabel(&c.ObjectMeta, fleet.LabelTokenUID, join.TokenUID)
