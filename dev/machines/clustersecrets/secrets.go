@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fleet-hub/fleet/dev/machines/api"
+	"github.com/fleet-hub/fleet/dev/machines/contract"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
@@ -44,7 +45,7 @@ type Owner struct {
 func OwnerOf(controlPlane *api.LabControlPlane, cluster string) Owner {
 	return Owner{
 		Cluster:   types.NamespacedName{Namespace: controlPlane.Namespace, Name: cluster},
-		Reference: *metav1.NewControllerRef(controlPlane, api.GroupVersion().WithKind("LabControlPlane")),
+		Reference: contract.Controller(controlPlane, "LabControlPlane"),
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/fleet-hub/fleet/dev/machines/api"
 )
 
 // IsPaused reports whether an object must stay untouched: it has the annotation, or its Cluster is paused. cluster may
@@ -37,6 +39,15 @@ func Owner(object metav1.Object, kind string) *metav1.OwnerReference {
 		}
 	}
 	return nil
+}
+
+// Controller returns the reference to an object of this provider as the controller of another. It does not block the
+// owner's deletion, which would need more rights: finalizers keep the order.
+func Controller(owner metav1.Object, kind string) metav1.OwnerReference {
+	isController := true
+	return metav1.OwnerReference{
+		APIVersion: api.GroupVersion().String(), Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &isController,
+	}
 }
 
 // KubeconfigSecret returns the name of the Secret with a Cluster's kubeconfig.

@@ -146,7 +146,7 @@ func TestBootstrapConfig_DataSecret(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "east-1-bootstrap-data", Labels: map[string]string{"cluster.x-k8s.io/cluster-name": "east"},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "lab.fleet-hub.io/v1alpha1", Kind: "LabConfig", Name: "east-1", UID: "c", Controller: &yes, BlockOwnerDeletion: &yes,
+				APIVersion: "lab.fleet-hub.io/v1alpha1", Kind: "LabConfig", Name: "east-1", UID: "c", Controller: &yes,
 			}},
 		},
 		Type: "cluster.x-k8s.io/secret", Data: map[string][]byte{"value": []byte("text")},

@@ -122,7 +122,7 @@ func newSecret(in Input, text []byte) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Config.Namespace, Name: DataSecret(in.Config),
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: in.Cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(in.Config, api.GroupVersion().WithKind("LabConfig"))},
+			OwnerReferences: []metav1.OwnerReference{contract.Controller(in.Config, "LabConfig")},
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{clustersecrets.KeyValue: text},

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/dev/machines/api"
 	"github.com/fleet-hub/fleet/dev/machines/cloudconfig"
 	"github.com/fleet-hub/fleet/dev/plane/args"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
@@ -20,9 +21,6 @@ const (
 	// sentinel is the file by which every machine of Cluster API reports success.
 	sentinel = "run/cluster-api/bootstrap-success.complete"
 )
-
-// nodeService is the service that registers the Node.
-const nodeService = "kubelet"
 
 // etcdPrefix is the prefix of the cluster's keys in etcd, as in other clusters.
 const etcdPrefix = "registry"
@@ -100,7 +98,7 @@ func service(name, program string, flags []string) []string {
 }
 
 func kubelet(node, bootstrap string) []string {
-	return service(nodeService, "hollow-node", []string{"--name=" + node, "--root-dir=" + kubeletFolder, "--bootstrap-kubeconfig=" + bootstrap})
+	return service(api.NodeService, "hollow-node", []string{"--name=" + node, "--root-dir=" + kubeletFolder, "--bootstrap-kubeconfig=" + bootstrap})
 }
 
 // render adds the commands that report success. A text that no machine accepts is an error.

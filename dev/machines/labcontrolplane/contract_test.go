@@ -88,7 +88,7 @@ func TestControlPlane_Machines(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: "east-cp-83878", Labels: labels,
 			Annotations:     map[string]string{"note": "a", "lab.fleet-hub.io/propagated": "annotation:note,label:tier"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: group + "/v1alpha1", Kind: "LabControlPlane", Name: "east-cp", UID: "p", Controller: &yes, BlockOwnerDeletion: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: group + "/v1alpha1", Kind: "LabControlPlane", Name: "east-cp", UID: "p", Controller: &yes}},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName: "east", Version: "v1.36.3",

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fleet-hub/fleet/dev/machines/api"
+	"github.com/fleet-hub/fleet/dev/machines/contract"
 	"github.com/fleet-hub/fleet/dev/plane/build"
 )
 
@@ -54,7 +55,7 @@ func newMachine(in Input) *clusterv1.Machine {
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.ControlPlane.Namespace, Name: MachineName(in.ControlPlane),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(in.ControlPlane, api.GroupVersion().WithKind("LabControlPlane"))},
+			OwnerReferences: []metav1.OwnerReference{contract.Controller(in.ControlPlane, "LabControlPlane")},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       in.Cluster.Name,
@@ -94,8 +95,8 @@ func newLabConfig(in Input) *api.LabConfig {
 
 // partMeta returns the metadata of an object that belongs to the LabControlPlane until the core gives it to the Machine.
 func partMeta(in Input, template clusterv1.ObjectMeta) metav1.ObjectMeta {
-	owner := *metav1.NewControllerRef(in.ControlPlane, api.GroupVersion().WithKind("LabControlPlane"))
-	owner.Controller, owner.BlockOwnerDeletion = nil, nil
+	owner := contract.Controller(in.ControlPlane, "LabControlPlane")
+	owner.Controller = nil
 	annotations := maps.Clone(template.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}

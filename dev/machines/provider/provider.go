@@ -17,6 +17,8 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/machines/host"
 	"github.com/fleet-hub/fleet/dev/machines/labcluster"
+	"github.com/fleet-hub/fleet/dev/machines/labconfig"
+	"github.com/fleet-hub/fleet/dev/machines/labcontrolplane"
 	"github.com/fleet-hub/fleet/dev/machines/labmachine"
 	"github.com/fleet-hub/fleet/dev/machines/manager"
 	"github.com/fleet-hub/fleet/internal/logging"
@@ -108,6 +110,8 @@ func register(ctx context.Context, m *manager.Context, socket string) error {
 	for _, add := range []func() error{
 		func() error { return labcluster.Register(ctx, m, client) },
 		func() error { return labmachine.Register(ctx, m, labmachine.Options{Host: client, Socket: socket}) },
+		func() error { return labconfig.Register(ctx, m) },
+		func() error { return labcontrolplane.Register(ctx, m) },
 	} {
 		if err := add(); err != nil {
 			return fmt.Errorf("registering controllers: %w", err)
