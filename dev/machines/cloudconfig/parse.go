@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -64,15 +63,27 @@ func decode(text []byte) (*yaml.Node, *Error) {
 	return first.Content[0], nil
 }
 
-// yamlLine finds the line in an error of the YAML parser.
-var yamlLine = regexp.MustCompile(`line (\d+): (.*)`) //nolint:gochecknoglobals // compiled once, never changed
-
-// yamlError keeps the line of a parser's error. Its text may quote content, so only the known part is kept.
+// yamlError keeps the line of a parser's error.
 func yamlError(err error) *Error {
-	if found := yamlLine.FindStringSubmatch(err.Error()); found != nil {
-		if line, convErr := strconv.Atoi(found[1]); convErr == nil {
-			return &Error{Line: max(line, 1), Problem: "the text is not valid YAML: " + found[2]}
+	const noLine = "the text is not valid YAML"
+	text, found := strings.CutPrefix(err.Error(), "yaml: line ")
+	number, problem, isCut := strings.Cut(text, ": ")
+	line, convErr := strconv.Atoi(number)
+	if !found || !isCut || convErr != nil {
+		return &Error{Line: 1, Problem: noLine}
+	}
+	if isFromParser(problem) {
+		line++ // the library counts these lines from 0
+	}
+	return &Error{Line: max(line, 1), Problem: noLine + ": " + problem}
+}
+
+// isFromParser reports whether a problem was found by the library's parser. Other problems are its scanner's.
+func isFromParser(problem string) bool {
+	for _, missing := range []string{"<", "node content", "'-' indicator", "key", "','"} {
+		if strings.HasPrefix(problem, "did not find expected "+missing) {
+			return true
 		}
 	}
-	return &Error{Line: 1, Problem: "the text is not valid YAML"}
+	return false
 }

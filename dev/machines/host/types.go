@@ -24,7 +24,8 @@ type Machine struct {
 	// Endpoint is the ID of a reserved endpoint, whose port becomes the machine's port. At most one machine has an
 	// endpoint. If Endpoint is empty, the host chooses a free port.
 	Endpoint string `json:"endpoint,omitempty"`
-	// ExtraPorts is the number of ports that the machine needs beside its port.
+	// ExtraPorts is the number of ports that the machine needs beside its port. They are free when the machine is
+	// created and differ between machines, but they are not held, for programs that cannot share a port (kubelet).
 	ExtraPorts int `json:"extraPorts,omitempty"`
 	// BootstrapData is a text for package cloudconfig. An invalid text makes the machine Failed.
 	BootstrapData []byte `json:"bootstrapData"`
@@ -41,7 +42,8 @@ const (
 	Bootstrapping State = "Bootstrapping"
 	// Running means that bootstrapping succeeded and the machine runs.
 	Running State = "Running"
-	// Failed means that bootstrapping failed. No process of the machine runs. The state is final.
+	// Failed means that bootstrapping failed, or that the host cannot read the machine's files. No process of the machine
+	// runs. The state is final.
 	Failed State = "Failed"
 	// Stopped means that bootstrapping succeeded, but the machine does not run: it restarts, or is being deleted.
 	Stopped State = "Stopped"
@@ -53,9 +55,10 @@ type Status struct {
 	State State  `json:"state"`
 	// Address is 127.0.0.1.
 	Address string `json:"address"`
-	// Port is reserved for the machine until it is deleted. Commands find it in MACHINE_PORT.
+	// Port is held for the machine until it is deleted. Commands find it in MACHINE_PORT. A program that listens on it
+	// has to set SO_REUSEPORT (kube-apiserver: --permit-port-sharing).
 	Port int `json:"port"`
-	// ExtraPorts are further reserved ports: MACHINE_PORT_1, MACHINE_PORT_2, …
+	// ExtraPorts are further ports of the machine: MACHINE_PORT_1, MACHINE_PORT_2, …
 	ExtraPorts []int `json:"extraPorts,omitempty"`
 	// Bootstrapped reports whether bootstrapping succeeded: all commands ended with exit code 0, and the machine's
 	// folder contains run/cluster-api/bootstrap-success.complete.

@@ -33,7 +33,8 @@ func TakeLock(path string) (*os.File, error) {
 }
 
 // Process returns the ID of the machine's process, or 0 if it does not run. The kernel answers, so the ID never belongs
-// to another process that got the same number later.
+// to another process that got the same number later. The machine's process must not call it, because that would release
+// its lock.
 func (f Folder) Process() int { return holder(f.lock()) }
 
 func holder(path string) int {

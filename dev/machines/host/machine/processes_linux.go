@@ -17,22 +17,51 @@ const endTimeout = 20 * time.Second
 // mark is the variable that all processes of a machine inherit.
 const mark = "MACHINE_ROOT="
 
-// EndProcesses kills all processes of a machine except the calling one and returns when they have ended. A process
-// belongs to the machine if its environment has the machine's MACHINE_ROOT, or if the machine's process runs and leads
-// its group. Each is killed by a handle, which never reaches another process that got its ID.
+// EndProcesses kills all processes of a machine and returns when they have ended. A process belongs to the machine if
+// its environment has the machine's MACHINE_ROOT, or if the machine's process runs and leads its group. Each is killed
+// by a handle, which never reaches another process that got its ID.
 func EndProcesses(f Folder) error {
+	return untilNone(f.killAll, string(f))
+}
+
+// endOthers is EndProcesses for the machine's process, which it does not end.
+func endOthers(f Folder) error {
+	self := os.Getpid()
+	return untilNone(func() (int, error) {
+		return f.killExcept(self, func() bool { return true })
+	}, string(f))
+}
+
+// EndAll kills all processes whose environment has a MACHINE_ROOT below a folder. It ends what is left of machines that
+// have removed their own folder.
+func EndAll(folder string) error {
+	below := func(root string) bool { return strings.HasPrefix(root, folder+"/") }
+	return untilNone(func() (int, error) {
+		pids, err := processIDs()
+		found := 0
+		for _, pid := range pids {
+			if pid != os.Getpid() && send(pid, syscall.SIGKILL, func() bool { return hasRoot(pid, below) }) {
+				found++
+			}
+		}
+		return found, err
+	}, folder)
+}
+
+// untilNone calls killAll until it finds no process.
+func untilNone(killAll func() (int, error), folder string) error {
 	deadline := time.After(endTimeout)
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		left, err := f.killAll()
+		left, err := killAll()
 		if err != nil || left == 0 {
 			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-deadline:
-			return fmt.Errorf("%d processes of the machine in %s did not end within %s after SIGKILL", left, f, endTimeout)
+			return fmt.Errorf("%d processes of machines in %s did not end within %s after SIGKILL", left, folder, endTimeout)
 		}
 	}
 }
@@ -41,58 +70,73 @@ func EndProcesses(f Folder) error {
 // and kills it last, so that it starts no service meanwhile.
 func (f Folder) killAll() (int, error) {
 	leader := f.Process()
-	if leader != 0 && leader != os.Getpid() {
-		f.signal(leader, leader, syscall.SIGSTOP)
+	leads := func() bool { return leader != 0 && f.Process() == leader }
+	if leader != 0 {
+		send(leader, syscall.SIGSTOP, leads)
 	}
+	found, err := f.killExcept(leader, leads)
+	if err == nil && found == 0 && leader != 0 && send(leader, syscall.SIGKILL, leads) {
+		found++
+	}
+	return found, err
+}
+
+// killExcept sends SIGKILL to each process of the machine except its leader and returns their number. leads reports
+// whether the leader still is one.
+func (f Folder) killExcept(leader int, leads func() bool) (int, error) {
 	pids, err := processIDs()
 	if err != nil {
 		return 0, err
 	}
 	found := 0
 	for _, pid := range pids {
-		if pid != leader && pid != os.Getpid() && f.signal(pid, leader, syscall.SIGKILL) {
+		isOurs := func() bool {
+			return leader != 0 && groupOf(pid) == leader && leads() || hasRoot(pid, func(root string) bool { return root == f.Root() })
+		}
+		if pid != leader && send(pid, syscall.SIGKILL, isOurs) {
 			found++
 		}
-	}
-	if found == 0 && leader != 0 && leader != os.Getpid() {
-		f.signal(leader, leader, syscall.SIGKILL)
-		found++
 	}
 	return found, nil
 }
 
-// signal sends a signal to a process if it belongs to the machine, and reports whether it does.
-func (f Folder) signal(pid, leader int, signal syscall.Signal) bool {
+// send sends a signal to a process if isOurs returns true, and reports whether it did.
+func send(pid int, signal syscall.Signal, isOurs func() bool) bool {
 	handle, err := os.FindProcess(pid)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = handle.Release() }() // the signal is sent already
-	if !f.owns(pid, leader) {
+	if hasEnded(pid) || !isOurs() {
 		return false
 	}
-	// With the handle open, the ID cannot have changed its meaning since owns.
+	// The handle was open before isOurs looked at the process, so the ID cannot have changed its meaning.
 	return !errors.Is(handle.Signal(signal), os.ErrProcessDone)
 }
 
-func (f Folder) owns(pid, leader int) bool {
-	state, group := statOf(pid)
-	if state == "" || state == "Z" || state == "X" {
-		return false // it has ended
-	}
-	if leader != 0 && group == leader && f.Process() == leader {
-		return true
-	}
+// hasRoot reports whether the MACHINE_ROOT in the environment of a process fulfils a condition.
+func hasRoot(pid int, condition func(root string) bool) bool {
 	environment, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
 		return false
 	}
 	for variable := range bytes.SplitSeq(environment, []byte{0}) {
-		if string(variable) == mark+f.Root() {
+		if root, found := bytes.CutPrefix(variable, []byte(mark)); found && condition(string(root)) {
 			return true
 		}
 	}
 	return false
+}
+
+// hasEnded reports whether a process does not exist or is a zombie.
+func hasEnded(pid int) bool {
+	state, _ := statOf(pid)
+	return state == "" || state == "Z" || state == "X"
+}
+
+func groupOf(pid int) int {
+	_, group := statOf(pid)
+	return group
 }
 
 // statOf returns the state and the group of a process. The state is empty if it does not exist.

@@ -63,7 +63,7 @@ func Run(o Options) error {
 	go m.live(ctx, end)
 	m.starter.serve(ctx)
 	m.services.end()
-	err = EndProcesses(o.Folder)
+	err = endOthers(o.Folder)
 	if closed() {
 		err = errors.Join(err, os.RemoveAll(string(o.Folder)))
 	}

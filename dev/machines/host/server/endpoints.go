@@ -21,8 +21,8 @@ type reservedPort struct {
 	Port int `json:"port"`
 }
 
-// endpoint reads an endpoint.
-func (s *Server) endpoint(id string) (host.Endpoint, error) {
+// endpoint reads an endpoint. owners is the result of s.owners.
+func (s *Server) endpoint(id string, owners map[string]string) (host.Endpoint, error) {
 	content, err := os.ReadFile(s.endpointFile(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return host.Endpoint{}, fmt.Errorf("endpoint %s: %w", id, host.ErrNotFound)
@@ -34,22 +34,31 @@ func (s *Server) endpoint(id string) (host.Endpoint, error) {
 	if err != nil {
 		return host.Endpoint{}, fmt.Errorf("reading endpoint %s: %w", id, err)
 	}
-	owner, err := s.ownerOf(id)
-	return host.Endpoint{ID: id, Host: address, Port: stored.Port, Machine: owner}, err
+	return host.Endpoint{ID: id, Host: address, Port: stored.Port, Machine: owners[id]}, nil
 }
 
-// ownerOf returns the ID of the machine that has an endpoint, or an empty one.
-func (s *Server) ownerOf(endpoint string) (string, error) {
+// owners maps the IDs of endpoints to the IDs of the machines that have them.
+func (s *Server) owners() (map[string]string, error) {
 	ids, err := s.ids()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
+	owners := map[string]string{}
 	for _, id := range ids {
-		if spec, err := s.folder(id).Spec(); err == nil && spec.Endpoint == endpoint {
-			return id, nil
+		if spec, err := s.folder(id).Spec(); err == nil && spec.Endpoint != "" {
+			owners[spec.Endpoint] = id
 		}
 	}
-	return "", nil
+	return owners, nil
+}
+
+// find reads an endpoint and its owner.
+func (s *Server) find(id string) (host.Endpoint, error) {
+	owners, err := s.owners()
+	if err != nil {
+		return host.Endpoint{}, err
+	}
+	return s.endpoint(id, owners)
 }
 
 func (s *Server) endpointIDs() ([]string, error) {
@@ -71,9 +80,13 @@ func (s *Server) listEndpoints() ([]host.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ids, err := s.endpointIDs()
+	if err != nil {
+		return nil, err
+	}
+	owners, err := s.owners()
 	all := make([]host.Endpoint, 0, len(ids))
 	for _, id := range ids {
-		endpoint, readErr := s.endpoint(id)
+		endpoint, readErr := s.endpoint(id, owners)
 		err = errors.Join(err, readErr)
 		all = append(all, endpoint)
 	}
@@ -84,7 +97,7 @@ func (s *Server) listEndpoints() ([]host.Endpoint, error) {
 func (s *Server) reserve(id string) (host.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, err := s.endpoint(id)
+	found, err := s.find(id)
 	if err == nil {
 		return found, s.holdEndpoint(found)
 	}
@@ -95,7 +108,7 @@ func (s *Server) reserve(id string) (host.Endpoint, error) {
 	if err != nil {
 		return found, err
 	}
-	if !hasRoomFor(len(ids), host.MaxEndpoints) {
+	if len(ids) >= host.MaxEndpoints {
 		return found, fmt.Errorf("%w: there are %d endpoints; delete some first", host.ErrFull, len(ids))
 	}
 	port, err := ports.Hold()
@@ -125,7 +138,7 @@ func storePort(path string, port int) error {
 func (s *Server) free(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, err := s.endpoint(id)
+	found, err := s.find(id)
 	if errors.Is(err, host.ErrNotFound) {
 		return nil
 	}
@@ -138,13 +151,13 @@ func (s *Server) free(id string) error {
 	if err := os.Remove(s.endpointFile(id)); err != nil {
 		return fmt.Errorf("freeing endpoint %s: %w", id, err)
 	}
-	s.releasePorts([]int{found.Port})
+	s.releasePort(found.Port)
 	return nil
 }
 
 // freeEndpointPort returns the port of an endpoint that no machine has.
 func (s *Server) freeEndpointPort(id string) (int, error) {
-	found, err := s.endpoint(id)
+	found, err := s.find(id)
 	if err == nil && found.Machine != "" {
 		err = fmt.Errorf("%w: machine %s has endpoint %s", host.ErrConflict, found.Machine, id)
 	}
@@ -159,7 +172,7 @@ func (s *Server) holdEndpoint(e host.Endpoint) error {
 	return nil
 }
 
-// hold holds a port, which an earlier host may have reserved. A machine that is alive holds it, too.
+// hold holds a port that the host or an earlier one has reserved. A machine that is alive holds it, too.
 func (s *Server) hold(number int, alive bool) error {
 	if s.ports[number] != nil {
 		return nil

@@ -16,8 +16,11 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
 
-// unfinished begins the names of folders that are not machines yet.
-const unfinished = ".new-"
+// Folders that are not machines yet or no longer. Their names are no IDs.
+const (
+	unfinished = ".new-"
+	removing   = ".removing-"
+)
 
 func (s *Server) folder(id string) machine.Folder {
 	return machine.Folder(filepath.Join(s.machines(), id))
@@ -54,16 +57,15 @@ func (s *Server) observe(id string) (observed, error) {
 	if !exists(string(folder)) {
 		return observed{}, fmt.Errorf("machine %s: %w", id, host.ErrNotFound)
 	}
-	o := observed{deleting: exists(s.deletedMark(id)), problem: s.problems[id]}
-	o.alive = folder.Process() != 0
+	o := observed{deleting: exists(s.deletedMark(id)), problem: s.problems[id], alive: folder.Process() != 0}
 	var err, recordErr error
 	o.spec, err = folder.Spec()
 	o.record, recordErr = folder.Record()
-	if o.deleting {
-		o.spec.ID = id
-		return o, nil // some files may be removed already
+	o.spec.ID = id
+	if err = errors.Join(err, recordErr); err != nil {
+		o.broken = err.Error()
 	}
-	return o, errors.Join(err, recordErr)
+	return o, nil
 }
 
 func (s *Server) status(id string) (host.Status, error) {
@@ -79,11 +81,9 @@ func (s *Server) list() ([]host.Status, error) {
 	ids, err := s.ids()
 	all := make([]host.Status, 0, len(ids))
 	for _, id := range ids {
-		o, observeErr := s.observe(id)
-		if observeErr != nil && !errors.Is(observeErr, host.ErrNotFound) {
-			err = errors.Join(err, observeErr)
+		if o, err := s.observe(id); err == nil { // it exists: the lock is held
+			all = append(all, statusOf(o))
 		}
-		all = append(all, statusOf(o))
 	}
 	return all, err
 }
@@ -93,13 +93,13 @@ func (s *Server) create(id string, wanted host.Machine) (host.Status, error) {
 	if err := check(wanted); err != nil {
 		return host.Status{}, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if exists(s.deletedMark(id)) {
 		if err := s.finishDeletion(id); err != nil {
 			return host.Status{}, err
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if o, err := s.observe(id); err == nil {
 		return statusOf(o), sameMachine(o.spec, wanted)
 	} else if !errors.Is(err, host.ErrNotFound) {
@@ -154,7 +154,7 @@ func (s *Server) add(id string, wanted host.Machine) error {
 	if err != nil {
 		return err
 	}
-	if !hasRoomFor(len(ids), host.MaxMachines) {
+	if len(ids) >= host.MaxMachines {
 		return fmt.Errorf("%w: there are %d machines; delete some first", host.ErrFull, len(ids))
 	}
 	spec := machine.Spec{ID: id, Endpoint: wanted.Endpoint, DataHash: hashOf(wanted.BootstrapData)}
@@ -163,44 +163,52 @@ func (s *Server) add(id string, wanted host.Machine) error {
 			return err
 		}
 	}
-	held, err := s.reservePorts(&spec, wanted.ExtraPorts)
-	if err == nil {
-		err = s.createFolder(spec, wanted.BootstrapData)
-	}
+	spec.ExtraPorts, err = s.chooseExtraPorts(ids, wanted.ExtraPorts)
 	if err != nil {
-		s.releasePorts(held)
 		return err
 	}
-	return nil
+	var held *ports.Port
+	if spec.Port == 0 {
+		if held, err = ports.Hold(); err != nil {
+			return fmt.Errorf("%w: %w", host.ErrFull, err)
+		}
+		spec.Port = held.Number()
+	}
+	err = s.createFolder(spec, wanted.BootstrapData)
+	switch {
+	case held == nil:
+	case err != nil:
+		held.Release()
+	default:
+		s.ports[spec.Port] = held
+	}
+	return err
 }
 
-// reservePorts adds free ports to the spec and returns them.
-func (s *Server) reservePorts(spec *machine.Spec, extra int) (held []int, err error) {
-	missing := extra
-	if spec.Port == 0 {
-		missing++
+// chooseExtraPorts returns free ports that no other machine has.
+func (s *Server) chooseExtraPorts(ids []string, count int) ([]int, error) {
+	if count == 0 {
+		return nil, nil
 	}
-	for range missing {
-		port, err := ports.Hold()
-		if err != nil {
-			return held, fmt.Errorf("%w: %w", host.ErrFull, err)
+	taken := map[int]bool{}
+	for _, id := range ids {
+		spec, _ := s.folder(id).Spec() // a machine whose files cannot be read runs no program
+		for _, number := range spec.ExtraPorts {
+			taken[number] = true
 		}
-		s.ports[port.Number()] = port
-		held = append(held, port.Number())
 	}
-	spec.ExtraPorts = held
-	if spec.Port == 0 {
-		spec.Port, spec.ExtraPorts = held[0], held[1:]
+	free, err := ports.Free(count + len(taken))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", host.ErrFull, err)
 	}
-	return held, nil
+	free = slices.DeleteFunc(free, func(number int) bool { return taken[number] })
+	return free[:count], nil
 }
 
-func (s *Server) releasePorts(numbers []int) {
-	for _, number := range numbers {
-		if port := s.ports[number]; port != nil {
-			port.Release()
-			delete(s.ports, number)
-		}
+func (s *Server) releasePort(number int) {
+	if port := s.ports[number]; port != nil {
+		port.Release()
+		delete(s.ports, number)
 	}
 }
 
@@ -220,44 +228,71 @@ func (s *Server) createFolder(spec machine.Spec, data []byte) error {
 	return nil
 }
 
-// removeUnfinished removes folders that an earlier host did not complete.
+// removeUnfinished removes folders that an earlier host did not complete or remove.
 func (s *Server) removeUnfinished() error {
-	found, err := filepath.Glob(filepath.Join(s.machines(), unfinished+"*"))
+	found, err := filepath.Glob(filepath.Join(s.machines(), ".*"))
 	for _, folder := range found {
 		err = errors.Join(err, removeFolder(folder))
 	}
 	return err
 }
 
-// remove deletes a machine. If the host is killed meanwhile, its successor continues.
+// remove deletes a machine. If the host is killed meanwhile, its successor continues. It also ends processes of a
+// machine that has removed its own folder.
 func (s *Server) remove(id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !exists(string(s.folder(id))) {
-		return nil
-	}
-	if err := os.WriteFile(s.deletedMark(id), nil, 0o600); err != nil {
+	if err := s.markDeleted(id); err != nil {
 		return fmt.Errorf("deleting machine %s: %w", id, err)
 	}
 	return s.finishDeletion(id)
 }
 
-// finishDeletion ends the machine's processes, removes its folder and frees its ports. The mark is removed last.
+func (s *Server) markDeleted(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !exists(string(s.folder(id))) {
+		return machine.EndProcesses(s.folder(id))
+	}
+	return os.WriteFile(s.deletedMark(id), nil, 0o600)
+}
+
+// finishDeletion ends the processes of a marked machine, removes its folder and frees its port. Concurrent calls for one
+// machine do it once. The caller does not hold s.mu, because processes may need some time to end.
 func (s *Server) finishDeletion(id string) error {
-	folder := s.folder(id)
-	spec, _ := folder.Spec() // a part of the folder may be removed; then the ports are free already
-	if err := machine.EndProcesses(folder); err != nil {
+	_, err, _ := s.deletions.Do(id, func() (any, error) { return nil, s.deleteMarked(id) })
+	if err != nil {
 		return fmt.Errorf("deleting machine %s: %w", id, err)
 	}
-	gone := filepath.Join(s.machines(), unfinished+id)
-	if err := errors.Join(removeFolder(gone), os.Rename(string(folder), gone), removeFolder(gone)); err != nil {
-		return fmt.Errorf("deleting machine %s: %w", id, err)
+	return nil
+}
+
+func (s *Server) deleteMarked(id string) error {
+	if !exists(s.deletedMark(id)) {
+		return nil // an earlier call has deleted it
 	}
-	own := spec.ExtraPorts
-	if spec.Endpoint == "" {
-		own = append(slices.Clone(own), spec.Port)
+	if err := machine.EndProcesses(s.folder(id)); err != nil {
+		return err
 	}
-	s.releasePorts(own)
+	removed := filepath.Join(s.machines(), removing+id)
+	if err := s.moveAway(id, removed); err != nil {
+		return err
+	}
+	return removeFolder(removed)
+}
+
+// moveAway makes a marked machine disappear at once. A machine that was created meanwhile has no mark and stays.
+func (s *Server) moveAway(id, removed string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !exists(s.deletedMark(id)) {
+		return nil
+	}
+	spec, err := s.folder(id).Spec()
+	if err := os.Rename(string(s.folder(id)), removed); err != nil {
+		return err
+	}
+	if err == nil && spec.Endpoint == "" {
+		s.releasePort(spec.Port)
+	}
 	delete(s.attempts, id)
 	delete(s.problems, id)
 	return nil

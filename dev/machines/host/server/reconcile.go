@@ -32,7 +32,9 @@ func (s *Server) reconcile() {
 	for _, id := range ids {
 		s.reconcileMachine(id)
 	}
-	s.holdEndpoints()
+	if err := s.holdEndpoints(); err != nil {
+		s.options.Log("%s", err)
+	}
 }
 
 // reconcileMachine does what one machine needs. The caller holds s.mu.
@@ -43,9 +45,9 @@ func (s *Server) reconcileMachine(id string) {
 		case start:
 			err = s.startIfDue(o)
 		case remove:
-			err = s.finishDeletion(id)
+			go s.logDeletion(id)
 		case nothing:
-			err = s.holdPorts(o)
+			err = s.holdPort(o)
 		}
 	}
 	s.note(id, err)
@@ -63,35 +65,50 @@ func (s *Server) note(id string, err error) {
 	}
 }
 
-func (s *Server) holdEndpoints() {
-	ids, err := s.endpointIDs()
-	if err != nil {
+// logDeletion continues a deletion that an earlier host or request has begun. Without success, the next
+// reconciliation tries again.
+func (s *Server) logDeletion(id string) {
+	if err := s.finishDeletion(id); err != nil {
 		s.options.Log("%s", err)
 	}
+}
+
+func (s *Server) holdEndpoints() error {
+	ids, err := s.endpointIDs()
+	if err != nil {
+		return err
+	}
+	owners, err := s.owners()
+	if err != nil {
+		return err
+	}
 	for _, id := range ids {
-		endpoint, err := s.endpoint(id)
+		endpoint, err := s.endpoint(id, owners)
 		if err == nil {
 			err = s.holdEndpoint(endpoint)
 		}
 		s.note("endpoint/"+id, err)
 	}
-}
-
-func (s *Server) holdPorts(o observed) error {
-	for _, number := range portsOf(o.spec) {
-		if err := s.hold(number, o.alive); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
-func portsOf(spec machine.Spec) []int { return append([]int{spec.Port}, spec.ExtraPorts...) }
+// holdPort holds the machine's port. A machine that never runs needs none.
+func (s *Server) holdPort(o observed) error {
+	if o.spec.Port == 0 || o.broken != "" {
+		return nil
+	}
+	return s.hold(o.spec.Port, o.alive)
+}
 
 // startIfDue starts a machine, unless it has just started or its pause is not over.
 func (s *Server) startIfDue(o observed) error {
 	now, last := s.options.Clock(), s.attempts[o.spec.ID]
-	if last.running || now.Sub(last.began) < last.pause {
+	switch {
+	case last.running:
+		return nil
+	case now.Sub(last.began) < last.pause && last.how != "":
+		return fmt.Errorf("the machine's process ended (%s); its log says why", last.how)
+	case now.Sub(last.began) < last.pause:
 		return nil
 	}
 	next := attempt{began: now, pause: min(max(2*last.pause, firstPause), longestPause)}
@@ -99,7 +116,7 @@ func (s *Server) startIfDue(o observed) error {
 		next.pause = firstPause
 	}
 	s.attempts[o.spec.ID] = next
-	if err := s.holdPorts(o); err != nil {
+	if err := s.holdPort(o); err != nil {
 		return err
 	}
 	// Programs of a machine whose process was killed may have survived it.
@@ -124,17 +141,15 @@ func (s *Server) spawn(spec machine.Spec) error {
 		cmd.Stdin = s.options.Parent
 		cmd.Args = append(cmd.Args, FlagParent)
 	}
-	for _, number := range portsOf(spec) {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, s.ports[number].Files()...)
-	}
+	cmd.ExtraFiles = s.ports[spec.Port].Files()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the machine: %w", err)
 	}
-	s.setRunning(spec.ID, true)
+	s.setAttempt(spec.ID, true, "")
 	go func() {
-		_ = cmd.Wait() // the record says how it ended
+		_ = cmd.Wait() // the state says how it ended
 		s.mu.Lock()
-		s.setRunning(spec.ID, false)
+		s.setAttempt(spec.ID, false, cmd.ProcessState.String())
 		s.mu.Unlock()
 		select {
 		case s.changed <- struct{}{}:
@@ -147,9 +162,9 @@ func (s *Server) spawn(spec machine.Spec) error {
 // FlagParent is the second argument of a machine whose standard input is the pipe Options.Parent.
 const FlagParent = "--end-with-stdin"
 
-func (s *Server) setRunning(id string, running bool) {
+func (s *Server) setAttempt(id string, running bool, how string) {
 	if last, found := s.attempts[id]; found {
-		last.running = running
+		last.running, last.how = running, how
 		s.attempts[id] = last
 	}
 }

@@ -18,6 +18,8 @@ type observed struct {
 	deleting bool
 	// problem says why the machine could not be started.
 	problem string
+	// broken says why the machine's files cannot be read.
+	broken string
 }
 
 // statusOf returns the status that users see.
@@ -44,6 +46,9 @@ func statusOf(o observed) host.Status {
 			}
 		}
 	}
+	if o.broken != "" {
+		status.State, status.Cause = host.Failed, "the machine's files cannot be read: "+o.broken
+	}
 	if o.deleting {
 		status.State, status.Cause = host.Stopped, "the machine is being deleted"
 	}
@@ -65,7 +70,7 @@ func decide(o observed) action {
 	switch {
 	case o.deleting:
 		return remove
-	case o.alive:
+	case o.alive, o.broken != "":
 		return nothing
 	case o.record.Phase == machine.NotStarted, o.record.Phase == machine.Bootstrapped:
 		return start
@@ -73,6 +78,3 @@ func decide(o observed) action {
 		return nothing
 	}
 }
-
-// hasRoomFor reports whether another object may be added.
-func hasRoomFor(existing, most int) bool { return existing < most }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/fleet-hub/fleet/dev/machines/host/machine"
 	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
@@ -48,6 +50,8 @@ type Server struct {
 	lock    *os.File
 	changed chan struct{} // a machine's process has ended
 
+	deletions singleflight.Group // by ID of the machine
+
 	mu    sync.Mutex // serializes changes; guards the fields below
 	ports map[int]*ports.Port
 	// attempts and problems are about machines that did not start, by ID.
@@ -57,7 +61,8 @@ type Server struct {
 
 // attempt is the last start of a machine.
 type attempt struct {
-	running bool // a process started by this host has not been waited for yet
+	running bool   // the process has not ended
+	how     string // how it ended
 	began   time.Time
 	pause   time.Duration
 }
@@ -167,11 +172,9 @@ func (s *Server) release() {
 
 // RemoveAll ends all machines and removes everything in the folder, and the folder. Call it after Serve.
 func (s *Server) RemoveAll() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	ids, err := s.ids()
 	for _, id := range ids {
 		err = errors.Join(err, machine.EndProcesses(s.folder(id)))
 	}
-	return errors.Join(err, removeFolder(s.options.Dir))
+	return errors.Join(err, machine.EndAll(s.machines()), removeFolder(s.options.Dir))
 }
