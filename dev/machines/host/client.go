@@ -36,37 +36,34 @@ func NewClient(socket string) *Client {
 // another machine, and ErrNotFound if the endpoint does not exist.
 func (c *Client) CreateMachine(ctx context.Context, id string, wanted Machine) (Status, error) {
 	var status Status
-	err := c.send(ctx, http.MethodPut, "machines", id, wanted, &status)
+	err := c.about(ctx, http.MethodPut, "machines", id, "", wanted, &status)
 	return status, err
 }
 
 // Machine returns a machine's status. The error wraps ErrNotFound if it does not exist.
 func (c *Client) Machine(ctx context.Context, id string) (Status, error) {
 	var status Status
-	err := c.send(ctx, http.MethodGet, "machines", id, nil, &status)
+	err := c.about(ctx, http.MethodGet, "machines", id, "", nil, &status)
 	return status, err
 }
 
 // Machines returns the status of all machines, sorted by ID.
 func (c *Client) Machines(ctx context.Context) ([]Status, error) {
 	var all []Status
-	err := c.send(ctx, http.MethodGet, "machines", "", nil, &all)
+	err := c.send(ctx, http.MethodGet, "/machines", nil, &all)
 	return all, err
 }
 
 // DeleteMachine ends a machine's processes and removes its folder. It returns when this is done, usually within
 // seconds, and returns nil if the machine does not exist. After an error, repeat it.
 func (c *Client) DeleteMachine(ctx context.Context, id string) error {
-	return c.send(ctx, http.MethodDelete, "machines", id, nil, nil)
+	return c.about(ctx, http.MethodDelete, "machines", id, "", nil, nil)
 }
 
 // Log returns the end of a machine's logs, at most MaxLog bytes: what its commands and services have written.
 func (c *Client) Log(ctx context.Context, id string) ([]byte, error) {
-	if err := CheckID(id); err != nil {
-		return nil, err
-	}
 	var text []byte
-	err := c.send(ctx, http.MethodGet, "machines", id+"/log", nil, &text)
+	err := c.about(ctx, http.MethodGet, "machines", id, "/log", nil, &text)
 	return text, err
 }
 
@@ -74,35 +71,49 @@ func (c *Client) Log(ctx context.Context, id string) ([]byte, error) {
 // FreeEndpoint.
 func (c *Client) ReserveEndpoint(ctx context.Context, id string) (host string, port int, err error) {
 	var endpoint Endpoint
-	err = c.send(ctx, http.MethodPut, "endpoints", id, nil, &endpoint)
+	err = c.about(ctx, http.MethodPut, "endpoints", id, "", nil, &endpoint)
 	return endpoint.Host, endpoint.Port, err
 }
 
 // Endpoints returns all reserved endpoints, sorted by ID.
 func (c *Client) Endpoints(ctx context.Context) ([]Endpoint, error) {
 	var all []Endpoint
-	err := c.send(ctx, http.MethodGet, "endpoints", "", nil, &all)
+	err := c.send(ctx, http.MethodGet, "/endpoints", nil, &all)
 	return all, err
 }
 
 // FreeEndpoint frees the port. It returns nil if the endpoint does not exist. The error wraps ErrConflict while a
 // machine has the endpoint.
 func (c *Client) FreeEndpoint(ctx context.Context, id string) error {
-	return c.send(ctx, http.MethodDelete, "endpoints", id, nil, nil)
+	return c.about(ctx, http.MethodDelete, "endpoints", id, "", nil, nil)
 }
 
-// send sends a request for an object, or for all if id is empty, and decodes the answer into out: JSON, or plain text
-// into a *[]byte. out may be nil.
-func (c *Client) send(ctx context.Context, method, kind, id string, body, out any) error {
-	err := c.exchange(ctx, method, kind, id, body, out)
-	if err != nil {
-		return fmt.Errorf("sending %s %s %s to the machine host: %w", method, kind, id, err)
+// about sends a request about one object. suffix is the rest of the path.
+func (c *Client) about(ctx context.Context, method, kind, id, suffix string, body, out any) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	return c.send(ctx, method, "/"+kind+"/"+id+suffix, body, out)
+}
+
+// send sends a request and decodes the answer into out: JSON, or plain text into a *[]byte. out may be nil.
+func (c *Client) send(ctx context.Context, method, path string, body, out any) error {
+	if err := c.exchange(ctx, method, path, body, out); err != nil {
+		return fmt.Errorf("sending %s %s to the machine host: %w", method, path, err)
 	}
 	return nil
 }
 
-func (c *Client) exchange(ctx context.Context, method, kind, id string, body, out any) error {
-	request, err := newRequest(ctx, method, kind, id, body)
+func (c *Client) exchange(ctx context.Context, method, path string, body, out any) error {
+	var content io.Reader
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		content = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://machine-host"+path, content)
 	if err != nil {
 		return err
 	}
@@ -114,37 +125,15 @@ func (c *Client) exchange(ctx context.Context, method, kind, id string, body, ou
 		return err
 	}
 	defer func() { _ = response.Body.Close() }() // the body is only read
-	content, err := readBounded(response.Body)
+	answer, err := readBounded(response.Body)
 	switch {
 	case err != nil:
 		return err
 	case response.StatusCode != http.StatusOK:
-		return decodeError(response.StatusCode, content)
+		return decodeError(response.StatusCode, answer)
+	default:
+		return decodeAnswer(answer, out)
 	}
-	return decodeAnswer(content, out)
-}
-
-func newRequest(ctx context.Context, method, kind, id string, body any) (*http.Request, error) {
-	path := "/" + kind
-	if id != "" {
-		path += "/" + id
-	} else if method != http.MethodGet {
-		return nil, CheckID(id)
-	}
-	if first, _, _ := bytes.Cut([]byte(id), []byte("/")); id != "" {
-		if err := CheckID(string(first)); err != nil {
-			return nil, err
-		}
-	}
-	var content io.Reader
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		content = bytes.NewReader(encoded)
-	}
-	return http.NewRequestWithContext(ctx, method, "http://machine-host"+path, content)
 }
 
 // readBounded reads an answer. The list of all machines is the longest.

@@ -83,14 +83,9 @@ func (m *process) writeFile(file cloudconfig.File) error {
 }
 
 func (m *process) runCommand(ctx context.Context, number int, command cloudconfig.Command) *failure {
-	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("it did not end within %s", commandTimeout))
-	defer cancel()
 	log := m.folder.log("bootstrap")
 	before := sizeOf(log)
-	cmd, err := m.starter.start(ctx, command.Args, log)
-	if err == nil {
-		err = wait(ctx, cmd)
-	}
+	err := m.execute(ctx, command.Args, log)
 	// What the command has requested is done before the next one runs.
 	m.services.load(ctx)
 	if err == nil {
@@ -100,4 +95,15 @@ func (m *process) runCommand(ctx context.Context, number int, command cloudconfi
 		cause: fmt.Sprintf("command %d (line %d) failed: %s", number, command.Line, err), line: command.Line,
 		output: strings.ToValidUTF8(string(Tail(log, before, mostOutput)), "?"),
 	}
+}
+
+// execute runs a command until it ends, at most for commandTimeout.
+func (m *process) execute(ctx context.Context, args []string, log string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTimeout, fmt.Errorf("it did not end within %s", commandTimeout))
+	defer cancel()
+	cmd, err := m.starter.start(ctx, args, log)
+	if err != nil {
+		return err
+	}
+	return wait(ctx, cmd)
 }

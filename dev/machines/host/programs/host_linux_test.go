@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,6 +74,7 @@ func bootstrapPrograms() map[string]func(args []string) error {
 			fmt.Fprintf(os.Stdout, "working directory %s\n%s\n", dir, strings.Join(os.Environ(), "\n"))
 			return err
 		},
+		callerName: beCaller,
 		// stubborn ignores what can be ignored.
 		"stubborn": func([]string) error {
 			signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
@@ -97,10 +100,12 @@ func listen() error {
 // fixture is a machine host that runs as a child process.
 type fixture struct {
 	*host.Child
-	dir string
+	dir  string
+	base string
 }
 
-func start(t *testing.T) fixture {
+// links returns a new folder with the folder bin, in which the test binary has the names of all programs.
+func links(t *testing.T) (base string) {
 	t.Helper()
 	base, err := os.MkdirTemp("", "mh-") // t.TempDir is too long for a socket
 	if err != nil {
@@ -115,34 +120,45 @@ func start(t *testing.T) fixture {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name := range bootstrapPrograms() {
+	names := append(slices.Collect(maps.Keys(bootstrapPrograms())), programs.Host)
+	for _, name := range names {
 		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	executable := filepath.Join(bin, programs.Host)
-	if err := os.Symlink(self, executable); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(base, "host")
-	child, err := host.Start(t.Context(), host.StartOptions{Dir: dir, Executable: executable, Path: []string{bin}, Log: filepath.Join(base, "log")})
+	return base
+}
+
+func optionsIn(base string) host.StartOptions {
+	bin := filepath.Join(base, "bin")
+	return host.StartOptions{Dir: filepath.Join(base, "host"), Executable: filepath.Join(bin, programs.Host), Path: []string{bin}, Log: filepath.Join(base, "log")}
+}
+
+// start starts a host. When the test ends, it checks that nothing is left.
+func start(t *testing.T) fixture {
+	t.Helper()
+	base := links(t)
+	child, err := host.Start(t.Context(), optionsIn(base))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fixture{Child: child, dir: dir}
+	f := fixture{Child: child, dir: filepath.Join(base, "host"), base: base}
 	t.Cleanup(func() {
 		if err := child.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(f.dir); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the host's folder still exists: %v", err)
 		}
-		if left := processesWith(dir); len(left) > 0 {
+		if left := processesWith(f.dir); len(left) > 0 {
 			t.Errorf("processes %v still exist", left)
 		}
 	})
 	return f
 }
+
+// Executable is the path of the host's program.
+func (f fixture) Executable() string { return filepath.Join(f.base, "bin", programs.Host) }
 
 // processesWith returns the processes whose command line or environment contains a text.
 func processesWith(text string) []string {

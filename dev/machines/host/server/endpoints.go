@@ -111,9 +111,13 @@ func (s *Server) reserve(id string) (host.Endpoint, error) {
 	if len(ids) >= host.MaxEndpoints {
 		return found, fmt.Errorf("%w: there are %d endpoints; delete some first", host.ErrFull, len(ids))
 	}
-	port, err := ports.Hold()
+	machines, err := s.ids()
 	if err != nil {
-		return found, fmt.Errorf("%w: %w", host.ErrFull, err)
+		return found, err
+	}
+	port, err := holdFree(s.extraPorts(machines))
+	if err != nil {
+		return found, err
 	}
 	if err := storePort(s.endpointFile(id), port.Number()); err != nil {
 		port.Release()

@@ -163,14 +163,14 @@ func (s *Server) add(id string, wanted host.Machine) error {
 			return err
 		}
 	}
-	spec.ExtraPorts, err = s.chooseExtraPorts(ids, wanted.ExtraPorts)
-	if err != nil {
+	taken := s.extraPorts(ids)
+	if spec.ExtraPorts, err = freePorts(taken, wanted.ExtraPorts); err != nil {
 		return err
 	}
 	var held *ports.Port
 	if spec.Port == 0 {
-		if held, err = ports.Hold(); err != nil {
-			return fmt.Errorf("%w: %w", host.ErrFull, err)
+		if held, err = holdFree(append(taken, spec.ExtraPorts...)); err != nil {
+			return err
 		}
 		spec.Port = held.Number()
 	}
@@ -185,24 +185,40 @@ func (s *Server) add(id string, wanted host.Machine) error {
 	return err
 }
 
-// chooseExtraPorts returns free ports that no other machine has.
-func (s *Server) chooseExtraPorts(ids []string, count int) ([]int, error) {
-	if count == 0 {
-		return nil, nil
-	}
-	taken := map[int]bool{}
+// extraPorts returns the extra ports of machines.
+func (s *Server) extraPorts(ids []string) []int {
+	var taken []int
 	for _, id := range ids {
 		spec, _ := s.folder(id).Spec() // a machine whose files cannot be read runs no program
-		for _, number := range spec.ExtraPorts {
-			taken[number] = true
-		}
+		taken = append(taken, spec.ExtraPorts...)
+	}
+	return taken
+}
+
+// freePorts returns free ports that are not taken.
+func freePorts(taken []int, count int) ([]int, error) {
+	if count == 0 {
+		return nil, nil
 	}
 	free, err := ports.Free(count + len(taken))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", host.ErrFull, err)
 	}
-	free = slices.DeleteFunc(free, func(number int) bool { return taken[number] })
-	return free[:count], nil
+	return slices.DeleteFunc(free, func(number int) bool { return slices.Contains(taken, number) })[:count], nil
+}
+
+// holdFree holds a free port that is not taken.
+func holdFree(taken []int) (*ports.Port, error) {
+	for {
+		port, err := ports.Hold()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", host.ErrFull, err)
+		}
+		if !slices.Contains(taken, port.Number()) {
+			return port, nil
+		}
+		defer port.Release() // held until another one is found, so that each is tried once
+	}
 }
 
 func (s *Server) releasePort(number int) {
