@@ -135,6 +135,24 @@ func MachineHost(ctx context.Context, progress Progress) (string, error) {
 	return filepath.Join(dir, r.file), err
 }
 
+func machineProviderRecipe() recipe {
+	return recipe{
+		name: "machineprovider",
+		sources: []string{"dev/machines/cmd/machineprovider", "dev/machines", "dev/plane/args", "dev/plane/build", "dev/plane/pki", "dev/plane/supervise",
+			"internal/cut", "internal/kube", "internal/logging", "internal/protocol/names", "internal/reconcile", "internal/version",
+			"internal/yamlbound", "pkg/apis", "go.mod"},
+		file:  "machineprovider",
+		flags: []string{"-trimpath", "-ldflags=-s -w"},
+	}
+}
+
+// MachineProvider returns the path of the machine provider's executable (dev/machines/provider), and builds it if needed.
+func MachineProvider(ctx context.Context, progress Progress) (string, error) {
+	r := machineProviderRecipe()
+	dir, err := provide(ctx, r, progress)
+	return filepath.Join(dir, r.file), err
+}
+
 func podRunnerRecipe() recipe {
 	return recipe{
 		name: "podrunner",

@@ -269,9 +269,31 @@ func TestRecipes_MatchThisRepository(t *testing.T) {
 	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
-	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe(), machineHostRecipe(), podRunnerRecipe()} {
+	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe(), machineHostRecipe(), machineProviderRecipe(), podRunnerRecipe()} {
 		if _, err := r.hash(root, "go"); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A program that is not built again after a change of a package that it imports would be an old one.
+func TestSources_ContainEveryPackageOfTheProgram(t *testing.T) {
+	root, err := moduleRoot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []recipe{machineHostRecipe(), machineProviderRecipe(), podRunnerRecipe()} {
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}", "./"+r.sources[0])
+		list.Dir = root
+		out, err := list.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pkg := range strings.Fields(string(out)) {
+			dir := strings.TrimPrefix(pkg, "github.com/fleet-hub/fleet/")
+			if !slices.ContainsFunc(r.sources, func(source string) bool { return dir == source || strings.HasPrefix(dir, source+"/") }) {
+				t.Errorf("the sources of %s do not contain %s", r.name, dir)
+			}
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (c *Core) applyManifests(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for Cluster API's manifests: %w", err)
 	}
-	return apply(ctx, client, objects)
+	return Apply(ctx, client, objects)
 }
 
 // writeKubeconfig writes a kubeconfig with a token of the core's ServiceAccount.

@@ -21,9 +21,9 @@ const (
 	pollEvery = 20 * time.Millisecond
 )
 
-// apply creates or updates the objects, and waits until the API server serves the CRDs among them and the
+// Apply creates or updates the objects, and waits until the API server serves the CRDs among them and the
 // controller-manager has filled the aggregated ClusterRoles.
-func apply(ctx context.Context, client dynamic.Interface, objects []*unstructured.Unstructured) error {
+func Apply(ctx context.Context, client dynamic.Interface, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if _, err := resource(client, object).Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
