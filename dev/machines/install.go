@@ -40,7 +40,7 @@ const (
 )
 
 //go:embed rights.yaml
-var rights []byte //nolint:gochecknoglobals // embedding wants a package variable
+var rights []byte
 
 // Install applies the provider's CRDs and rights as admin. It returns when the API server serves the CRDs and the core
 // of Cluster API, which must be installed, may use them.

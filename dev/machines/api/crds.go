@@ -10,7 +10,7 @@ import (
 )
 
 //go:embed crds
-var crds embed.FS //nolint:gochecknoglobals // embedding wants a package variable
+var crds embed.FS
 
 // CRDs returns the CustomResourceDefinitions of all kinds, sorted by name.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {

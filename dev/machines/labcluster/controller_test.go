@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +64,7 @@ func labCluster(uid types.UID) *api.LabCluster {
 
 func (r *rig) reconcile() error {
 	cached, err := r.Context.LabClusters.Cache().Get("ns", "c")
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	_, err = r.handler.reconcile("ns/c", cached)

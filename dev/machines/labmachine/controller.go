@@ -129,7 +129,7 @@ func (h *handler) bootstrapData(ctx context.Context, machine *clusterv1.Machine)
 		return nil, fmt.Errorf("reading bootstrap data: %w", err)
 	}
 	if secret == nil || len(secret.Data["value"]) == 0 {
-		return nil, fmt.Errorf("Secret %s/%s with the bootstrap data of Machine %s does not exist, or has no key value", machine.Namespace, name, machine.Name)
+		return nil, fmt.Errorf("the bootstrap data of Machine %s is missing: Secret %s/%s does not exist, or has no key value", machine.Name, machine.Namespace, name)
 	}
 	return secret.Data["value"], nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,7 +122,7 @@ func (r *rig) get() *api.LabMachine { return managertest.Get(r.Store, labMachine
 
 func (r *rig) reconcile() error {
 	cached, err := r.Context.LabMachines.Cache().Get("ns", "m")
-	if err != nil {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	_, err = r.handler.reconcile("ns/m", cached)

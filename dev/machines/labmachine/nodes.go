@@ -58,7 +58,7 @@ func (w workload) client(cluster *clusterv1.Cluster) (kubernetes.Interface, erro
 	}
 	config, err := accessOf(cluster, secret)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s/%s: %w", cluster.Namespace, name, err)
+		return nil, fmt.Errorf("using the kubeconfig in Secret %s/%s: %w", cluster.Namespace, name, err)
 	}
 	return kubernetes.NewForConfig(config)
 }
@@ -68,11 +68,11 @@ func (w workload) client(cluster *clusterv1.Cluster) (kubernetes.Interface, erro
 func accessOf(cluster *clusterv1.Cluster, secret *corev1.Secret) (*rest.Config, error) {
 	switch {
 	case secret == nil:
-		return nil, errors.New("does not exist yet")
+		return nil, errors.New("it does not exist yet")
 	case secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != cluster.Name:
-		return nil, fmt.Errorf("is not the kubeconfig of Cluster %s: it needs type %s and label %s=%s", cluster.Name, clusterv1.ClusterSecretType, clusterv1.ClusterNameLabel, cluster.Name)
+		return nil, fmt.Errorf("it is not the kubeconfig of Cluster %s: it needs type %s and label %s=%s", cluster.Name, clusterv1.ClusterSecretType, clusterv1.ClusterNameLabel, cluster.Name)
 	case cluster.Spec.ControlPlaneEndpoint.IsZero():
-		return nil, fmt.Errorf("cannot be used: Cluster %s has no endpoint yet", cluster.Name)
+		return nil, fmt.Errorf("there is no endpoint of Cluster %s yet", cluster.Name)
 	}
 	config, err := kubeconfig.Safe(secret.Data["value"])
 	if err != nil {

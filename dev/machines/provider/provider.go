@@ -109,9 +109,9 @@ func register(ctx context.Context, m *manager.Context, socket string) error {
 	client := host.NewClient(socket)
 	for _, add := range []func() error{
 		func() error { return labcluster.Register(ctx, m, client) },
-		func() error { return labmachine.Register(ctx, m, labmachine.Options{Host: client, Socket: socket}) },
 		func() error { return labconfig.Register(ctx, m) },
 		func() error { return labcontrolplane.Register(ctx, m) },
+		func() error { return labmachine.Register(ctx, m, labmachine.Options{Host: client, Socket: socket}) },
 	} {
 		if err := add(); err != nil {
 			return fmt.Errorf("registering controllers: %w", err)
