@@ -350,3 +350,26 @@ func TestFollow(t *testing.T) {
 		})
 	}
 }
+
+func TestAgentTakenBy_ReturnsOnlyAClusterOfClusterAPIWithTheSameAgent(t *testing.T) {
+	one := func(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+		return rulestest.Build(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: name}}, modifiers)
+	}
+	elsewhere := func(c *fleet.Cluster) { c.Spec.AgentNamespace = "elsewhere" }
+	for name, test := range map[string]struct {
+		cluster, holder *fleet.Cluster
+		taken           bool
+	}{
+		"of Cluster API":                 {one("new"), one("east", marked), true},
+		"both in a namespace":            {one("new", elsewhere), one("east", marked, elsewhere), true},
+		"of a user":                      {one("new"), one("east"), false},
+		"in another agent namespace":     {one("new", elsewhere), one("east", marked), false},
+		"the cluster has an agent":       {one("new", deployed), one("east", marked), false},
+		"the cluster has reported":       {one("new", heard), one("east", marked), false},
+		"the holder's workspace differs": {one("new"), one("east", func(c *fleet.Cluster) { c.Namespace = "other" }, marked), false},
+	} {
+		if got := capi.AgentTakenBy(test.cluster, []*fleet.Cluster{test.holder}); (got != nil) != test.taken {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

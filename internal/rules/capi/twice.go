@@ -81,6 +81,25 @@ func ImportedTwiceMessage(workspace string, other *fleet.Cluster) string {
 	return fmt.Sprintf("this cluster is registered as Cluster %s/%s, and a cluster has one agent: keep that Cluster, or delete it to get one that follows Cluster API", other.Namespace, other.Name)
 }
 
+// AgentTakenBy returns the Cluster of Cluster API whose agent a user's new Cluster would replace, or nil. holders are the
+// Clusters that are the same cluster. Those of other workspaces do not count: no tenant can prevent an import there.
+func AgentTakenBy(cluster *fleet.Cluster, holders []*fleet.Cluster) *fleet.Cluster {
+	if cluster.Status.AgentDeployedGeneration != nil || !cluster.Status.Agent.LastSeen.IsZero() {
+		return nil // it has an agent
+	}
+	for _, other := range holders {
+		if other.Namespace == cluster.Namespace && IsMarked(other) && other.Spec.AgentNamespace == cluster.Spec.AgentNamespace {
+			return other
+		}
+	}
+	return nil
+}
+
+// AgentTakenMessage explains why a user's Cluster gets no agent.
+func AgentTakenMessage(other *fleet.Cluster) string {
+	return fmt.Sprintf("this cluster is registered as Cluster %s/%s, which follows Cluster API, and its agent is in the same namespace: delete this Cluster, or set its spec.agentNamespace to install a second agent", other.Namespace, other.Name)
+}
+
 func isTheHub() (reason, message string) {
 	return fleet.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: nothing is installed; to get no more of these messages, exclude it with capi.clusterSelector of the fleet chart"
 }

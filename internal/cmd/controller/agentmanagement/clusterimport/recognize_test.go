@@ -99,3 +99,30 @@ func TestAClusterThatIsRegistered_GetsNoSecondAgentForClusterAPI(t *testing.T) {
 		})
 	}
 }
+
+// An importer that comes after the hub must not replace the agent.
+func TestAUsersImportOfAClusterOfClusterAPI_LeavesItsAgent(t *testing.T) {
+	for name, test := range map[string]struct {
+		modify    func(*fleet.Cluster)
+		workspace string
+		reason    string
+	}{
+		"the same workspace":           {func(*fleet.Cluster) {}, "ws", fleet.ReasonImportedTwice},
+		"another namespace for agents": {func(c *fleet.Cluster) { c.Spec.AgentNamespace = "second-agent" }, "ws", ""},
+		"another workspace":            {func(*fleet.Cluster) {}, "secret-team", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := cluster(func(c *fleet.Cluster) {
+				c.Namespace, c.Name, c.UID, c.Spec.ClientID = test.workspace, "first", "u-first", "first"
+			}, forClusterAPI)
+			hub, _ := ready(t, cluster(test.modify), other, namespaceFor(test.workspace, "first", "u-downstream"), namespaceFor("ws", "c1", ""))
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			for _, request := range hub.Requests() {
+				if test.reason != "" && (strings.HasPrefix(request, "downstream apply ") || strings.HasPrefix(request, "downstream remove ")) {
+					t.Errorf("request %q", request)
+				}
+			}
+		})
+	}
+}
