@@ -33,17 +33,13 @@ func TestProcessesKilledAtEachStage_ClusterJoinsOnce(t *testing.T) {
 	s.must(s.core.Kill())
 	s.initialize(disturbed)
 	s.hand(disturbed, s.kubeconfig(disturbed, provider))
-	s.killControllers()
-	s.Expect(s.clusters()).NotTo(ContainElement(disturbed), "no process has reported that the control plane is initialized")
-
+	s.Expect(s.clusters()).NotTo(ContainElement(disturbed), "nothing has reported that the control plane is initialized")
 	s.must(s.core.Restart(s.ctx))
 	s.killControllers()
 	cluster := s.joined(disturbed)
-	s.killControllers()
 	before := s.agentOf(disturbed, cluster)
 
 	s.must(s.core.Kill())
-	s.killControllers()
 	s.hand(disturbed, s.kubeconfig(disturbed, provider))
 	_, err := s.SeenAfter(s.ctx, cluster, s.cluster(disturbed).Status.Agent.LastSeen.Time, framework.Patience)
 	s.must(err)
