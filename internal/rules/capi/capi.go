@@ -54,6 +54,8 @@ type Input struct {
 	Identity Identity
 	// SameCluster are the Clusters of Fleet with this identity. In other namespaces, only what the hub has read counts.
 	SameCluster []*fleet.Cluster
+	// Unknown are the other Clusters with a kubeconfig in this namespace whose identity nothing has recorded.
+	Unknown []*fleet.Cluster
 	// GroupTaken means that a user created a ClusterGroup with the name of the one for the ClusterClass.
 	GroupTaken bool
 }
@@ -212,11 +214,11 @@ func decideNew(in Input) Outcome {
 		return out
 	}
 	switch {
-	case !in.Identity.Tried:
-		return Outcome{Stage: Identifying}
 	case in.Identity.IsHub:
 		out.Reason, out.Message = isTheHub()
 		return out
+	case !in.Identity.Tried || len(in.Unknown) > 0:
+		return Outcome{Stage: Identifying}
 	case in.Fleet != nil:
 		out.Reason, out.Message = fleet.ReasonNameTaken, fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))
 		return out

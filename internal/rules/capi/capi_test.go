@@ -91,6 +91,9 @@ func sameCluster(namespace, name string, modifiers ...func(*fleet.Cluster)) chan
 
 func identity(is capi.Identity) change { return func(in *capi.Input) { in.Identity = is } }
 
+// unknown has an import of which it is not known which cluster it is.
+func unknown(in *capi.Input) { in.Unknown = append(in.Unknown, &fleet.Cluster{}) }
+
 // marked is a mark of the hub.
 func marked(c *fleet.Cluster) {
 	c.Annotations = map[string]string{fleet.AnnotationCAPICluster: c.Namespace + "/" + c.Name + "/capi-9"}
@@ -171,6 +174,9 @@ func TestDecide(t *testing.T) {
 		"one of another namespace that only names it is ignored":   {input(byHand("team-b", "east")), capi.Creating, ""},
 		"it is not believed that the cluster is the other one's":   {input(byHand("team-b", "east"), registered()), capi.Following, ""},
 		"first, the cluster is asked which one it is":              {input(identity(capi.Identity{})), capi.Identifying, ""},
+		"so are the imports of earlier releases":                   {input(unknown), capi.Identifying, ""},
+		"unless it is the hub":                                     {input(unknown, identity(capi.Identity{Tried: true, IsHub: true})), capi.Waiting, fleet.ReasonIsTheHub},
+		"or one of them is found":                                  {input(unknown, sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
 		"but not without a valid Secret":                           {input(identity(capi.Identity{}), secret(opaqueSecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
 		"nor if a Cluster names the Secret":                        {input(identity(capi.Identity{}), byHand(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
 		"one that does not answer is left to the import":           {input(identity(capi.Identity{Tried: true})), capi.Creating, ""},

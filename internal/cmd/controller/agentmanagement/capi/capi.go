@@ -49,6 +49,8 @@ type handler struct {
 	recorded map[types.NamespacedName]report
 	// identities are remembered until the cluster, or the address in its kubeconfig, is another one.
 	identities map[types.NamespacedName]knownIdentity
+	// asking contains the imported Clusters that are being asked which cluster they are.
+	asking map[types.NamespacedName]bool
 	// gone are the last states of Clusters of Cluster API whose deletion was not reconciled yet.
 	gone map[types.NamespacedName]*capirule.Cluster
 }
@@ -95,7 +97,7 @@ func newHandler(a *hub.Context) *handler {
 	return &handler{
 		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion, submit: a.Remote.Submit,
 		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{},
-		identities: map[types.NamespacedName]knownIdentity{}, gone: map[types.NamespacedName]*capirule.Cluster{},
+		identities: map[types.NamespacedName]knownIdentity{}, asking: map[types.NamespacedName]bool{}, gone: map[types.NamespacedName]*capirule.Cluster{},
 	}
 }
 

@@ -56,7 +56,10 @@ func (h *handler) gather(ctx context.Context, clusters store, key types.Namespac
 	if err := h.gatherSecret(ctx, &in, secret); err != nil {
 		return in, err
 	}
-	return in, h.gatherIdentity(&in)
+	if err := h.gatherIdentity(&in); err != nil {
+		return in, err
+	}
+	return in, h.gatherUnknown(&in)
 }
 
 // isGroupTaken reports whether the ClusterGroup of a Cluster's ClusterClass was created by a user.

@@ -51,6 +51,10 @@ func (h *handler) gatherIdentity(in *gathered) (err error) {
 
 // identify asks a cluster which one it is, in the background. The end enqueues the Cluster.
 func (h *handler) identify(in gathered) {
+	if in.Identity.Tried {
+		h.identifyUnknown(in)
+		return
+	}
 	asking := knownIdentity{cluster: in.Cluster.UID, asking: true}
 	h.mu.Lock()
 	before, address := h.identities[in.Key], h.secrets[in.Key].address

@@ -1,14 +1,19 @@
 package capi
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -184,5 +189,58 @@ func TestWhileAClusterIsAsked_ItIsNotAskedAgain(t *testing.T) {
 	b.decide() // the answer was for the earlier one of the name
 	if len(*jobs) != 2 {
 		t.Fatalf("%d jobs", len(*jobs))
+	}
+}
+
+// An earlier release recorded nothing. The clusters of these imports are asked before another one is registered.
+func TestImportsOfEarlierReleases_AreAskedOnceWhichOnesTheyAre(t *testing.T) {
+	for name, test := range map[string]struct {
+		behind map[string]types.UID // by kubeconfig
+		want   []string
+	}{
+		"one is the same":        {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-1", "other": "system-2"}, []string{"patch Cluster team-a/mine"}},
+		"none is":                {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-3", "other": "system-2"}, []string{"create Cluster team-a/east"}},
+		"one that does not tell": {map[string]types.UID{"a kubeconfig": "system-1", "mine": "", "other": "system-2"}, []string{"create Cluster team-a/east"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			asked := map[string]int{}
+			b.App.Dial = func(_ context.Context, kubeconfig []byte, _ string, _ bool) (hub.Downstream, error) {
+				asked[string(kubeconfig)]++
+				b.behind, b.silent = test.behind[string(kubeconfig)], nil
+				if b.behind == "" {
+					b.silent = errServer
+				}
+				return cluster{b: b}, nil
+			}
+			b.Put(kubeconfigSecret())
+			for _, hand := range []string{"mine", "other"} {
+				objects := imported(ws, hand, "")
+				objects[0].(*fleet.Cluster).Spec.KubeConfigSecret = hand
+				b.Put(objects...)
+				b.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: hand}, Data: map[string][]byte{"value": []byte(hand)}})
+			}
+			b.have(capiCluster())
+			var requests []string
+			for range 4 {
+				b.decide()
+				for _, request := range b.Requests() {
+					if !strings.HasPrefix(request, "get ") && !strings.HasPrefix(request, "patch Namespace ") && !strings.HasPrefix(request, "update ") {
+						requests = append(requests, request)
+					}
+				}
+				b.Sync()
+			}
+			if diff := cmp.Diff(test.want, requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]int{"a kubeconfig": 1, "mine": 1, "other": 1}, asked); diff != "" {
+				t.Errorf("asked (-want +got):\n%s", diff)
+			}
+			recorded := hubtest.MustGet[*corev1.Namespace](t, b.Hub, "", names.ClusterNamespace(ws, "other")).Annotations[fleet.AnnotationSystemUID]
+			if recorded != "system-2" {
+				t.Errorf("recorded %q", recorded)
+			}
+		})
 	}
 }

@@ -105,6 +105,26 @@ func (i *Identities) Note(cluster *fleet.Cluster, system types.UID) {
 	i.noted[reconcile.KeyOf(cluster)] = note{cluster.UID, system}
 }
 
+// NoteFirst is Note for a UID that was read beside the import, whose own result is newer and stays.
+func (i *Identities) NoteFirst(cluster *fleet.Cluster, system types.UID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if known, is := i.noted[reconcile.KeyOf(cluster)]; !is || known.cluster != cluster.UID {
+		i.noted[reconcile.KeyOf(cluster)] = note{cluster.UID, system}
+	}
+}
+
+// Known reports whether the UID of a Cluster is recorded, or this process has tried to read it.
+func (i *Identities) Known(cluster *fleet.Cluster) (bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if known, is := i.noted[reconcile.KeyOf(cluster)]; is && known.cluster == cluster.UID {
+		return true, nil
+	}
+	uid, err := i.of(cluster)
+	return uid != "", err
+}
+
 // Claim remembers the UID that was read for a Cluster, unless another Cluster has it already. It then returns that
 // Cluster. Of two Clusters that claim a UID at the same time, one gets it.
 func (i *Identities) Claim(cluster *fleet.Cluster, system types.UID) (other *fleet.Cluster, err error) {

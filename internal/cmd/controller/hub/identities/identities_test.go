@@ -169,6 +169,30 @@ func TestClaim_GivesAUIDToOneCluster(t *testing.T) {
 	}
 }
 
+func TestKnown_CountsAttempts(t *testing.T) {
+	hub := hubtest.New(t)
+	of, c := hub.App.Identities, cluster("a", "east")
+	expect := func(what string, want bool, uid types.UID) {
+		t.Helper()
+		known, err := of.Known(c)
+		got, ofErr := of.Of(c)
+		if known != want || got != uid || errors.Join(err, ofErr) != nil {
+			t.Errorf("%s: known %t, UID %q", what, known, got)
+		}
+	}
+	hub.Put(c)
+	expect("at first", false, "")
+	of.NoteFirst(c, "")
+	expect("tried", true, "")
+	of.Note(c, system)
+	of.NoteFirst(c, "")
+	expect("the import's result stays", true, system)
+	of.Forget(types.NamespacedName{Namespace: "a", Name: "east"})
+	expect("forgotten", false, "")
+	hub.Put(namespaceOf(c, recorded))
+	expect("recorded", true, system)
+}
+
 // reader is another cluster.
 type reader struct {
 	uid types.UID
