@@ -71,11 +71,10 @@ func textsIn(list any) (texts []any) {
 	return texts
 }
 
-// variable is a variable of a topology. size is that of its JSON.
+// variable is a variable of a topology.
 type variable struct {
 	name  string
 	value any
-	size  int
 }
 
 func variablesIn(list any) (variables map[string]any, leftOut bool) {

@@ -67,13 +67,13 @@ func newCrowd(t *testing.T) *crowd {
 func (c *crowd) round() (requests []string) {
 	c.t.Helper()
 	var workers sync.WaitGroup
-	for range c.handler.queue.Len() {
-		key, _ := c.handler.queue.Get()
+	for range c.queue.Len() {
+		key, _ := c.queue.Get()
 		workers.Go(func() {
 			if err := c.reconcile(c.t.Context(), key); err != nil {
 				c.t.Error(err)
 			}
-			c.handler.queue.Done(key)
+			c.queue.Done(key)
 		})
 	}
 	workers.Wait()
