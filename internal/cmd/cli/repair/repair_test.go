@@ -218,7 +218,16 @@ func TestTakeover_IsExplained(t *testing.T) {
 		"another token is gone":          {nil, []runtime.Object{granted("west", "uid-first")}, live},
 		"another token is there":         {nil, []runtime.Object{granted("west", "uid-first"), token("west", "uid-first", "west")}, live + ". To register without a confirmation, use its token: fleet token show west --with-secret --cluster west -n fleet-default"},
 		"a token that was created again": {nil, []runtime.Object{granted("west", "uid-first"), token("west", "uid-second", "west")}, live},
-		"the agent is silent":            {condition(fleet.ConditionAgentReporting, "False", fleet.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
+		"the agent has a key": {
+			func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationAgentKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
+			"the agent of Cluster fleet-default/west has a key: the hub grants its request at once. A request from another cluster, or after the loss of the key, waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default",
+		},
+		"the key was revoked": {
+			func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationBlockedKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
+			"the key of the agent of Cluster fleet-default/west was revoked: the request waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default. " +
+				"Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key",
+		},
+		"the agent is silent": {condition(fleet.ConditionAgentReporting, "False", fleet.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, append(test.objects, cluster("west", test.cluster))...)

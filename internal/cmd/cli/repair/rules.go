@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -109,6 +110,12 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	switch {
 	case !r.any || c.Status.Agent.LastSeen.IsZero():
 		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
+	case revocation.IsBlocked(c):
+		return fmt.Sprintf("the key of the agent of Cluster %s was revoked: the request waits (TakeoverPending) until you run: %s. Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, "+
+			"so that the agent creates another key", name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
+	case c.Annotations[fleet.AnnotationAgentKey] != "":
+		return fmt.Sprintf("the agent of Cluster %s has a key: the hub grants its request at once. A request from another cluster, or after the loss of the key, waits (TakeoverPending) until you run: %s",
+			name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
 	case r.withToken:
 		return fmt.Sprintf("the agent of Cluster %s has registered with this token: the hub grants the request at once", name)
 	}

@@ -209,7 +209,7 @@ func (h *handler) setOwner(r *round) (err error) {
 // agent that is replaced.
 func (h *handler) writeKey(r *round) error {
 	cluster, join := grant.ClusterOf(r.in), r.out.Join
-	_, err := reconcile.Update(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if join == nil {
 			delete(c.Annotations, fleet.AnnotationAgentKey)
 			return

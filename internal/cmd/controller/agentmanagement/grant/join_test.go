@@ -54,7 +54,7 @@ func TestFirstUse_PinsTheKeyOnTheCluster(t *testing.T) {
 
 	hub.Put(beat(string(hubtest.Get[*corev1.ServiceAccount](hub, clusterNamespace, account).UID), time.Minute))
 	handle(t, hub)
-	expectRequests(t, hub, "get Cluster ws/c1", "update Cluster ws/c1")
+	expectRequests(t, hub, "get Cluster ws/c1", "patch Cluster ws/c1")
 	pinned := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
 	if pinned.Annotations[fleet.AnnotationAgentKey] != key || pinned.Labels[fleet.LabelTokenUID] != "u-t1" {
 		t.Errorf("annotations %v, labels %v", pinned.Annotations, pinned.Labels)

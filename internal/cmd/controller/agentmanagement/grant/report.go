@@ -150,7 +150,7 @@ func (h *handler) recordReason(r *round) {
 		h.app.Log.Info("registration waits to take over", "registration", r.key(), "cluster", r.request.Namespace+"/"+r.out.ClusterName)
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
 		h.app.Recorder.Eventf(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason,
-			"registration %s asks to replace this Cluster's agent with another token: to allow it, run `fleet confirm-takeover %s %s -n %s`", r.request.Name, r.out.ClusterName, r.request.Name, r.request.Namespace)
+			"registration %s asks to replace this Cluster's agent and does not prove that it is the same agent: to allow it, run `fleet confirm-takeover %s %s -n %s`", r.request.Name, r.out.ClusterName, r.request.Name, r.request.Namespace)
 	default:
 		if r.out.Reason == fleet.ReasonAccountReplaced {
 			h.app.Recorder.Event(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason, r.out.Message)

@@ -52,7 +52,7 @@ func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
 	expectEvents(t, hub,
 		"Warning TakeoverPending "+takeoverMessage,
-		"Warning TakeoverPending registration r1 asks to replace this Cluster's agent with another token: to allow it, run `fleet confirm-takeover c1 r1 -n ws`")
+		"Warning TakeoverPending registration r1 asks to replace this Cluster's agent and does not prove that it is the same agent: to allow it, run `fleet confirm-takeover c1 r1 -n ws`")
 	expectCounted(t, hub, `fleet_registrations_total{outcome="rejected"} 1`)
 
 	for range 3 { // whatever wakes it

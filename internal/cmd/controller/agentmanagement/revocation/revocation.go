@@ -53,7 +53,7 @@ func (h *handler) onCluster(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	}
 	var err error
 	if out.Block {
-		if cluster, err = reconcile.Update(h.app.Clusters, cluster, revocation.Block); err != nil {
+		if cluster, err = reconcile.Patch(h.app.Clusters, cluster, revocation.Block); err != nil {
 			return cluster, fmt.Errorf("blocking the key of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (h *handler) onCluster(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 			return cluster, err
 		}
 	}
-	cluster, err = reconcile.Update(h.app.Clusters, cluster, func(c *fleet.Cluster) { maps.Copy(c.Annotations, out.Done) })
+	cluster, err = reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) { maps.Copy(c.Annotations, out.Done) })
 	if err != nil {
 		return cluster, fmt.Errorf("recording the revocation on Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
@@ -125,7 +125,7 @@ func (h *handler) onToken(token *fleet.ClusterRegistrationToken) error {
 			continue
 		}
 		ordered = true
-		if _, err := reconcile.Update(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if _, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRevokeKey, order)
 		}); err != nil {
 			return fmt.Errorf("revoking the key of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)

@@ -59,7 +59,7 @@ func TestRevokedCredential_DeletesTheAccountsOfTheClusterOnce(t *testing.T) {
 	hub := start(t, cluster("c1", map[string]string{fleet.AnnotationRevokeCredential: "1", fleet.AnnotationAgentKey: "k1"}),
 		request("r1", "c1", "u1"), request("r2", "c1", "u1"), request("r3", "c2", "u1"), account("r1"), account("r3"))
 	handle(t, hub, clusters, "ws/c1")
-	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "update Cluster ws/c1")
+	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
 	if got[fleet.AnnotationAgentKey] != "k1" || got[fleet.AnnotationBlockedKey] != "" || got[fleet.AnnotationCredentialRevoked] != "1" {
 		t.Errorf("annotations %v", got)
@@ -82,7 +82,7 @@ func TestRevokedKey_IsBlockedBeforeTheAccountIsDeleted(t *testing.T) {
 	hub.Fail("delete ServiceAccount "+space+"/r1-u-r1", nil)
 	hub.Requests()
 	handle(t, hub, clusters, "ws/c1") // the order is carried out again
-	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "update Cluster ws/c1")
+	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
 	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations; got[fleet.AnnotationBlockedKey] != "k1" || got[fleet.AnnotationKeyRevoked] != "1" {
 		t.Errorf("annotations %v", got)
 	}
@@ -105,7 +105,7 @@ func TestDerivedKeys_AreRevokedBeforeTheTokenIsDeleted(t *testing.T) {
 	labelled.Labels = map[string]string{fleet.LabelTokenUID: "u1"}
 	hub := start(t, token, labelled, cluster("c2", nil), cluster("c3", nil), request("r2", "c2", "u1"), request("r3", "c3", "u-other"))
 	handle(t, hub, tokens, "ws/t1")
-	hubtest.ExpectRequests(t, hub, "update Cluster ws/c1", "update Cluster ws/c2")
+	hubtest.ExpectRequests(t, hub, "patch Cluster ws/c1", "patch Cluster ws/c2")
 	hubtest.ExpectWoken(t, hub, tokens+" ws/t1 in 1s")
 	handle(t, hub, tokens, "ws/t1")
 	hubtest.ExpectRequests(t, hub, "delete ClusterRegistrationToken ws/t1")

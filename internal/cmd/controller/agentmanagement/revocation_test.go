@@ -1,0 +1,86 @@
+package agentmanagement_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// signedRequest is a request that is signed with a key, for the account of a token's values.
+func signedRequest(t *testing.T, key identity.Key, values protocol.Values, clientID, random string) *fleet.ClusterRegistration {
+	t.Helper()
+	account, err := protocol.ParseAccountToken(values.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proof, err := key.Prove(identity.Claims{ClientID: clientID, ClientRandom: random, Account: account.AccountUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := newRequest(values.ClusterNamespace, clientID, random, values.TokenName)
+	request.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof}
+	return request
+}
+
+// TestKeyOfAnAgent goes through the life of a key: it is pinned at the first heartbeat, it lets the agent return with
+// another token at once, and it is revoked together with the credential.
+func TestKeyOfAnAgent(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-keys")
+	newToken(t, hub, ws, "t1", 0)
+	newToken(t, hub, ws, "t2", 0)
+	one, two := valuesOf(t, hub, ws, "t1"), valuesOf(t, hub, ws, "t2")
+	key, err := identity.NewKey(rand.Reader)
+	g.Expect(err).NotTo(HaveOccurred())
+	name := names.Cluster("keyed")
+	cluster := func(g Gomega) *fleet.Cluster {
+		found := &fleet.Cluster{}
+		g.Expect(hub.Get(t.Context(), client.Clusters, ws, name, found)).To(Succeed())
+		return found
+	}
+
+	first := registerWith(t, bearer(t, one), signedRequest(t, key, one, "keyed", "first"))
+	g.Expect(cluster(g).Annotations).NotTo(HaveKey(fleet.AnnotationAgentKey), "before the first heartbeat")
+	g.Expect(first.beat(t.Context(), name, time.Now().Add(-time.Hour))).To(Succeed())
+	eventually(t, func(g Gomega) {
+		g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(fleet.AnnotationAgentKey, key.Public()))
+	})
+
+	second := registerWith(t, bearer(t, two), signedRequest(t, key, two, "keyed", "second"))
+	g.Expect(second.beat(t.Context(), name, time.Now().Add(-time.Minute))).To(Succeed())
+	expectRevoked(t, hub, first)
+
+	stranger, err := identity.NewKey(rand.Reader)
+	g.Expect(err).NotTo(HaveOccurred())
+	waits := func(request *fleet.ClusterRegistration) {
+		t.Helper()
+		g.Expect(bearer(t, two).Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
+		eventually(t, func(g Gomega) {
+			found := &fleet.ClusterRegistration{}
+			g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, request.Name, found)).To(Succeed())
+			g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", fleet.ReasonTakeoverPending)))
+			g.Expect(found.Status.Granted).To(BeFalse())
+		})
+	}
+	waits(signedRequest(t, stranger, two, "keyed", "third"))
+	waits(newRequest(ws, "keyed", "fourth", "t2"))
+
+	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, fleet.AnnotationRevokeKey)
+	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, name, []byte(order))).To(Succeed())
+	eventually(t, func(g Gomega) {
+		g.Expect(apierrors.IsUnauthorized(second.beat(t.Context(), name, time.Now()))).To(BeTrue(), "the copied token still works")
+	})
+	g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(fleet.AnnotationBlockedKey, key.Public()))
+	waits(signedRequest(t, key, two, "keyed", "fifth"))
+}
