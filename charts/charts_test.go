@@ -59,6 +59,7 @@ func render(t *testing.T, r release) (map[string]string, error) {
 
 func (r release) capabilities() *chartutil.Capabilities {
 	server := chartutil.DefaultCapabilities.Copy()
+	server.KubeVersion = chartutil.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
 	server.APIVersions = slices.Concat(server.APIVersions, chartutil.VersionSet{"fleet.cattle.io/v1alpha1"})
 	if r.serves != nil {
 		server.APIVersions = r.serves

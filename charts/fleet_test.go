@@ -51,6 +51,7 @@ agentCheckinInterval: 1h
 garbageCollectionInterval: 0
 agent: {replicas: 2, reconciler: {workers: {bundledeployment: 7, drift: "8"}}, leaderElection: {leaseDuration: 60s, retryPeriod: 5s, renewDeadline: 40s}}
 ignoreClusterRegistrationLabels: true
+agentCredential: {lifetime: 24h}
 capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}}
 controller: {replicas: 3, registrationTokenTTL: {required: true}}
 image: {repository: team/fleet, tag: v2, imagePullPolicy: Never}
@@ -251,6 +252,8 @@ func TestFleetConfig(t *testing.T) {
 		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"a patience with Git":                 {"gitClientTimeout: 1m", func(c *config.Config) { c.GitClientTimeout.Duration = time.Minute }},
+		"credentials that expire":             {"agentCredential: {lifetime: 24h}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 24 * time.Hour }},
+		"credentials that do not expire":      {"agentCredential: {lifetime: 0}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 0 }},
 		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
 		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},

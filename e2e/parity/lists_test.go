@@ -47,6 +47,7 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-proof]", Why: signed},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-key-at-grant]", Why: signed},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-renews]", Why: "an agent says that it can renew its credential"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
 		{Is: parity.Added, On: "* Secret kube-system/fleet-agent-recovery-*", Why: signed},

@@ -42,6 +42,9 @@ type Config struct {
 	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
 	// AgentCheckinInterval is the time between two heartbeats of an agent. 0 means the agent's default.
 	AgentCheckinInterval metav1.Duration `json:"agentCheckinInterval,omitempty"`
+	// AgentCredentialLifetime is the lifetime of the credentials of agents that renew them. 0 means that they do not
+	// expire.
+	AgentCredentialLifetime metav1.Duration `json:"agentCredentialLifetime,omitempty"`
 	// ManageAgent set to false turns off the Bundles that manage the agents.
 	ManageAgent *bool `json:"manageAgent,omitempty"`
 	// APIServerURL is the hub's address for agents. A kubeconfig Secret may override it.
@@ -131,7 +134,7 @@ func Parse(document []byte, base Config) (Config, []string, error) {
 	if err := yaml.Unmarshal(document, &raw); err != nil {
 		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	warnings := dropBadDurations(raw, "agentCheckinInterval", "gitClientTimeout", "garbageCollectionInterval")
+	warnings := dropBadDurations(raw, "agentCheckinInterval", "agentCredentialLifetime", "gitClientTimeout", "garbageCollectionInterval")
 	clean, err := yaml.Marshal(raw)
 	if err != nil {
 		return Config{}, nil, fmt.Errorf("reading the configuration: %w", err)

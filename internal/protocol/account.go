@@ -101,6 +101,8 @@ func Works(token, accountUID string, now time.Time) bool {
 type Mint struct {
 	// Namespace and Account identify the ServiceAccount.
 	Namespace, Account string
-	// Lifetime is the minimum lifetime of the token.
+	// Lifetime is the minimum lifetime of the token, or the maximum if the agent renews it.
 	Lifetime time.Duration
+	// Renewed means that the agent renews the token.
+	Renewed bool
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +38,8 @@ type Hub interface {
 	// Prove lists the BundleDeployments of the agent's namespace, limited to one. Only an agent's identity may do
 	// that.
 	Prove(ctx context.Context, namespace string) error
+	// Renew requests a token of an account. Only the account itself may do that.
+	Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error)
 }
 
 // connect returns a Hub that talks to a real API server.
@@ -96,6 +100,22 @@ func (h apiHub) Prove(ctx context.Context, namespace string) error {
 	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
 		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
 }
+
+func (h apiHub) Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	seconds := int64(lifetime / time.Second)
+	answer := &authenticationv1.TokenRequest{}
+	err := h.core.RESTClient().Post().Namespace(namespace).Resource("serviceaccounts").Name(account).SubResource("token").
+		Body(&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}).MaxRetries(noRetries).Do(ctx).Into(answer)
+	if err == nil && answer.Status.Token == "" {
+		err = errNoToken
+	}
+	return answer.Status.Token, err
+}
+
+// errNoToken means that the hub answered a request for a token without one.
+var errNoToken = errors.New("the answer contains no token")
 
 // answerOf maps an error of the hub to an Answer.
 func answerOf(err error) registering.Answer {

@@ -95,6 +95,13 @@ func (m mortalHub) Prove(ctx context.Context, namespace string) error {
 	return m.next.Prove(ctx, namespace)
 }
 
+func (m mortalHub) Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error) {
+	if err := m.request("create serviceaccounts/token"); err != nil {
+		return "", err
+	}
+	return m.next.Renew(ctx, namespace, account, lifetime)
+}
+
 // Whenever an agent is killed, the next process ends with a whole identity that works, without a bootstrap secret,
 // and with one request more at most; where there was an identity, there is one at every moment.
 func TestKilledAtEachStep(t *testing.T) {

@@ -20,6 +20,9 @@ const (
 	// longMovePause is the longest pause between two tests at the address in the bootstrap secret, where no hub may
 	// run yet.
 	longMovePause = time.Minute
+	// A token expires a quarter of its lifetime after its renewal is due at the latest, which is at least two minutes.
+	firstTokenPause = 5 * time.Second
+	longTokenPause  = 10 * time.Minute
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )

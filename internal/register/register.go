@@ -43,6 +43,8 @@ type Options struct {
 	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
 	// callback.
 	OnStage func(stage registering.Stage, reason string)
+	// OnRenew is called with each renewed token of the identity in use. Nil disables the callback.
+	OnRenew func(token string)
 }
 
 // Session is a proven identity and the data that belongs to it.
@@ -50,6 +52,8 @@ type Session struct {
 	// Hub is the client configuration for this identity, without rate limit and timeout. Run watches the responses
 	// to it: after a 401, a 403 or an untrusted CA it tests whether the identity still works.
 	Hub *rest.Config
+	// Token returns the current token of the identity. Requests of Hub use it, too.
+	Token func() string
 	// ClusterNamespace and ClusterName identify the Cluster of this agent.
 	ClusterNamespace, ClusterName string
 	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
@@ -106,19 +110,21 @@ type agent struct {
 	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
 	rejected chan struct{} // the hub rejected a request of the identity in use
 
-	looks, asks, moves, proofs, requests, renewals, writes pace
+	looks, asks, moves, proofs, requests, renewals, writes, tokens pace
 
-	found   found               // result of the last look
-	verdict registering.Verdict // on the stored identity, at its own address
-	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there   Access              // the access of that test
-	stuck   bool                // use did not return after its context was canceled
-	running bool                // an identity has been used or requested
-	used    bool                // the current bootstrap secret was used
-	serving *serving            // nil if no identity is in use
-	attempt *attempt            // with the current bootstrap secret; nil before the first
-	stage   registering.Stage   // as last reported
-	reason  string
+	found    found               // result of the last look
+	verdict  registering.Verdict // on the stored identity, at its own address
+	moved    registering.Verdict // on the stored identity, at the address in the bootstrap secret
+	there    Access              // the access of that test
+	stuck    bool                // use did not return after its context was canceled
+	running  bool                // an identity has been used or requested
+	used     bool                // the current bootstrap secret was used
+	serving  *serving            // nil if no identity is in use
+	attempt  *attempt            // with the current bootstrap secret; nil before the first
+	renewal  renewal             // of the token in use
+	obtained string              // the last token that this process was granted
+	stage    registering.Stage   // as last reported
+	reason   string
 }
 
 // attempt records what this process did with one bootstrap secret.
@@ -147,6 +153,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	} {
 		*p = pace{first: firstPause, long: long, random: o.Random}
 	}
+	a.tokens = pace{first: firstTokenPause, long: longTokenPause, random: o.Random}
 	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}
 	return a
 }

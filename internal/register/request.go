@@ -57,6 +57,7 @@ func (a *agent) request(ctx context.Context) error {
 		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
 			"token", bootstrap.TokenName)
 	}
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, fleet.AnnotationAgentRenews, "true")
 	if err := a.sign(ctx, asked, bootstrap.Token); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -18,9 +19,11 @@ type serving struct {
 	// collects is the garbage collection interval. It is the only setting that matters to the running work: a new
 	// interval restarts the work.
 	collects time.Duration
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when use has returned
-	err      error         // the error it returned
+	// token is the renewed token, or nil before the first renewal.
+	token  *atomic.Pointer[string]
+	cancel context.CancelFunc
+	done   chan struct{} // closed when use has returned
+	err    error         // the error it returned
 }
 
 // serveStep stores a new identity, makes sure that the current identity is in use, deletes the bootstrap secret,
@@ -39,7 +42,21 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 		a.ask(ctx, step)
 		return
 	}
-	a.attend(ctx, nil)
+	a.attendUntilRenewal(ctx)
+}
+
+// attendUntilRenewal waits while the identity is in use, and renews its token when that is due.
+func (a *agent) attendUntilRenewal(ctx context.Context) {
+	left, expires := a.renewalDue()
+	if !expires {
+		a.attend(ctx, nil)
+		return
+	}
+	due := time.NewTimer(left)
+	defer due.Stop()
+	if a.attend(ctx, due.C) {
+		a.renew(ctx)
+	}
 }
 
 // storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
@@ -57,6 +74,7 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 		}
 		return false
 	}
+	a.obtained = granted.Token
 	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
 	return true
 }
@@ -109,17 +127,24 @@ func (a *agent) serve(ctx context.Context) {
 	if a.stopServing(); a.stuck {
 		return
 	}
-	hub := a.found.access.Config()
+	hub, granted, renewed := a.found.access.Config(), a.found.access.Token, &atomic.Pointer[string]{}
+	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return currentToken{next: next, token: renewed} })
 	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, rejected: a.rejected} })
 	session := Session{
-		Hub:                 hub,
+		Hub: hub,
+		Token: func() string {
+			if token := renewed.Load(); token != nil {
+				return *token
+			}
+			return granted
+		},
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,
 		DeploymentNamespace: identity.DeploymentNamespace,
 		Config:              a.found.config,
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	started := &serving{key: key, collects: collects, cancel: cancel, done: make(chan struct{})}
+	started := &serving{key: key, collects: collects, token: renewed, cancel: cancel, done: make(chan struct{})}
 	a.serving, a.running = started, true
 	go func() {
 		defer close(started.done)

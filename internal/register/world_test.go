@@ -76,6 +76,8 @@ type world struct {
 	watched   *watch.FakeWatcher
 	appeared  map[string]chan struct{} // closed when the named credential is there
 
+	renewal renewals // how the hub renews tokens
+
 	hub        *rest.Config    // of the session in use
 	served     chan struct{}   // closed when it is in use
 	over       <-chan struct{} // closed when the process ends
@@ -83,6 +85,14 @@ type world struct {
 	mortal     *mortal         // the process, if it is to be killed
 	deaf       bool            // use does not hear that it is to end
 	endsAtOnce bool            // use returns at once, without an error
+}
+
+// renewals is how the hub renews tokens: at most for limit, unless it is zero. If broken, it accepts none of the new
+// tokens. serial counts them, and accepted those that it was asked about and accepted.
+type renewals struct {
+	limit            time.Duration
+	broken           bool
+	serial, accepted int
 }
 
 // grantPlan is how the hub answers requests: the rights to read the credential appear after rights, the
@@ -380,6 +390,24 @@ func (v *visitor) Prove(_ context.Context, namespace string) error {
 	}
 	v.say("[agent]  LIST bundledeployments in %s as %s at %s: %s", namespace, v.token, v.server, short(err))
 	return err
+}
+
+func (v *visitor) Renew(_ context.Context, _, account string, lifetime time.Duration) (string, error) {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	err := v.answer(v.accounts[v.token])
+	if err == nil && v.renewal.limit > 0 && lifetime > v.renewal.limit {
+		err = apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts/token"}, account, nil)
+	}
+	if err != nil {
+		return "", err
+	}
+	v.renewal.serial++
+	token := tokenFor(v.renewal.serial, lifetime)
+	if v.accounts[token] = !v.renewal.broken; !v.renewal.broken {
+		v.renewal.accepted++
+	}
+	return token, nil
 }
 
 // short is an error in a word.

@@ -64,6 +64,7 @@ every template that reads values includes it first.
   "legacyKubeconfigNamespaces" false
   "allowLocalKubeconfigs" false
   "refusedKubeconfigCIDRs" list
+  "agentCredential" (dict "lifetime" "0")
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
     "replicas" 1
@@ -173,6 +174,8 @@ The controllers' configuration. Its keys are those of config.Config. Omitted key
 -}}
 {{- with .Values.garbageCollectionInterval }}{{ $_ := set $config "garbageCollectionInterval" (toString .) }}{{ end -}}
 {{- with .Values.refusedKubeconfigCIDRs }}{{ $_ := set $config "refusedKubeconfigCIDRs" . }}{{ end -}}
+{{- $lifetime := toString (.Values.agentCredential).lifetime -}}
+{{- if not (has $lifetime (list "0" "0s" "")) }}{{ $_ := set $config "agentCredentialLifetime" $lifetime }}{{ end -}}
 {{- $capi := dict -}}
 {{- range $key, $value := .Values.capi }}{{ if $value }}{{ $_ := set $capi $key $value }}{{ end }}{{ end -}}
 {{- with $capi }}{{ $_ := set $config "capi" . }}{{ end -}}

@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register"
 	"github.com/fleet-hub/fleet/internal/register/facts"
@@ -171,6 +172,7 @@ func (p *process) work(ctx context.Context) error {
 		Clock:     p.clock,
 		Random:    rand.Reader,
 		Log:       p.log,
+		OnRenew:   p.metrics.Credential,
 		OnStage: func(stage registering.Stage, reason string) {
 			p.ready.stage(stage, reason)
 			p.metrics.Stage(stage)
@@ -198,11 +200,13 @@ func (p *process) beat(ctx context.Context, session register.Session) error {
 		Interval:         p.options.CheckinInterval,
 		Facts:            p.facts.Facts,
 		FactsChanged:     p.facts.Changed(),
-		Pulse:            &p.pulse,
-		Clock:            p.clock,
-		Random:           rand.Reader,
-		Log:              p.log,
-		OnBeat:           p.metrics.Heartbeat,
+
+		CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
+		Pulse:             &p.pulse,
+		Clock:             p.clock,
+		Random:            rand.Reader,
+		Log:               p.log,
+		OnBeat:            p.metrics.Heartbeat,
 		OnFirst: func() {
 			p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
 				"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())

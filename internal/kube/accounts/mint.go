@@ -47,6 +47,22 @@ func Mint(ctx context.Context, client kubernetes.Interface, namespace, account s
 	return lastingToken(ctx, client, namespace, account)
 }
 
+// MintRenewed returns a bearer token of a ServiceAccount with this lifetime, or a shorter one if the API server limits it.
+// The account renews it.
+func MintRenewed(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, error) {
+	seconds := int64(lifetime / time.Second)
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting a token of account %s/%s: %w", namespace, account, err)
+	}
+	if answer.Status.Token == "" {
+		return "", fmt.Errorf("requesting a token of account %s/%s: the answer contains none", namespace, account)
+	}
+	return answer.Status.Token, nil
+}
+
 // lastingToken returns the token in the account's token Secret, which the controller-manager fills.
 func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, account string) (string, error) {
 	owner, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})

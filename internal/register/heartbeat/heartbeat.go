@@ -51,6 +51,9 @@ type Options struct {
 	Interval time.Duration
 	// Facts returns the facts about the cluster for the heartbeat. Nil means no facts.
 	Facts func() fleet.ClusterFacts
+	// CredentialExpires returns when the agent's credential expires, or the zero time if it does not. Nil means that it
+	// does not.
+	CredentialExpires func() time.Time
 	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
 	FactsChanged <-chan struct{}
 	// Pulse is shared by all runs of a process, so that no two heartbeats report the same second. Nil means that
@@ -100,7 +103,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 		}
 		now := o.Clock()
 		facts := o.Facts()
-		body, err := patch(now, o.AgentNamespace, facts)
+		body, err := patch(now, o.AgentNamespace, o.CredentialExpires(), facts)
 		if err != nil {
 			return err
 		}
@@ -163,6 +166,9 @@ func (o Options) withDefaults() Options {
 	if o.Facts == nil {
 		o.Facts = func() fleet.ClusterFacts { return fleet.ClusterFacts{} }
 	}
+	if o.CredentialExpires == nil {
+		o.CredentialExpires = func() time.Time { return time.Time{} }
+	}
 	if o.OnBeat == nil {
 		o.OnBeat = func(time.Time, error) {}
 	}
@@ -171,7 +177,11 @@ func (o Options) withDefaults() Options {
 
 // patch returns the body of a heartbeat. It replaces status.agent as a whole. lastSeen has a precision of one
 // second, as every Kubernetes time.
-func patch(now time.Time, agentNamespace string, facts fleet.ClusterFacts) ([]byte, error) {
+func patch(now time.Time, agentNamespace string, expires time.Time, facts fleet.ClusterFacts) ([]byte, error) {
+	status := fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace, ClusterFacts: facts}
+	if !expires.IsZero() {
+		status.CredentialExpires = &metav1.Time{Time: expires}
+	}
 	operation := struct {
 		Op    string            `json:"op"`
 		Path  string            `json:"path"`
@@ -179,7 +189,7 @@ func patch(now time.Time, agentNamespace string, facts fleet.ClusterFacts) ([]by
 	}{
 		Op:    "add",
 		Path:  "/status/agent",
-		Value: fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace, ClusterFacts: facts},
+		Value: status,
 	}
 	body, err := json.Marshal([]any{operation})
 	if err != nil {

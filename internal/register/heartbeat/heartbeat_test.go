@@ -157,9 +157,14 @@ func TestPatch(t *testing.T) {
 	tests := map[string]struct {
 		now       time.Time
 		namespace string
+		expires   time.Time
 		facts     fleet.ClusterFacts
 		want      string
 	}{
+		"a credential that expires": {
+			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", expires: time.Date(2026, 1, 3, 5, 4, 5, 0, east),
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","credentialExpires":"2026-01-03T03:04:05Z"}}]`,
+		},
 		"seconds, in UTC": {
 			now: time.Date(2026, 11, 21, 9, 44, 29, 123456789, east), namespace: "cattle-fleet-system",
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-11-21T07:44:29Z","namespace":"cattle-fleet-system"}}]`,
@@ -177,7 +182,7 @@ func TestPatch(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := patch(test.now, test.namespace, test.facts)
+			got, err := patch(test.now, test.namespace, test.expires, test.facts)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -122,15 +122,16 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = clusters.LastSeen(cluster)
 	}
-	owners, token, key := request.OwnerReferences, tokenUID(in), keyOf(in)
+	owners, token, key, lifetime := request.OwnerReferences, tokenUID(in), keyOf(in), lifetimeText(in)
 	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) &&
-		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] && key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] {
+		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] && key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] &&
+		lifetime == request.Annotations[fleet.AnnotationLifetimeAtGrant] {
 		return nil
 	}
 	if !noted {
 		want = clusters.LastSeen(cluster)
 	}
-	own := &Ownership{LastSeen: want, TokenUID: token, Key: key, Owner: metav1.OwnerReference{
+	own := &Ownership{LastSeen: want, TokenUID: token, Key: key, Lifetime: lifetime, Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 	if !request.Status.Granted { // the address that older requests were granted with is unknown

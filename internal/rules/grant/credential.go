@@ -19,7 +19,7 @@ import (
 
 // answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and has
 // expired.
-func answered(in Input) bool {
+func answered(in Input, cluster *fleet.Cluster) bool {
 	if in.Credential == nil {
 		return in.Request.Status.Granted && in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
 	}
@@ -27,6 +27,9 @@ func answered(in Input) bool {
 		return true // the Secret already answers the other request
 	}
 	credential, err := protocol.ParseCredential(in.Credential.Data)
+	if err == nil && Used(in.Request, cluster) && hasExpired(credential.Token, string(in.Account.UID), in.Now) {
+		return true // the agent has renewed it
+	}
 	return err == nil && protocol.Works(credential.Token, string(in.Account.UID), in.Now)
 }
 
@@ -162,12 +165,12 @@ func requestRights(in Input, cluster *fleet.Cluster) []runtime.Object {
 		fleet.AnnotationClusterRegistration:          request.Name,
 		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
 	}
-	return []runtime.Object{
+	return append([]runtime.Object{
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta},
 		objects.RoleOf(objects.Managed(request.Namespace, request.Name), rbacv1.PolicyRule{
 			APIGroups: []string{fleet.SchemeGroupVersion.Group}, Resources: []string{"clusters/status"}, ResourceNames: []string{cluster.Name}, Verbs: []string{"patch"},
 		}),
 		objects.BindingOf(objects.Managed(request.Namespace, request.Name), "Role", request.Name, to),
 		objects.BindingOf(objects.Managed(namespace, request.Name), "ClusterRole", names.BundleDeploymentRole, to),
-	}
+	}, renewalRights(in, account)...)
 }

@@ -96,6 +96,8 @@ type Input struct {
 	// TokenClusters is the number of Clusters that the request's token has created. MaxClusters limits it; 0 means
 	// unlimited.
 	TokenClusters, MaxClusters int
+	// CredentialLifetime is the lifetime of the credentials of agents that renew them. 0 means that they do not expire.
+	CredentialLifetime time.Duration
 	// IgnoreLabels drops the labels that the agent proposes.
 	IgnoreLabels bool
 	// HubAddress is the AddressHash of the hub's configuration.
@@ -152,6 +154,8 @@ type Ownership struct {
 	TokenUID string
 	// Key is the public key that has signed the request. "" removes the recorded key.
 	Key string
+	// Lifetime is the lifetime of the credential, or "" if it does not expire.
+	Lifetime string
 	// HubAddress is the AddressHash of the hub's configuration. "" is not recorded.
 	HubAddress string
 }
@@ -273,11 +277,14 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
 			out.Reader = reader(in, cluster)
 		}
-	case answered(in):
+	case answered(in, cluster):
 		return done(in, cluster, out)
 	default:
 		out.Stage, out.Granted = Minting, true
 		out.Mint = &protocol.Mint{Namespace: in.Account.Namespace, Account: in.Account.Name, Lifetime: protocol.TokenLifetime}
+		if lifetime := lifetimeOf(in); lifetime > 0 {
+			out.Mint.Lifetime, out.Mint.Renewed = lifetime, true
+		}
 		out.Credential = credentialOf(cluster, in.Namespaces)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)

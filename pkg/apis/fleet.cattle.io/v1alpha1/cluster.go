@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.agent.nodes`,priority=1
 // +kubebuilder:printcolumn:name="Platform",type=string,JSONPath=`.status.agent.platform`,priority=1
 // +kubebuilder:printcolumn:name="Agent",type=string,JSONPath=`.status.agent.agentVersion`,priority=1
+// +kubebuilder:printcolumn:name="Credential-Expires",type=string,JSONPath=`.status.agent.credentialExpires`,priority=1
 type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -164,6 +164,10 @@ type AgentStatus struct {
 	// +nullable
 	Namespace string `json:"namespace"`
 
+	// CredentialExpires is when the agent's credential expires; absent if it does not.
+	// +optional
+	CredentialExpires *metav1.Time `json:"credentialExpires,omitempty"`
+
 	ClusterFacts `json:",inline"`
 }
 

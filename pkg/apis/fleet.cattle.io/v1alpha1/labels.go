@@ -101,6 +101,12 @@ const (
 	// AnnotationAgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified. Not in
 	// Rancher Fleet.
 	AnnotationAgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
+	// AnnotationAgentRenews, with value "true" on a ClusterRegistration, announces that the agent renews its token. Not in
+	// Rancher Fleet.
+	AnnotationAgentRenews = "fleet.cattle.io/agent-renews"
+	// AnnotationLifetimeAtGrant, on a ClusterRegistration, is the lifetime of the credential that was granted. It is absent
+	// if the credential does not expire. Not in Rancher Fleet.
+	AnnotationLifetimeAtGrant = "fleet.cattle.io/lifetime-at-grant"
 	// AnnotationRevokeCredential, on a Cluster, orders the hub to revoke the credential of its agent. Each new value is
 	// another order. Not in Rancher Fleet.
 	AnnotationRevokeCredential = "fleet.cattle.io/revoke-credential"

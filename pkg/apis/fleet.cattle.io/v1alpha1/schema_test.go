@@ -28,7 +28,7 @@ var decided = []struct{ why, pattern string }{
 	{"a token says which default time to live it got",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.defaultTTL: <absent> -> map\[`},
 	{"an agent says what cluster it is in",
-		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|kubernetesVersion|nodes|platform|readyNodes): <absent> -> map\[`},
+		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|credentialExpires|kubernetesVersion|nodes|platform|readyNodes): <absent> -> map\[`},
 	{"a Bundle counts the clusters whose agents are silent", `^Bundle\.schema\.properties\.status\.properties\.unreachable: <absent> -> map\[`},
 	{"which shows in a wide list", `^Cluster\.columns: \[.* name:Status type:string\]\] -> \[.* name:Status type:string\] map\[.* priority:1 type:string\]\]$`},
 }
@@ -64,7 +64,7 @@ func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
 		"ClusterRegistrationToken": append(conditionFields("status.conditions"), "status.defaultTTL"),
 		"Bundle":                   {"status.unreachable"},
 		"Cluster": {
-			"status.agent.agentVersion", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",
+			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",
 		},
 	}
 	for _, kind := range ourKinds {
@@ -112,7 +112,7 @@ func TestPrinterColumns(t *testing.T) {
 		"Cluster": {
 			{"Bundles-Ready", ".status.display.readyBundles"}, {"Last-Seen", ".status.agent.lastSeen"}, {"Status", ready},
 			{"Kubernetes", ".status.agent.kubernetesVersion"}, {"Nodes-Ready", ".status.agent.readyNodes"}, {"Nodes", ".status.agent.nodes"},
-			{"Platform", ".status.agent.platform"}, {"Agent", ".status.agent.agentVersion"},
+			{"Platform", ".status.agent.platform"}, {"Agent", ".status.agent.agentVersion"}, {"Credential-Expires", ".status.agent.credentialExpires"},
 		},
 		"ClusterGroup":             {{"Clusters-Ready", ".status.display.readyClusters"}, {"Bundles-Ready", ".status.display.readyBundles"}, {"Status", ready}},
 		"ClusterRegistration":      {{"Cluster-Name", ".status.clusterName"}, {"Labels", ".spec.clusterLabels"}},

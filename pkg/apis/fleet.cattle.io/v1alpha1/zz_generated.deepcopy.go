@@ -41,6 +41,10 @@ func (in *AgentSchedulingCustomization) DeepCopy() *AgentSchedulingCustomization
 func (in *AgentStatus) DeepCopyInto(out *AgentStatus) {
 	*out = *in
 	in.LastSeen.DeepCopyInto(&out.LastSeen)
+	if in.CredentialExpires != nil {
+		in, out := &in.CredentialExpires, &out.CredentialExpires
+		*out = (*in).DeepCopy()
+	}
 	in.ClusterFacts.DeepCopyInto(&out.ClusterFacts)
 }
 

@@ -33,7 +33,11 @@ var errAnswersAnother = errors.New("the credential is the answer to another requ
 // refused registers again. If it is too early, the request is enqueued for the next attempt.
 func (h *handler) handOut(ctx context.Context, r *round) error {
 	mint := r.out.Mint
-	token, err := accounts.Mint(ctx, h.app.Kube, mint.Namespace, mint.Account, mint.Lifetime)
+	request := accounts.Mint
+	if mint.Renewed {
+		request = accounts.MintRenewed
+	}
+	token, err := request(ctx, h.app.Kube, mint.Namespace, mint.Account, mint.Lifetime)
 	if errors.Is(err, accounts.ErrTokenPending) {
 		return h.postpone(r, pendingDelay)
 	}

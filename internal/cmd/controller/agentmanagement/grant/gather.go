@@ -49,6 +49,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceLeaves: h.app.Leaves(request.Namespace),
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: grant.AddressHash(h.app.Config.Get()),
 	}
+	in.CredentialLifetime = h.app.Config.Get().AgentCredentialLifetime.Duration
 	h.enqueue(h.queue.put(request, h.tokenOf(request)))
 	in.Queue, in.Crowded = h.queue.waitsIn(request), h.queue.crowded(request)
 	if !grant.NeedsCluster(in) {

@@ -198,6 +198,10 @@ func (h *handler) setOwner(r *round) (err error) {
 		if own.Key != "" {
 			r.Annotations[fleet.AnnotationAgentKeyAtGrant] = own.Key
 		}
+		delete(r.Annotations, fleet.AnnotationLifetimeAtGrant)
+		if own.Lifetime != "" {
+			r.Annotations[fleet.AnnotationLifetimeAtGrant] = own.Lifetime
+		}
 		if own.HubAddress != "" {
 			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
 		}
