@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -173,6 +175,7 @@ func TestCluster_IsReconciled(t *testing.T) {
 
 func TestKilledCore_ServesAgainAfterRestart(t *testing.T) {
 	core := coreOf(t)
+	starts := startsOf(t, core)
 	for range 2 { // the second Kill finds no process
 		if err := core.Kill(); err != nil {
 			t.Fatal(err)
@@ -189,10 +192,57 @@ func TestKilledCore_ServesAgainAfterRestart(t *testing.T) {
 	}
 	create(t, clusterOf("v1beta2", "after", "10.0.0.0/16"))
 	awaitFinalizer(t, "after")
-	log, err := os.ReadFile(core.Log)
-	if starts := bytes.Count(log, []byte(`"Starting manager"`)); err != nil || starts != 3 {
-		t.Errorf("the log %s contains %d starts, want 3: %v", core.Log, starts, err)
+	if now := startsOf(t, core); now != starts+2 {
+		t.Errorf("the log %s contains %d starts, want %d", core.Log, now, starts+2)
 	}
+}
+
+// startsOf returns how often the core has started, by its log.
+func startsOf(t *testing.T, core *plane.CAPI) int {
+	t.Helper()
+	log, err := os.ReadFile(core.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(log, []byte(`"Starting manager"`))
+}
+
+func TestRestartOnATakenPort_FailsWithTheCauseAndSucceedsLater(t *testing.T) {
+	core := coreOf(t)
+	if err := core.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", webhookAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("restarting on a taken port: %v", err)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Restart(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// webhookAddress returns the address of the core's webhooks, as the API server knows it.
+func webhookAddress(t *testing.T) string {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(control.Plane(t).Hub.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	webhooks, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "capi-validating-webhook-configuration", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(*webhooks.Webhooks[0].ClientConfig.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server.Host
 }
 
 func TestSecondCall_ReturnsTheSameCore(t *testing.T) {
