@@ -74,7 +74,7 @@ type Outcome struct {
 
 // NeedsSecret reports whether the kubeconfig Secret matters for the decision.
 func NeedsSecret(in Input) bool {
-	return in.Cluster != nil && in.Cluster.Initialized && in.Selected && in.Cluster.DeletionTimestamp == nil
+	return in.Cluster != nil && in.Cluster.Initialized && in.Selected && in.Cluster.DeletionTimestamp == nil && !ByManifest(in)
 }
 
 // IsMarked reports whether the hub created a Cluster for Cluster API.
@@ -82,9 +82,9 @@ func IsMarked(cluster *fleet.Cluster) bool {
 	return cluster != nil && strings.HasPrefix(cluster.Annotations[fleet.AnnotationCAPICluster], cluster.Namespace+"/"+cluster.Name+"/")
 }
 
-// markOf returns the annotation of a Cluster that the hub creates. It contains the name, so that a copy of the Cluster
+// MarkOf returns the annotation of a Cluster that the hub creates. It contains the name, so that a copy of the Cluster
 // with another name is not taken for it.
-func markOf(from *Cluster) string {
+func MarkOf(from *Cluster) string {
 	return from.Namespace + "/" + from.Name + "/" + string(from.UID)
 }
 
@@ -113,7 +113,7 @@ func decideGone(in Input) Outcome {
 		return Outcome{Stage: Nothing}
 	}
 	last := in.Last
-	if last != nil && markOf(last) != in.Fleet.Annotations[fleet.AnnotationCAPICluster] {
+	if last != nil && MarkOf(last) != in.Fleet.Annotations[fleet.AnnotationCAPICluster] {
 		last = nil
 	}
 	switch {
@@ -140,11 +140,11 @@ func decideMarked(in Input) Outcome {
 	switch {
 	case in.Fleet.DeletionTimestamp != nil:
 		return Outcome{Stage: Nothing} // its end is an event
-	case mark != markOf(in.Cluster) && kept != fleet.ReasonClusterPaused:
+	case mark != MarkOf(in.Cluster) && kept != fleet.ReasonClusterPaused:
 		return Outcome{Stage: Deleting} // of an earlier cluster with this name
 	case in.Cluster.DeletionTimestamp != nil:
 		return Outcome{Stage: Deleting}
-	case isRefused(in.Fleet):
+	case isRefused(in.Fleet) && !ByManifest(in):
 		out := Outcome{Stage: Deleting} // the import did not know it, but found it out
 		out.Reason, out.Message = trouble(in)
 		return out
@@ -159,6 +159,19 @@ func decideMarked(in Input) Outcome {
 
 // trouble returns what a person should know about a Cluster that the hub created.
 func trouble(in Input) (reason, message string) {
+	switch other := otherImport(in); {
+	case in.Cluster.Join == JoinUnknown:
+		return unknownJoin()
+	case ByManifest(in) && other != nil:
+		return importedTwice(in, other)
+	case ByManifest(in):
+		return minorTrouble(in)
+	}
+	return importTrouble(in)
+}
+
+// importTrouble is trouble for a cluster that joins with its kubeconfig.
+func importTrouble(in Input) (reason, message string) {
 	switch reason, message := importReason(in.Fleet); reason {
 	case fleet.ReasonTargetIsHub:
 		return isTheHub()
@@ -202,12 +215,17 @@ func awaitingControlPlane() (reason, message string) {
 // decideNew decides about a cluster for which the hub has created nothing.
 func decideNew(in Input) Outcome {
 	out := Outcome{Stage: Waiting}
-	if !in.Cluster.Initialized {
+	switch other := otherImport(in); {
+	case in.Cluster.Join == JoinUnknown:
+		out.Reason, out.Message = unknownJoin()
+		return out
+	case !in.Cluster.Initialized && !ByManifest(in):
 		out.Reason, out.Message = awaitingControlPlane()
 		return out
-	}
-	if other := otherImport(in); other != nil {
+	case other != nil:
 		return decideImported(in, other)
+	case ByManifest(in):
+		return create(in) // before there is a cluster that could be asked which one it is
 	}
 	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
 		out.Reason, out.Message = fleet.ReasonKubeconfigMissing, obstacle
@@ -219,9 +237,14 @@ func decideNew(in Input) Outcome {
 		return out
 	case !in.Identity.Tried || len(in.Unknown) > 0:
 		return Outcome{Stage: Identifying}
-	case in.Fleet != nil:
-		out.Reason, out.Message = fleet.ReasonNameTaken, fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))
-		return out
+	}
+	return create(in)
+}
+
+// create creates the Cluster of Fleet, unless a user has created one with its name.
+func create(in Input) Outcome {
+	if in.Fleet != nil {
+		return Outcome{Stage: Waiting, Reason: fleet.ReasonNameTaken, Message: fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))}
 	}
 	return Outcome{Stage: Creating}
 }

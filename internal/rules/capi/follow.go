@@ -34,7 +34,7 @@ func Follow(cluster *fleet.Cluster, from *Cluster) {
 	}
 	cluster.Labels = labels
 	followValues(cluster, from)
-	annotate(cluster, fleet.AnnotationCAPICluster, markOf(from))
+	annotate(cluster, fleet.AnnotationCAPICluster, MarkOf(from))
 	annotate(cluster, fleet.AnnotationCAPILabels, strings.Join(copied, ","))
 	annotate(cluster, fleet.AnnotationCAPIKept, "")
 	annotate(cluster, fleet.AnnotationCAPIImported, "")

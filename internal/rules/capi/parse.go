@@ -45,6 +45,8 @@ type Cluster struct {
 	ForMove bool
 	// Initialized means that its control plane has answered.
 	Initialized bool
+	// Join is how it asks to be joined.
+	Join Join
 	// ControlPlane is the object that manages its control plane. It may be empty.
 	ControlPlane Reference
 }
@@ -64,7 +66,7 @@ func Parse(object *unstructured.Unstructured) *Cluster {
 			Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 			ResourceVersion: object.GetResourceVersion(), DeletionTimestamp: object.GetDeletionTimestamp(),
 		},
-		Paused: paused || isTrue(spec, "paused"), ForMove: forMove,
+		Paused: paused || isTrue(spec, "paused"), ForMove: forMove, Join: joinOf(annotations),
 		Initialized: isInitialized(field(object.Object, "status")), ControlPlane: referenceIn(field(spec, "controlPlaneRef")),
 	}
 	c.Labels, c.Selectable, c.LabelsLeftOut = labelsOf(object.GetLabels())

@@ -14,8 +14,10 @@ import (
 
 // The contract of Cluster API for Secrets.
 const (
+	// LabelCluster is the name of the cluster that an object belongs to.
+	LabelCluster = "cluster.x-k8s.io/cluster-name"
+
 	secretType   = "cluster.x-k8s.io/secret"
-	labelCluster = "cluster.x-k8s.io/cluster-name"
 	secretSuffix = "-kubeconfig"
 )
 
@@ -57,7 +59,7 @@ func ReadSecret(secret *corev1.Secret, validity Validity) Secret {
 	}
 	read := Secret{
 		Exists: true, HasKubeconfig: len(secret.Data[protocol.KubeconfigValueKey]) > 0,
-		Type: string(secret.Type), Cluster: secret.Labels[labelCluster], Validity: validity,
+		Type: string(secret.Type), Cluster: secret.Labels[LabelCluster], Validity: validity,
 	}
 	for _, owner := range secret.OwnerReferences[:min(len(secret.OwnerReferences), maxOwners)] {
 		read.Owners = append(read.Owners, ownerOf(owner))
@@ -79,7 +81,7 @@ func (s Secret) obstacle(cluster *Cluster) string {
 	case s.Type != secretType:
 		return fmt.Sprintf("Secret %s is not used because its type is not %s: delete it, so that the provider of the control plane creates it", name, secretType)
 	case s.Cluster != cluster.Name:
-		return fmt.Sprintf("Secret %s is not used because it belongs to another cluster: set its label %s to %s if it is the kubeconfig of this one", name, labelCluster, cluster.Name)
+		return fmt.Sprintf("Secret %s is not used because it belongs to another cluster: set its label %s to %s if it is the kubeconfig of this one", name, LabelCluster, cluster.Name)
 	case !s.isOwnedBy(cluster):
 		return fmt.Sprintf("Secret %s is not used because neither this Cluster nor its control plane owns it: delete it, so that the provider of the control plane creates it", name)
 	case !s.HasKubeconfig:

@@ -194,11 +194,15 @@ const (
 )
 
 // Reasons on a Cluster that the hub created for Cluster API, or in Events of the Cluster of Cluster API before
-// that. KubeconfigMissing and NameTaken have the meaning above, LabelsLeftOut that below. To see them: kubectl describe clusters.cluster.x-k8s.io -n fleet-default east
+// that. KubeconfigMissing, NameTaken and AwaitingAgent have the meaning above, LabelsLeftOut that below. So do the reasons
+// for which a Cluster is not imported, if the agent comes with a manifest. To see them: kubectl describe clusters.cluster.x-k8s.io -n fleet-default east
 const (
 	// ReasonAwaitingControlPlane means that the control plane is not initialized. The cluster is registered when it is.
 	// If it stays, see the conditions of the Cluster of Cluster API.
 	ReasonAwaitingControlPlane = "AwaitingControlPlane"
+	// ReasonJoinUnknown means that the annotation fleet.cattle.io/capi-join of the Cluster of Cluster API has a value other
+	// than "agent". Correct or remove it. The hub creates nothing meanwhile.
+	ReasonJoinUnknown = "JoinUnknown"
 	// ReasonClusterPaused means that the Cluster of Cluster API is paused, or is being moved to another management
 	// cluster. The hub changes and deletes nothing. It continues when spec.paused is false.
 	ReasonClusterPaused = "ClusterPaused"

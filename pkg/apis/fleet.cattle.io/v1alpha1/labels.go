@@ -128,8 +128,8 @@ const (
 	// AnnotationCreatedWithToken, on a Cluster that the hub created for a ClusterRegistration, is the UID of the
 	// token that the request names, or "unknown". The Clusters of a token are counted by it. Not in Rancher Fleet.
 	AnnotationCreatedWithToken = "fleet.cattle.io/created-with-token"
-	// AnnotationTokenForCluster, on a ClusterRegistrationToken, is the name of the Cluster for which the command line
-	// created the token. Not in Rancher Fleet.
+	// AnnotationTokenForCluster, on a ClusterRegistrationToken, is the name of the Cluster for which the command line or
+	// the hub created the token. Not in Rancher Fleet.
 	AnnotationTokenForCluster = "fleet.cattle.io/token-for-cluster"
 	// AnnotationTokenForClientID, on a ClusterRegistrationToken, is the only client ID that may register with the token.
 	// Without the annotation, any may. Not in Rancher Fleet.
@@ -193,6 +193,10 @@ const (
 	// AnnotationCAPIImported, on a Cluster that names the kubeconfig Secret of a Cluster of Cluster API but was not
 	// created for it, is the UID of the latter. The hub changes nothing else of the Cluster. Not in Rancher Fleet.
 	AnnotationCAPIImported = "fleet.cattle.io/capi-imported"
+	// AnnotationCAPIJoin, with value "agent" on a Cluster of Cluster API, lets the hub create a Secret with a
+	// manifest of the agent for the bootstrap provider, instead of importing the cluster with its kubeconfig. On a Cluster,
+	// it records that the hub does so. Not in Rancher Fleet.
+	AnnotationCAPIJoin = "fleet.cattle.io/capi-join"
 )
 
 // Annotations on the chart stored with a Helm release. With them, the agent

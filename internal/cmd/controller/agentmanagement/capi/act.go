@@ -1,13 +1,17 @@
 package capi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	"github.com/rancher/wrangler/v3/pkg/randomtoken"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/capi/join"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
@@ -15,7 +19,7 @@ import (
 )
 
 // act carries out the outcome.
-func (h *handler) act(in gathered, out capirule.Outcome) error {
+func (h *handler) act(ctx context.Context, in gathered, out capirule.Outcome) error {
 	switch out.Stage {
 	case capirule.Identifying:
 		h.identify(in)
@@ -23,12 +27,12 @@ func (h *handler) act(in gathered, out capirule.Outcome) error {
 	case capirule.Creating:
 		return h.create(in.Input)
 	case capirule.Following:
-		return h.follow(in.Input, out)
+		return h.follow(ctx, in.Input, out)
 	case capirule.Keeping:
 		return h.keep(in.Input, out)
 	case capirule.Deleting:
 		h.forgetIdentity(in.Key)
-		if err := h.delete(in.Fleet); err != nil {
+		if err := errors.Join(h.delete(in.Fleet), h.join.Remove(ctx, in.Fleet)); err != nil {
 			return err
 		}
 	case capirule.ImportedByHand:
@@ -41,7 +45,13 @@ func (h *handler) act(in gathered, out capirule.Outcome) error {
 }
 
 func (h *handler) create(in capirule.Input) error {
-	_, err := h.app.Clusters.Create(capirule.NewCluster(in.Cluster))
+	clientID, err := newClientID(in)
+	if err != nil {
+		return err
+	}
+	created := capirule.NewCluster(in.Cluster)
+	capirule.Arrange(created, in, clientID)
+	_, err = h.app.Clusters.Create(created)
 	if apierrors.IsAlreadyExists(err) {
 		return nil // the cache will have it, which is an event
 	}
@@ -52,12 +62,40 @@ func (h *handler) create(in capirule.Input) error {
 	return nil
 }
 
-func (h *handler) follow(in capirule.Input, out capirule.Outcome) error {
-	followed, err := reconcile.Patch(h.app.Clusters, in.Fleet, func(c *fleet.Cluster) { capirule.Follow(c, in.Cluster) })
+// newClientID returns a client ID if the Cluster needs one.
+func newClientID(in capirule.Input) (string, error) {
+	if !capirule.NeedsClientID(in) {
+		return "", nil
+	}
+	clientID, err := randomtoken.Generate()
+	if err != nil {
+		return "", fmt.Errorf("making a client ID: %w", err)
+	}
+	return clientID, nil
+}
+
+func (h *handler) follow(ctx context.Context, in capirule.Input, out capirule.Outcome) error {
+	clientID, err := newClientID(in)
 	if err != nil {
 		return err
 	}
-	return h.report(followed, out)
+	followed, err := reconcile.Patch(h.app.Clusters, in.Fleet, func(c *fleet.Cluster) {
+		capirule.Follow(c, in.Cluster)
+		capirule.Arrange(c, in, clientID)
+	})
+	if err != nil {
+		return err
+	}
+	joined, err := h.join.Reconcile(ctx, join.Request{
+		From: in.Cluster, Version: h.watch.version(), Cluster: followed, ByManifest: capirule.ByManifest(in),
+	})
+	if joined.Reason != "" && capirule.IsMinor(out.Reason) {
+		out.Reason, out.Message = joined.Reason, joined.Message
+	}
+	if !joined.Again.IsZero() {
+		h.queue.AddAfter(in.Key, joined.Again.Sub(in.Now))
+	}
+	return errors.Join(err, h.report(followed, out))
 }
 
 func (h *handler) keep(in capirule.Input, out capirule.Outcome) error {

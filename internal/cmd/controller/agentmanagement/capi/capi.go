@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/capi/join"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -37,6 +38,8 @@ type handler struct {
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	// groups reconciles the ClusterGroups of ClusterClasses.
 	groups *groups
+	// join joins the clusters that the hub cannot reach.
+	join *join.Joiner
 	// version returns the last watched version of a Secret, or "" if it does not exist.
 	version func(types.NamespacedName) string
 	// submit runs a job on another cluster in the background.
@@ -85,6 +88,9 @@ func Register(_ context.Context, a *hub.Context) error {
 	if err := a.OnSecret(clusterOfSecret, h.enqueue); err != nil {
 		return err
 	}
+	if err := h.join.Watch(h.enqueue); err != nil {
+		return err
+	}
 	if err := h.groups.register(); err != nil {
 		return err
 	}
@@ -94,11 +100,13 @@ func Register(_ context.Context, a *hub.Context) error {
 
 func newHandler(a *hub.Context) *handler {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax)
-	return &handler{
+	h := &handler{
 		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion, submit: a.Remote.Submit,
 		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{},
 		identities: map[types.NamespacedName]knownIdentity{}, asking: map[types.NamespacedName]bool{}, gone: map[types.NamespacedName]*capirule.Cluster{},
 	}
+	h.join = join.New(a, func(secret types.NamespacedName) string { return h.version(secret) })
+	return h
 }
 
 // run watches and reconciles until ctx ends.
@@ -215,7 +223,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 	}
 	out := capirule.Decide(in.Input)
 	h.app.Log.Debug("decided about a cluster of Cluster API", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
-	if err := h.act(in, out); err != nil {
+	if err := h.act(ctx, in, out); err != nil {
 		return err
 	}
 	if in.Cluster == nil {
@@ -229,6 +237,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 
 // forget drops what is remembered about a Cluster of Cluster API that is gone.
 func (h *handler) forget(key types.NamespacedName, last *capirule.Cluster) {
+	h.join.Forget(key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.recorded, key)

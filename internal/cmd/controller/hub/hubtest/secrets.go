@@ -20,8 +20,9 @@ func (h *Hub) createSecret(action testing.Action) (bool, runtime.Object, error) 
 	if err := h.note("create", "Secret "+keyOf(secret.Namespace, secret.Name)); err != nil {
 		return true, nil, err
 	}
-	h.store(secret.DeepCopy())
-	return true, secret, nil
+	stored := secret.DeepCopy()
+	h.store(stored)
+	return true, stored.DeepCopy(), nil
 }
 
 // updateSecret replaces a Secret.
@@ -35,8 +36,9 @@ func (h *Hub) updateSecret(action testing.Action) (bool, runtime.Object, error) 
 	if _, err := h.liveSecret(action, secret.Name); err != nil {
 		return true, nil, err
 	}
-	h.store(secret.DeepCopy())
-	return true, secret, nil
+	stored := secret.DeepCopy()
+	h.store(stored)
+	return true, stored.DeepCopy(), nil
 }
 
 // patchSecret merges into a Secret.
