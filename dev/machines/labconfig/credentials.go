@@ -38,7 +38,11 @@ func (m machineIn) controlPlane(keys Keys, files []file) (ControlPlane, error) {
 	if c.Controllers, err = m.kubeconfig(keys.CA, pki.Client{User: "system:kube-controller-manager", Lifetime: lifetime}); err != nil {
 		return c, err
 	}
-	c.Kubelet, err = m.kubeconfig(keys.CA, pki.Client{User: "system:node:" + m.node, Groups: []string{"system:nodes"}, Lifetime: lifetime})
+	if c.Kubelet, err = m.kubeconfig(keys.CA, pki.Client{User: "system:node:" + m.node, Groups: []string{"system:nodes"}, Lifetime: lifetime}); err != nil {
+		return c, err
+	}
+	// It requests tokens of all ServiceAccounts, which is as much as an administrator may do.
+	c.Pods, err = m.kubeconfig(keys.CA, pki.Client{User: "lab:podrunner", Groups: []string{"system:masters"}, Lifetime: lifetime})
 	return c, err
 }
 

@@ -3,7 +3,8 @@
 //
 //	LabConfig, Machine, Cluster, Secrets ─► Decide ─► Generating ─► credentials ─► Render ─► Secret ─► status.dataSecretName
 //
-//	control plane: etcd, kube-apiserver, kube-controller-manager, and a kubelet with a certificate of the CA
+//	control plane: etcd, kube-apiserver, kube-controller-manager, a kubelet with a certificate of the CA, and a podrunner,
+//	               which runs Fleet's agent if the program fleetagent is on the machine's PATH
 //	worker:        a kubelet with a bootstrap token, whose Secret is extended until the Machine has a Node
 //
 // Invariants:

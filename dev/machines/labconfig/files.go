@@ -32,7 +32,7 @@ func newFile(path, permissions string, content []byte) file {
 
 // generatedFolders are the folders of the provider's own files.
 func generatedFolders() []string {
-	return []string{"/" + configFolder, "/" + kubeletFolder, "/etc/services", "/run/cluster-api"}
+	return []string{"/" + configFolder, "/" + kubeletFolder, "/" + podsFolder, "/etc/services", "/run/cluster-api"}
 }
 
 // secretsOf returns the names of the Secrets that a LabConfig's files need.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/machines/api"
 	"github.com/fleet-hub/fleet/dev/machines/cloudconfig"
+	"github.com/fleet-hub/fleet/dev/machines/node"
+	"github.com/fleet-hub/fleet/dev/machines/pods"
 	"github.com/fleet-hub/fleet/dev/plane/args"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
@@ -18,9 +20,16 @@ const (
 	configFolder        = "etc/kubernetes"
 	kubeletFolder       = "kubelet"
 	bootstrapKubeconfig = "bootstrap-kubeconfig"
+	podsFolder          = "pods"
+	podsKubeconfig      = "podrunner-kubeconfig"
+	// logFolder is the folder of the machine's logs, next to its root.
+	logFolder = "../log"
 	// sentinel is the file by which every machine of Cluster API reports success.
 	sentinel = "run/cluster-api/bootstrap-success.complete"
 )
+
+// agentProgram is the command of the agent's container, and the program on the PATH of the machine that runs for it.
+const agentProgram = "fleetagent"
 
 // etcdPrefix is the prefix of the cluster's keys in etcd, as in other clusters.
 const etcdPrefix = "registry"
@@ -35,8 +44,8 @@ type ControlPlane struct {
 	// Port is the port of the API server.
 	Port                  int
 	CA, Serving, Accounts pki.Pair
-	// Controllers is the kubeconfig of the controller-manager, Kubelet is that of the kubelet.
-	Controllers, Kubelet []byte
+	// Controllers is the kubeconfig of the controller-manager, Kubelet that of the kubelet, and Pods that of the podrunner.
+	Controllers, Kubelet, Pods []byte
 
 	files []file
 }
@@ -70,6 +79,7 @@ func (c ControlPlane) Render() ([]byte, error) {
 			newFile(in(pki.FileAccounts), private, c.Accounts.Key),
 			newFile(in(pki.FileKubeconfig), private, c.Controllers),
 			newFile(path.Join(kubeletFolder, "kubeconfig"), private, c.Kubelet),
+			newFile(in(podsKubeconfig), private, c.Pods),
 		}, c.files...),
 		Commands: [][]string{
 			service("etcd", "etcd", args.Etcd()),
@@ -78,6 +88,9 @@ func (c ControlPlane) Render() ([]byte, error) {
 			service("kube-controller-manager", "kube-controller-manager", args.Controllers{Dir: configFolder, Nodes: true}.Args()),
 			// The kubelet has a kubeconfig, so it does not use the other one.
 			kubelet(c.Node, path.Join(kubeletFolder, "kubeconfig")),
+			service(pods.Name, pods.Name, pods.Options{
+				Kubeconfig: in(podsKubeconfig), Dir: podsFolder, LogDir: logFolder, Binaries: map[string]string{agentProgram: agentProgram},
+			}.Args()),
 		},
 	}
 	return d.render()
@@ -97,8 +110,8 @@ func service(name, program string, flags []string) []string {
 	return append([]string{"service", name, program}, flags...)
 }
 
-func kubelet(node, bootstrap string) []string {
-	return service(api.NodeService, "hollow-node", []string{"--name=" + node, "--root-dir=" + kubeletFolder, "--bootstrap-kubeconfig=" + bootstrap})
+func kubelet(name, bootstrap string) []string {
+	return service(api.NodeService, node.Program, node.Worker{Name: name, RootDir: kubeletFolder, BootstrapKubeconfig: bootstrap}.Args())
 }
 
 // render adds the commands that report success. A text that no machine accepts is an error.

@@ -78,8 +78,9 @@ func TestRender_ControlPlaneHasCertificatesOfTheCA(t *testing.T) {
 		t.Error(err)
 	}
 	for path, want := range map[string][]string{
-		"etc/kubernetes/kubeconfig": {"system:kube-controller-manager"},
-		"kubelet/kubeconfig":        {"system:node:east-1", "system:nodes"},
+		"etc/kubernetes/kubeconfig":           {"system:kube-controller-manager"},
+		"kubelet/kubeconfig":                  {"system:node:east-1", "system:nodes"},
+		"etc/kubernetes/podrunner-kubeconfig": {"lab:podrunner", "system:masters"},
 	} {
 		config := must(clientcmd.RESTConfigFromKubeConfig([]byte(files[path])))(t)
 		client := must(tls.X509KeyPair(config.CertData, config.KeyData))(t)
@@ -132,8 +133,8 @@ func TestCollectFiles(t *testing.T) {
 		"missing key":               {files: []api.File{inline("/etc/motd"), from("small", "b")}, want: `spec.files[1]: Secret "small" has no key "b": add it`},
 		"too large":                 {files: []api.File{from("small", "larger")}, want: "spec.files[0]: the content has 131073 bytes: at most 131072 are accepted"},
 		"too large together":        {files: []api.File{from("small", "large"), from("small", "large"), from("small", "large"), from("small", "large"), inline("/etc/motd")}, want: "spec.files[4]: the files have more than 524288 bytes together: remove some"},
-		"path of the provider":      {files: []api.File{inline("/etc/kubernetes/ca.crt")}, want: `spec.files[0]: path "/etc/kubernetes/ca.crt" is in use by the provider: choose one outside of /etc/kubernetes, /kubelet, /etc/services, /run/cluster-api`},
-		"file in place of a folder": {files: []api.File{inline("/etc")}, want: `spec.files[0]: path "/etc" is in use by the provider: choose one outside of /etc/kubernetes, /kubelet, /etc/services, /run/cluster-api`},
+		"path of the provider":      {files: []api.File{inline("/etc/kubernetes/ca.crt")}, want: `spec.files[0]: path "/etc/kubernetes/ca.crt" is in use by the provider: choose one outside of /etc/kubernetes, /kubelet, /pods, /etc/services, /run/cluster-api`},
+		"file in place of a folder": {files: []api.File{inline("/etc")}, want: `spec.files[0]: path "/etc" is in use by the provider: choose one outside of /etc/kubernetes, /kubelet, /pods, /etc/services, /run/cluster-api`},
 		"path out of the machine":   {files: []api.File{inline("/../etc/passwd")}, want: `spec.files[0]: path "/../etc/passwd" is not clean: write it as "/etc/passwd"`},
 		"relative path":             {files: []api.File{inline("etc/motd")}, want: `spec.files[0]: path "etc/motd" is not clean: write it as "/etc/motd"`},
 	}
