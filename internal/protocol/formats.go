@@ -20,9 +20,10 @@ const (
 	SecretTypeValues corev1.SecretType = "fleet.cattle.io/cluster-registration-values"
 	// SecretTypeCredential is the type of the Secret with the credential for a request.
 	SecretTypeCredential corev1.SecretType = "fleet.cattle.io/agent-credential"
-	// SecretTypeRecovery is the type of the Secret with an agent's key, and RecoveryKeyKey its key in that Secret.
+	// SecretTypeRecovery is the type of the Secret with an agent's key.
 	SecretTypeRecovery corev1.SecretType = "fleet.cattle.io/agent-recovery"
-	RecoveryKeyKey                       = "key"
+	// RecoveryKeyKey is the key of the private key in that Secret.
+	RecoveryKeyKey = "key"
 	// ValuesKey is the key of a values Secret. It is also allowed in a bootstrap Secret.
 	ValuesKey = "values"
 	// KubeconfigKey is the key of the kubeconfig in the agent's identity Secret.

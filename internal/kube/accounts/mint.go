@@ -34,13 +34,11 @@ var ErrNotInForce = errors.New("the account's rights are not in force yet")
 // TokenRequest API. If the API server grants less or nothing, it uses a token Secret of the account, which does
 // not expire. Both are revoked when the account is deleted. The token is never empty.
 func Mint(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, error) {
-	seconds := int64(lifetime / time.Second)
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
-	}, metav1.CreateOptions{})
+	answer, err := requestToken(ctx, client, namespace, account, lifetime)
 	if err != nil {
-		return "", fmt.Errorf("requesting a token of account %s/%s: %w", namespace, account, err)
+		return "", err
 	}
+	seconds := int64(lifetime / time.Second)
 	if given := answer.Spec.ExpirationSeconds; answer.Status.Token != "" && (given == nil || *given >= seconds) {
 		return answer.Status.Token, nil
 	}
@@ -50,17 +48,25 @@ func Mint(ctx context.Context, client kubernetes.Interface, namespace, account s
 // MintRenewed returns a bearer token of a ServiceAccount with this lifetime, or a shorter one if the API server limits it.
 // The account renews it.
 func MintRenewed(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (string, error) {
-	seconds := int64(lifetime / time.Second)
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
-	}, metav1.CreateOptions{})
+	answer, err := requestToken(ctx, client, namespace, account, lifetime)
 	if err != nil {
-		return "", fmt.Errorf("requesting a token of account %s/%s: %w", namespace, account, err)
+		return "", err
 	}
 	if answer.Status.Token == "" {
 		return "", fmt.Errorf("requesting a token of account %s/%s: the answer contains none", namespace, account)
 	}
 	return answer.Status.Token, nil
+}
+
+func requestToken(ctx context.Context, client kubernetes.Interface, namespace, account string, lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
+	seconds := int64(lifetime / time.Second)
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("requesting a token of account %s/%s: %w", namespace, account, err)
+	}
+	return answer, nil
 }
 
 // lastingToken returns the token in the account's token Secret, which the controller-manager fills.

@@ -122,22 +122,27 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = clusters.LastSeen(cluster)
 	}
-	owners, token, key, lifetime := request.OwnerReferences, tokenUID(in), keyOf(in), lifetimeText(in)
-	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) &&
-		token == request.Annotations[fleet.AnnotationTokenUIDAtGrant] && key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] &&
-		lifetime == request.Annotations[fleet.AnnotationLifetimeAtGrant] {
-		return nil
-	}
-	if !noted {
-		want = clusters.LastSeen(cluster)
-	}
-	own := &Ownership{LastSeen: want, TokenUID: token, Key: key, Lifetime: lifetime, Owner: metav1.OwnerReference{
+	own := &Ownership{TokenUID: tokenUID(in), Key: keyOf(in), Lifetime: lifetimeText(in), Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
+	owners := request.OwnerReferences
+	if len(owners) == 1 && owners[0].UID == cluster.UID && want == before && (noted || request.Status.Granted) && own.isRecorded(request) {
+		return nil
+	}
+	if own.LastSeen = want; !noted {
+		own.LastSeen = clusters.LastSeen(cluster)
+	}
 	if !request.Status.Granted { // the address that older requests were granted with is unknown
 		own.HubAddress = in.HubAddress
 	}
 	return own
+}
+
+// isRecorded reports whether a request shows how it was granted.
+func (o *Ownership) isRecorded(request *fleet.ClusterRegistration) bool {
+	return o.TokenUID == request.Annotations[fleet.AnnotationTokenUIDAtGrant] &&
+		o.Key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] &&
+		o.Lifetime == request.Annotations[fleet.AnnotationLifetimeAtGrant]
 }
 
 // tokenUID returns the UID to record of the token that a request names. It is computed until the request is answered,

@@ -60,7 +60,11 @@ func writes(in Input, out Outcome) []Write {
 	case AwaitingCluster:
 		return []Write{CreateCluster, WriteStatus}
 	}
-	steps := writesOfGrant(in, out)
+	return append(writesOfGrant(in, out), writesOfAnswer(out)...)
+}
+
+// writesOfAnswer returns how to write the answer to a request, and what its first use changes.
+func writesOfAnswer(out Outcome) (steps []Write) {
 	if out.Unpin {
 		steps = append(steps, UnpinKey)
 	}

@@ -119,17 +119,9 @@ func (h *handler) onToken(token *fleet.ClusterRegistrationToken) error {
 	if err != nil {
 		return fmt.Errorf("finding the Clusters of token %s/%s: %w", token.Namespace, token.Name, err)
 	}
-	order, ordered := revocation.OfToken(token), false
-	for _, cluster := range clusters {
-		if cluster.Annotations[fleet.AnnotationRevokeKey] == order || cluster.Annotations[fleet.AnnotationKeyRevoked] == order {
-			continue
-		}
-		ordered = true
-		if _, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRevokeKey, order)
-		}); err != nil {
-			return fmt.Errorf("revoking the key of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
-		}
+	ordered, err := h.order(clusters, revocation.OfToken(token))
+	if err != nil {
+		return err
 	}
 	if ordered { // look again: further Clusters may have joined
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, followDelay)
@@ -141,6 +133,22 @@ func (h *handler) onToken(token *fleet.ClusterRegistrationToken) error {
 		return fmt.Errorf("deleting token %s/%s: %w", token.Namespace, token.Name, err)
 	}
 	return nil
+}
+
+// order revokes the keys of Clusters and reports whether any was not revoked before.
+func (h *handler) order(clusters []*fleet.Cluster, order string) (ordered bool, err error) {
+	for _, cluster := range clusters {
+		if cluster.Annotations[fleet.AnnotationRevokeKey] == order || cluster.Annotations[fleet.AnnotationKeyRevoked] == order {
+			continue
+		}
+		ordered = true
+		if _, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRevokeKey, order)
+		}); err != nil {
+			return ordered, fmt.Errorf("revoking the key of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+		}
+	}
+	return ordered, nil
 }
 
 // joinedWith returns the Clusters that joined with a token.
