@@ -160,6 +160,7 @@ func TestCluster_HasNodesWithProviderIDs(t *testing.T) {
 	g.awaitMachines(t)
 	g.expectOneMachineEach(t)
 	g.endCluster(t)
+	g.expectRights(t)
 }
 
 // The provider is killed and restarted when each stage of a cluster's life begins.
