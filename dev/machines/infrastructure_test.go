@@ -167,6 +167,27 @@ func TestClusterAndMachine_AreProvisionedForTheCore(t *testing.T) {
 	g.deleteAll(t)
 }
 
+func TestClusterRecreatedAtOnce_GetsAnotherMachine(t *testing.T) {
+	g := newGiven(t)
+	g.createAll(t, quick)
+	g.awaitProvisioned(t)
+	first := g.machine()
+	if err := g.get(t.Context(), t, first); err != nil {
+		t.Fatal(err)
+	}
+	g.deleteAll(t)
+	g.createAll(t, quick)
+	g.awaitProvisioned(t)
+	second := g.machine()
+	if err := g.get(t.Context(), t, second); err != nil {
+		t.Fatal(err)
+	}
+	if first.Spec.ProviderID == second.Spec.ProviderID {
+		t.Errorf("both machines have provider ID %s", first.Spec.ProviderID)
+	}
+	g.deleteAll(t)
+}
+
 func TestFailedBootstrapping_IsRetriedWithTheCurrentData(t *testing.T) {
 	g := newGiven(t)
 	g.createAll(t, "#cloud-config\nruncmd:\n- exit 7\n")

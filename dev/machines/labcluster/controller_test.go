@@ -214,6 +214,9 @@ func TestDeletion_FreesTheEndpoint(t *testing.T) {
 
 func TestStaleCacheAfterDeletion_ReservesNothing(t *testing.T) {
 	r := newRig(t)
+	kept := labCluster("lab")
+	kept.Finalizers = []string{api.EndpointFinalizer}
+	r.Put(kept)
 	r.FreezeCaches()
 	r.Remove(labCluster(""))
 	if err := r.reconcile(); err != nil {

@@ -326,8 +326,11 @@ func TestDeletionWhileHostIsDown_WaitsForIt(t *testing.T) {
 
 func TestStaleCacheAfterDeletion_CreatesNothing(t *testing.T) {
 	r := newRig(t)
-	r.FreezeCaches()
+	r.next = host.Bootstrapping
+	r.settle(t, func() bool { return len(r.machines) == 1 })
+	r.FreezeCaches() // the LabMachine has the finalizer, and no provider ID
 	r.Remove(labMachine(""))
+	r.machines, r.created = map[string]*host.Status{}, nil
 	if err := r.reconcile(); err != nil {
 		t.Fatal(err)
 	}

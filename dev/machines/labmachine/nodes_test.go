@@ -71,3 +71,21 @@ func TestAccessOf_RefusesOtherSecrets(t *testing.T) {
 		})
 	}
 }
+
+func FuzzAccessOf(f *testing.F) {
+	f.Add([]byte(usable))
+	f.Add([]byte(executing))
+	f.Add([]byte(strings.Replace(usable, "token: t", "tokenFile: /etc/passwd", 1)))
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 4000}}}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		config, err := accessOf(cluster, kubeconfigSecret(string(text)))
+		if err != nil {
+			return
+		}
+		files := config.BearerTokenFile + config.CAFile + config.CertFile + config.KeyFile
+		if config.Host != "https://127.0.0.1:4000" || config.ExecProvider != nil || config.AuthProvider != nil || files != "" || config.Impersonate.UserName != "" {
+			t.Errorf("the provider would use %+v", config)
+		}
+	})
+}
