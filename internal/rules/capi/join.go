@@ -70,7 +70,7 @@ func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	}
 	annotate(cluster, fleet.AnnotationCAPIJoin, "")
 	if spec.KubeConfigSecret == "" {
-		spec.KubeConfigSecret = SecretName(cluster.Name)
+		spec.KubeConfigSecret, spec.KubeConfigSecretNamespace = SecretName(cluster.Name), ""
 	}
 }
 

@@ -117,8 +117,15 @@ func over(in Input) Outcome {
 	if in.Wanted {
 		out.Content = Nothing
 	}
-	out.DeleteToken = in.Token != nil && isOurs(in.Token, in.Cluster) && in.Token.DeletionTimestamp == nil
+	out.DeleteToken = isDeletable(in)
 	return out
+}
+
+// HasEnded reports whether the token has to be deleted because an agent has reported.
+func HasEnded(in Input) bool { return clusters.LastSeen(in.Cluster) != "" && isDeletable(in) }
+
+func isDeletable(in Input) bool {
+	return in.Token != nil && isOurs(in.Token, in.Cluster) && in.Token.DeletionTimestamp == nil
 }
 
 // handOut decides about a token that can be used.

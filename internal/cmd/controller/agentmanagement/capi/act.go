@@ -20,6 +20,11 @@ import (
 
 // act carries out the outcome.
 func (h *handler) act(ctx context.Context, in gathered, out capirule.Outcome) error {
+	if capirule.IsMarked(in.Fleet) && out.Stage != capirule.Following { // which follow does
+		if err := h.join.End(in.Fleet); err != nil {
+			return err
+		}
+	}
 	switch out.Stage {
 	case capirule.Identifying:
 		h.identify(in)

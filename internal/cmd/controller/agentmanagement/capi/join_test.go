@@ -285,6 +285,29 @@ func TestPausedAndMovedClusters_KeepTheirManifest(t *testing.T) {
 	}
 }
 
+// The holder of the manifest could take the place of the agent until the token expires.
+func TestFirstHeartbeatOfAPausedOrMovedCluster_EndsTheToken(t *testing.T) {
+	paused := joinsByManifest(func(c *capirule.Cluster) { c.Paused = true })
+	for name, happens := range map[string]func(*bench){
+		"paused": func(b *bench) { b.have(paused) },
+		"moved":  func(b *bench) { b.have(paused); b.decide(); b.Sync(); b.lose(paused) },
+		"not selected": func(b *bench) {
+			b.configure(func(c *config.Config) { c.CAPI.ClusterSelector.MatchLabels = map[string]string{"no": "one"} })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := handedOut(t)
+			happens(b)
+			b.decide()
+			b.Sync()
+			b.Requests()
+			b.heartbeat()
+			b.expect("delete " + joinToken)
+			b.expect()
+		})
+	}
+}
+
 func TestDeletedCluster_TakesItsManifestAlong(t *testing.T) {
 	b := handedOut(t)
 	b.have(joinsByManifest(func(c *capirule.Cluster) { c.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }))

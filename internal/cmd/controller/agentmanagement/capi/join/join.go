@@ -130,6 +130,17 @@ func (j *Joiner) Reconcile(ctx context.Context, r Request) (Result, error) {
 	return result, err
 }
 
+// End deletes the token of a Cluster whose agent has reported, also if nothing else of the Cluster may be changed: as long
+// as the token exists, its holder can take the place of the agent.
+func (j *Joiner) End(cluster *fleet.Cluster) error {
+	token, err := reconcile.Optional(j.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, joining.TokenName(cluster.Name)))
+	if err != nil {
+		return err
+	}
+	in := joining.Input{Now: j.app.Clock(), Cluster: cluster, Token: token}
+	return j.writeToken(in, joining.Outcome{DeleteToken: joining.HasEnded(in)})
+}
+
 // gather reads the caches.
 func (j *Joiner) gather(r Request) (joining.Input, error) {
 	conf := j.app.Config.Get()
