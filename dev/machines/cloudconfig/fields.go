@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parser collects a Config. It keeps the first problem and ignores what follows.
+// parser collects a Config. It keeps the first problem and ignores later ones.
 type parser struct {
 	config  Config
 	files   map[string]int // path to line

@@ -46,7 +46,7 @@ func checkText(text []byte) *Error {
 	return nil
 }
 
-// decode returns the value of the only document, or nil if there is none.
+// decode returns the value of the only document, or nil if the text has no document.
 func decode(text []byte) (*yaml.Node, *Error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var first, second yaml.Node

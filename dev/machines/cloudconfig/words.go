@@ -10,12 +10,12 @@ import (
 
 // kindOf names a value's type in messages.
 func kindOf(node *yaml.Node) string {
-	switch {
-	case node.Kind == yaml.AliasNode:
+	switch node.Kind {
+	case yaml.AliasNode:
 		return "an alias; aliases are not accepted"
-	case node.Kind == yaml.MappingNode:
+	case yaml.MappingNode:
 		return "fields"
-	case node.Kind == yaml.SequenceNode:
+	case yaml.SequenceNode:
 		return "a list"
 	}
 	switch node.ShortTag() {

@@ -61,8 +61,8 @@ func TestErrors_KeepTheirMeaningOverTheSocket(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			for _, each := range []error{ErrNotFound, ErrConflict, ErrInvalid, ErrFull, ErrPortInUse, ErrUnavailable} {
-				if errors.Is(err, each) != (each == test.is) {
-					t.Errorf("error %v is %q: %t", err, each, errors.Is(err, each))
+				if want := errors.Is(test.is, each); errors.Is(err, each) != want {
+					t.Errorf("error %v is %q: want %t", err, each, want)
 				}
 			}
 		})

@@ -66,7 +66,7 @@ type Status struct {
 	// Cause says why the machine is not Running. It contains no bootstrap data and no output of commands.
 	Cause string `json:"cause,omitempty"`
 	// Command is the number of the current or failed command, from 1 on. Line is its line in the bootstrap data, or
-	// the line of an error in it. They are 0 if there is none.
+	// the line of an error in it. Without one, they are 0.
 	Command int `json:"command,omitempty"`
 	Line    int `json:"line,omitempty"`
 	// Output is the end of the failed command's output.

@@ -70,7 +70,7 @@ func (m *process) writeFile(file cloudconfig.File) error {
 	if err := m.root.MkdirAll(path.Dir(file.Path), 0o755); err != nil {
 		return err
 	}
-	// Nobody else reads the content before the permissions are set.
+	// Only this user can read the content before the permissions are set.
 	out, err := m.root.OpenFile(file.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return errors.New("it is already written, or is a folder")

@@ -29,7 +29,7 @@ type definition struct {
 	Command []string `json:"command"`
 }
 
-var serviceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) //nolint:gochecknoglobals // compiled once, never changed
+var serviceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // reservedNames are names of the machine's own logs.
 func reservedNames() []string { return []string{"bootstrap", "machine"} }

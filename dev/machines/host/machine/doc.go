@@ -1,11 +1,11 @@
 // Package machine is one machine of a machine host: the process that executes the bootstrap data and supervises what it
-// starts. It answers one question: how does bootstrap data become running processes in a folder, exactly once?
+// starts. It answers one question: how does a machine execute its bootstrap data exactly once?
 //
 //	FOLDER/
 //	├─ machine.json     Spec, written by the host before the machine starts
 //	├─ bootstrap.yaml   the bootstrap data
 //	├─ state.json       Record, written by the machine's process; the host only reads it
-//	├─ lock             locked by the machine's process while it lives; the kernel knows by which process
+//	├─ lock             locked by the machine's process while it lives; the kernel knows the process
 //	├─ log/             machine, bootstrap, one file per service
 //	└─ root/            MACHINE_ROOT: the files and the working directory of all commands
 //	   ├─ etc/services/NAME.json                         services, written by the command service

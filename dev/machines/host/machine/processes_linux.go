@@ -145,16 +145,21 @@ func statOf(pid int) (state string, group int) {
 	if err != nil {
 		return "", 0
 	}
-	// The name in brackets may contain anything, so fields are counted from its end: state, parent, group.
-	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	return parseStat(content)
+}
+
+// parseStat reads /proc/PID/stat. The program's name in brackets may contain anything, so fields are counted from the
+// last bracket: state, parent, group.
+func parseStat(content []byte) (state string, group int) {
+	fields := bytes.Fields(content[bytes.LastIndexByte(content, ')')+1:])
 	if len(fields) < 3 {
 		return "", 0
 	}
-	group, err = strconv.Atoi(fields[2])
+	group, err := strconv.Atoi(string(fields[2]))
 	if err != nil {
 		return "", 0
 	}
-	return fields[0], group
+	return string(fields[0]), group
 }
 
 func processIDs() ([]int, error) {

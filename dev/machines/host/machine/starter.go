@@ -63,7 +63,9 @@ func wait(ctx context.Context, cmd *exec.Cmd) error {
 		return err
 	case <-ctx.Done():
 		_ = cmd.Process.Kill() // it may have ended
-		<-ended
+		if err := <-ended; err == nil {
+			return nil // it ended by itself meanwhile
+		}
 		return context.Cause(ctx)
 	}
 }
@@ -94,7 +96,7 @@ func Tail(path string, from, most int64) []byte {
 		return nil
 	}
 	from = max(from, info.Size()-most)
-	content, _ := io.ReadAll(io.NewSectionReader(file, from, most)) // what was read before an error still helps
+	content, _ := io.ReadAll(io.NewSectionReader(file, from, most)) // a part of it still helps
 	return content
 }
 

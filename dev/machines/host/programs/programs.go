@@ -22,7 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/machines/host/server"
 )
 
-// Host is the name by which the machine host is called.
+// Host is the name of the machine host.
 const Host = "machinehost"
 
 // Run runs the program with this command line and returns its exit code. found is false if the name of args[0] is not

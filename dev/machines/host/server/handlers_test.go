@@ -203,3 +203,21 @@ func TestLog_HasAShareOfEveryLog(t *testing.T) {
 		t.Errorf("%d bytes: %.40s…", len(got), got)
 	}
 }
+
+func FuzzDecodeMachine(f *testing.F) {
+	for _, seed := range []string{`{"bootstrapData":"eA==","endpoint":"e","extraPorts":2}`, `{}`, `{}{}`, `null`, `[]`, `{"bootstrapData":"?"}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		wanted, err := decodeMachine(strings.NewReader(body))
+		if err == nil {
+			err = check(wanted)
+		}
+		if err != nil && !errors.Is(err, host.ErrInvalid) {
+			t.Errorf("error %v", err)
+		}
+		if err == nil && (wanted.ExtraPorts < 0 || wanted.ExtraPorts > host.MaxExtraPorts || wanted.Endpoint != "" && host.CheckID(wanted.Endpoint) != nil) {
+			t.Errorf("accepted %+v", wanted)
+		}
+	})
+}

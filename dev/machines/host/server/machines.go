@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/ports"
 )
 
-// Folders that are not machines yet or no longer. Their names are no IDs.
+// Folders that are not machines yet or no longer. An ID does not begin with a dot.
 const (
 	unfinished = ".new-"
 	removing   = ".removing-"

@@ -137,7 +137,9 @@ func (s *Server) Serve(ctx context.Context) error {
 			return fmt.Errorf("serving requests: %w", err)
 		case <-ctx.Done():
 			_ = server.Close() // clients see a closed connection, and repeat the request
-			<-served
+			if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serving requests: %w", err)
+			}
 			return nil
 		}
 	}
