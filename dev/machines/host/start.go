@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -122,6 +123,7 @@ func (c *Child) launch(stdin *os.File) error {
 	go func() {
 		_ = cmd.Wait() // its log says why it ended
 		close(ended)
+		runtime.KeepAlive(c) // the garbage collector would close the pipe
 	}()
 	return nil
 }
@@ -147,7 +149,7 @@ func (c *Child) awaitAnswer(ctx context.Context) error {
 	}
 }
 
-// Kill kills the host with SIGKILL. Its machines continue.
+// Kill kills the host with SIGKILL. Its machines continue until Close. Do not call Kill, Restart and Close at once.
 func (c *Child) Kill() error {
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing the machine host: %w", err)

@@ -7,12 +7,17 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// endTimeout limits the time until the killed processes of a machine have ended.
-const endTimeout = 20 * time.Second
+const (
+	// endTimeout limits the time until a killed process has ended.
+	endTimeout = 20 * time.Second
+	// maxRounds limits the rounds against processes that start others.
+	maxRounds = 100
+)
 
 // mark is the variable that all processes of a machine inherit.
 const mark = "MACHINE_ROOT="
@@ -27,91 +32,103 @@ func EndProcesses(f Folder) error {
 // endOthers is EndProcesses for the machine's process, which it does not end.
 func endOthers(f Folder) error {
 	self := os.Getpid()
-	return untilNone(func() (int, error) {
-		return f.killExcept(self, func() bool { return true })
+	return untilNone(func(h *hunt) error {
+		return h.kill(self, func(pid int) bool { return groupOf(pid) == self || f.owns(pid) })
 	}, string(f))
 }
 
 // EndAll kills all processes whose environment has a MACHINE_ROOT below a folder. It ends what is left of machines that
 // have removed their own folder.
 func EndAll(folder string) error {
-	below := func(root string) bool { return strings.HasPrefix(root, folder+"/") }
-	return untilNone(func() (int, error) {
-		pids, err := processIDs()
-		found := 0
-		for _, pid := range pids {
-			if pid != os.Getpid() && send(pid, syscall.SIGKILL, func() bool { return hasRoot(pid, below) }) {
-				found++
-			}
-		}
-		return found, err
+	return untilNone(func(h *hunt) error {
+		return h.kill(os.Getpid(), func(pid int) bool {
+			return hasRoot(pid, func(root string) bool { return strings.HasPrefix(root, folder+"/") })
+		})
 	}, folder)
 }
 
-// untilNone calls killAll until it finds no process.
-func untilNone(killAll func() (int, error), folder string) error {
-	deadline := time.After(endTimeout)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		left, err := killAll()
-		if err != nil || left == 0 {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			return fmt.Errorf("%d processes of machines in %s did not end within %s after SIGKILL", left, folder, endTimeout)
-		}
-	}
-}
-
-// killAll sends SIGKILL to each process of the machine and returns their number. It stops the machine's process first
-// and kills it last, so that it starts no service meanwhile.
-func (f Folder) killAll() (int, error) {
+// killAll kills the processes of the machine. It stops the machine's process first and kills it last, so that it starts
+// no service meanwhile.
+func (f Folder) killAll(h *hunt) error {
 	leader := f.Process()
-	leads := func() bool { return leader != 0 && f.Process() == leader }
+	leads := func(int) bool { return leader != 0 && f.Process() == leader }
 	if leader != 0 {
-		send(leader, syscall.SIGSTOP, leads)
+		h.send(leader, unix.SIGSTOP, leads)
 	}
-	found, err := f.killExcept(leader, leads)
-	if err == nil && found == 0 && leader != 0 && send(leader, syscall.SIGKILL, leads) {
-		found++
+	err := h.kill(leader, func(pid int) bool { return leader != 0 && groupOf(pid) == leader && leads(pid) || f.owns(pid) })
+	if err == nil && len(h.killed) == 0 && leader != 0 {
+		h.send(leader, unix.SIGKILL, leads)
 	}
-	return found, err
+	return err
 }
 
-// killExcept sends SIGKILL to each process of the machine except its leader and returns their number. leads reports
-// whether the leader still is one.
-func (f Folder) killExcept(leader int, leads func() bool) (int, error) {
+func (f Folder) owns(pid int) bool {
+	return hasRoot(pid, func(root string) bool { return root == f.Root() })
+}
+
+// hunt is one round of a search for processes.
+type hunt struct {
+	killed []int // pidfds of processes that got SIGKILL
+}
+
+// untilNone repeats a round until it kills no process. Each round ends when the killed processes have ended.
+func untilNone(round func(*hunt) error, folder string) error {
+	for range maxRounds {
+		h := &hunt{}
+		err := errors.Join(round(h), h.wait())
+		if err != nil {
+			return fmt.Errorf("ending processes of machines in %s: %w", folder, err)
+		}
+		if len(h.killed) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("processes of machines in %s still start others after %d rounds of SIGKILL", folder, maxRounds)
+}
+
+// kill sends SIGKILL to each process that isOurs accepts, except one.
+func (h *hunt) kill(except int, isOurs func(pid int) bool) error {
 	pids, err := processIDs()
-	if err != nil {
-		return 0, err
-	}
-	found := 0
 	for _, pid := range pids {
-		isOurs := func() bool {
-			return leader != 0 && groupOf(pid) == leader && leads() || hasRoot(pid, func(root string) bool { return root == f.Root() })
-		}
-		if pid != leader && send(pid, syscall.SIGKILL, isOurs) {
-			found++
+		if pid != except {
+			h.send(pid, unix.SIGKILL, isOurs)
 		}
 	}
-	return found, nil
+	return err
 }
 
-// send sends a signal to a process if isOurs returns true, and reports whether it did.
-func send(pid int, signal syscall.Signal, isOurs func() bool) bool {
-	handle, err := os.FindProcess(pid)
+// send sends a signal to a process if isOurs accepts it.
+func (h *hunt) send(pid int, signal unix.Signal, isOurs func(pid int) bool) {
+	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return false
+		return // it has ended
 	}
-	defer func() { _ = handle.Release() }() // the signal is sent already
-	if hasEnded(pid) || !isOurs() {
-		return false
+	// The handle is open before isOurs looks at the process, so the ID cannot have changed its meaning.
+	if !hasEnded(pid) && isOurs(pid) && unix.PidfdSendSignal(handle, signal, nil, 0) == nil && signal == unix.SIGKILL {
+		h.killed = append(h.killed, handle)
+		return
 	}
-	// The handle was open before isOurs looked at the process, so the ID cannot have changed its meaning.
-	return !errors.Is(handle.Signal(signal), os.ErrProcessDone)
+	_ = unix.Close(handle) // nothing was written to it
+}
+
+// wait returns when the killed processes have ended with all their threads, so that their ports are free.
+func (h *hunt) wait() error {
+	var left int
+	for _, handle := range h.killed {
+		poll := []unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}
+		ready, err := unix.Poll(poll, int(endTimeout.Milliseconds()))
+		for errors.Is(err, unix.EINTR) {
+			ready, err = unix.Poll(poll, int(endTimeout.Milliseconds()))
+		}
+		if err != nil || ready == 0 {
+			left++
+		}
+		_ = unix.Close(handle) // nothing was written to it
+	}
+	if left > 0 {
+		return fmt.Errorf("%d processes did not end within %s after SIGKILL", left, endTimeout)
+	}
+	return nil
 }
 
 // hasRoot reports whether the MACHINE_ROOT in the environment of a process fulfils a condition.

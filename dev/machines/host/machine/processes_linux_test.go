@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseStat_CountsFromTheLastBracket(t *testing.T) {
@@ -34,27 +36,33 @@ func TestParseStat_CountsFromTheLastBracket(t *testing.T) {
 
 // TestSend_ReachesOnlyOwnProcesses also sends a signal to an ID after its process has ended, as if the ID were reused.
 func TestSend_ReachesOnlyOwnProcesses(t *testing.T) {
-	root := t.TempDir()
+	root := Folder(t.TempDir()).Root()
 	child := exec.Command("sleep", "600")
 	child.Env = []string{mark + root}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
 	pid := child.Process.Pid
-	ours := func(root string) func() bool {
-		return func() bool { return hasRoot(pid, func(other string) bool { return other == root }) }
+	kill := func(isOurs func(int) bool) (found int) {
+		t.Helper()
+		h := &hunt{}
+		h.send(pid, unix.SIGKILL, isOurs)
+		if err := h.wait(); err != nil {
+			t.Error(err)
+		}
+		return len(h.killed)
 	}
-	if send(pid, syscall.SIGKILL, ours(filepath.Join(root, "other"))) {
-		t.Error("a process of another machine got the signal")
+	if kill(Folder(t.TempDir()).owns) != 0 {
+		t.Error("a process of another machine was killed")
 	}
-	if !send(pid, syscall.SIGKILL, ours(root)) {
-		t.Error("the process did not get the signal")
+	if kill(Folder(filepath.Dir(root)).owns) != 1 {
+		t.Error("the process was not killed")
 	}
 	if err := child.Wait(); err == nil {
 		t.Error("want the process to be killed")
 	}
-	if send(pid, syscall.SIGKILL, func() bool { return true }) {
-		t.Error("a process that has ended got the signal")
+	if kill(func(int) bool { return true }) != 0 {
+		t.Error("a process that has ended was killed")
 	}
 }
 

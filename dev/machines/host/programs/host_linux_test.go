@@ -78,9 +78,15 @@ func bootstrapPrograms() map[string]func(args []string) error {
 		// stubborn ignores what can be ignored.
 		"stubborn": func([]string) error {
 			signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
-			select {}
+			return forever()
 		},
 	}
+}
+
+// forever waits until the process is killed. The runtime would end a process whose goroutines all wait for each other.
+func forever() error {
+	<-time.After(time.Hour)
+	return errors.New("not killed within an hour")
 }
 
 func listen() error {

@@ -299,9 +299,10 @@ func TestUnfinishedChangesOfAKilledHost_AreCompleted(t *testing.T) {
 	}
 	machines := filepath.Join(f.dir, "machines")
 	err := errors.Join(
-		os.WriteFile(filepath.Join(machines, "one", "deleted"), nil, 0o600), // killed while it deleted one
-		os.Mkdir(filepath.Join(machines, ".new-three"), 0o700),              // killed while it created three
-		os.Mkdir(filepath.Join(machines, ".removing-four"), 0o700),          // killed while it removed four
+		os.WriteFile(filepath.Join(f.dir, "deleted", "one"), nil, 0o600),  // killed while it deleted one
+		os.WriteFile(filepath.Join(f.dir, "deleted", "five"), nil, 0o600), // killed after it had moved five away
+		os.Mkdir(filepath.Join(machines, ".new-three"), 0o700),            // killed while it created three
+		os.Mkdir(filepath.Join(machines, ".removing-four"), 0o700),        // killed while it removed four
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -321,6 +322,9 @@ func TestUnfinishedChangesOfAKilledHost_AreCompleted(t *testing.T) {
 		entries, err := os.ReadDir(machines)
 		if err == nil && len(entries) != 1 {
 			err = fmt.Errorf("folders %v", entries)
+		}
+		if marks, _ := os.ReadDir(filepath.Join(f.dir, "deleted")); err == nil && len(marks) != 0 {
+			err = fmt.Errorf("marks %v", marks)
 		}
 		return err
 	})
@@ -445,6 +449,9 @@ func TestEscapingProcesses_EndWithTheMachine(t *testing.T) {
 				}
 				return errors.New("it does not exist")
 			})
+			if hasEnded(pid) == nil {
+				t.Fatal("want the process to run before the machine is deleted")
+			}
 			if err := f.DeleteMachine(t.Context(), "one"); err != nil {
 				t.Fatal(err)
 			}
@@ -595,6 +602,7 @@ func beCaller(args []string) error {
 	if err != nil {
 		return err
 	}
+	defer func() { _ = child.Close() }() // this process is killed before; the reference keeps the pipe open
 	if _, err := child.CreateMachine(ctx, "one", host.Machine{BootstrapData: []byte(runs)}); err != nil {
 		return err
 	}
@@ -614,5 +622,5 @@ func beCaller(args []string) error {
 		}
 	}
 	_, _ = fmt.Fprintln(os.Stdout, "ready")
-	select {}
+	return forever()
 }

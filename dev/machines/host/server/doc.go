@@ -5,7 +5,8 @@
 //	├─ host.lock, host.sock    one host per folder
 //	├─ bin/                    links to the host's executable: machine, service, await
 //	├─ endpoints/ID.json       reserved ports
-//	└─ machines/ID/            package machine; a file named deleted in it means that deletion has begun
+//	├─ machines/ID/            package machine
+//	└─ deleted/ID              the machine's deletion has begun
 //
 //	requests ─► folders ─► reconcile: read folders and locks ─► decide ─► start machine, finish deletion, hold ports
 //

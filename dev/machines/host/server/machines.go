@@ -26,9 +26,8 @@ func (s *Server) folder(id string) machine.Folder {
 	return machine.Folder(filepath.Join(s.machines(), id))
 }
 
-func (s *Server) deletedMark(id string) string {
-	return filepath.Join(string(s.folder(id)), "deleted")
-}
+// deletedMark is outside of the machine's folder, which the machine's commands can change.
+func (s *Server) deletedMark(id string) string { return filepath.Join(s.deleted(), id) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
@@ -36,18 +35,20 @@ func exists(path string) bool {
 }
 
 // ids returns the sorted IDs of all machines.
-func (s *Server) ids() ([]string, error) {
-	entries, err := os.ReadDir(s.machines())
+func (s *Server) ids() ([]string, error) { return idsIn(s.machines()) }
+
+// idsIn returns the sorted names of a folder that are IDs.
+func idsIn(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
 	var ids []string
 	for _, entry := range entries {
-		if entry.IsDir() && host.CheckID(entry.Name()) == nil {
+		if host.CheckID(entry.Name()) == nil {
 			ids = append(ids, entry.Name())
 		}
 	}
-	slices.Sort(ids)
 	return ids, nil
 }
 
@@ -265,9 +266,6 @@ func (s *Server) remove(id string) error {
 func (s *Server) markDeleted(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !exists(string(s.folder(id))) {
-		return machine.EndProcesses(s.folder(id))
-	}
 	return os.WriteFile(s.deletedMark(id), nil, 0o600)
 }
 
@@ -289,29 +287,26 @@ func (s *Server) deleteMarked(id string) error {
 		return err
 	}
 	removed := filepath.Join(s.machines(), removing+id)
-	if err := s.moveAway(id, removed); err != nil {
+	if err := errors.Join(removeFolder(removed), s.moveAway(id, removed)); err != nil {
 		return err
 	}
 	return removeFolder(removed)
 }
 
-// moveAway makes a marked machine disappear at once. A machine that was created meanwhile has no mark and stays.
+// moveAway makes a marked machine disappear and then removes the mark, so that it can be created again.
 func (s *Server) moveAway(id, removed string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !exists(s.deletedMark(id)) {
-		return nil
-	}
-	spec, err := s.folder(id).Spec()
-	if err := os.Rename(string(s.folder(id)), removed); err != nil {
+	spec, specErr := s.folder(id).Spec()
+	if err := os.Rename(string(s.folder(id)), removed); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && spec.Endpoint == "" {
+	if specErr == nil && spec.Endpoint == "" {
 		s.releasePort(spec.Port)
 	}
 	delete(s.attempts, id)
 	delete(s.problems, id)
-	return nil
+	return os.Remove(s.deletedMark(id))
 }
 
 // removeFolder removes a folder, also if its content cannot be entered.

@@ -32,6 +32,7 @@ func (s *Server) reconcile() {
 	for _, id := range ids {
 		s.reconcileMachine(id)
 	}
+	s.continueDeletions()
 	if err := s.holdEndpoints(); err != nil {
 		s.options.Log("%s", err)
 	}
@@ -44,8 +45,6 @@ func (s *Server) reconcileMachine(id string) {
 		switch decide(o) {
 		case start:
 			err = s.startIfDue(o)
-		case remove:
-			go s.logDeletion(id)
 		case nothing:
 			err = s.holdPort(o)
 		}
@@ -62,6 +61,16 @@ func (s *Server) note(id string, err error) {
 	if text := err.Error(); s.problems[id] != text {
 		s.problems[id] = text
 		s.options.Log("machine %s: %s", id, text)
+	}
+}
+
+func (s *Server) continueDeletions() {
+	marked, err := idsIn(s.deleted())
+	if err != nil {
+		s.options.Log("%s", err)
+	}
+	for _, id := range marked {
+		go s.logDeletion(id)
 	}
 }
 

@@ -61,16 +61,13 @@ type action string
 const (
 	nothing action = ""
 	start   action = "start"
-	remove  action = "remove"
 )
 
 // decide returns what the host has to do for a machine. A machine that ended while it was bootstrapping never starts
 // again.
 func decide(o observed) action {
 	switch {
-	case o.deleting:
-		return remove
-	case o.alive, o.broken != "":
+	case o.deleting, o.alive, o.broken != "":
 		return nothing
 	case o.record.Phase == machine.NotStarted, o.record.Phase == machine.Bootstrapped:
 		return start

@@ -69,19 +69,19 @@ func TestMachine_HasAStatusAndAnAction(t *testing.T) {
 			observed{spec: spec, problem: "port in use", record: machine.Record{Phase: machine.Bootstrapped}},
 			with(func(s *host.Status) { s.State, s.Bootstrapped, s.Cause = host.Stopped, true, "port in use" }), start,
 		},
-		"deletion has begun: continue": {
-			observed{spec: spec, deleting: true, alive: true, record: machine.Record{Phase: machine.Bootstrapped}},
+		"deletion has begun: do not start again": {
+			observed{spec: spec, deleting: true, record: machine.Record{Phase: machine.Bootstrapped}},
 			with(func(s *host.Status) {
 				s.State, s.Bootstrapped, s.Cause = host.Stopped, true, "the machine is being deleted"
-			}), remove,
+			}), nothing,
 		},
 		"files cannot be read: failed": {
 			observed{spec: spec, broken: "not JSON"},
 			with(func(s *host.Status) { s.State, s.Cause = host.Failed, "the machine's files cannot be read: not JSON" }), nothing,
 		},
-		"files cannot be read and deletion has begun: continue": {
+		"files cannot be read and deletion has begun: stopped": {
 			observed{spec: spec, broken: "not JSON", deleting: true},
-			with(func(s *host.Status) { s.State, s.Cause = host.Stopped, "the machine is being deleted" }), remove,
+			with(func(s *host.Status) { s.State, s.Cause = host.Stopped, "the machine is being deleted" }), nothing,
 		},
 	}
 	for name, test := range tests {

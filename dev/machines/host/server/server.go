@@ -91,7 +91,7 @@ func Open(o Options) (*Server, error) {
 }
 
 func (s *Server) prepare() error {
-	for _, dir := range []string{s.bin(), s.machines(), s.endpoints()} {
+	for _, dir := range []string{s.bin(), s.machines(), s.deleted(), s.endpoints()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("creating the host's folders: %w", err)
 		}
@@ -108,6 +108,8 @@ func (s *Server) prepare() error {
 func (s *Server) bin() string { return filepath.Join(s.options.Dir, "bin") }
 
 func (s *Server) machines() string { return filepath.Join(s.options.Dir, "machines") }
+
+func (s *Server) deleted() string { return filepath.Join(s.options.Dir, "deleted") }
 
 func (s *Server) endpoints() string { return filepath.Join(s.options.Dir, "endpoints") }
 
