@@ -19,7 +19,7 @@ SOURCE_DATE_EPOCH ?= 0
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes walls bench generate verify lint measure clean
+.PHONY: help build images push demo demo-capi lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes walls bench generate verify lint measure clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ push: images ## Push both, REPO=… TAG=…, to the registry in REPO, with what 
 demo: build ## Start a hub and two clusters here, join them in three ways, deliver a workload. ONCE=1 ends after that.
 	@go build -o bin/demo ./dev/demo
 	@exec bin/demo --with-parent $(if $(ONCE),--once)
+
+demo-capi: build ## Create two clusters with Cluster API here, which join by themselves; scale and delete. ONCE=1 ends after that.
+	@go build -o bin/democapi ./dev/machines/demo
+	@exec bin/democapi $(if $(ONCE),--once)
 
 # The nodes of a lab, each a cluster.
 NODES ?= hub east west
