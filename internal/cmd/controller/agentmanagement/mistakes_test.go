@@ -212,7 +212,7 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 		},
 		"a token that is gone": func(s *scene) {
 			_, request := ask(s, func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelRegistrationToken] = "gone" })
-			s.expectRequestTold(request, fleet.ReasonTokenUnknown, "register with a token that is there")
+			s.expectRequestTold(request, fleet.ReasonTokenUnknown, "Register the agent with an existing token")
 			s.joins("t1", "late")
 		},
 	}
