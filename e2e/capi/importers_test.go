@@ -57,6 +57,41 @@ func TestTwoImporters_OneClusterAndTheSamePods(t *testing.T) {
 	s.Expect(s.clusters()).To(ContainElement(raced))
 }
 
+// Both importers begin when the provider writes the Secret. Which one wins is not determined.
+func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
+	const other = "addon-" + contested
+	s := tell(t)
+	s.describe(contested, "v1beta2", nil)
+	s.initialize(contested)
+	s.eventually(func(g Gomega) { g.Expect(s.events(g, contested)).To(ContainElement(fleet.ReasonKubeconfigMissing)) })
+	kubeconfig := s.kubeconfig(contested, provider)
+	imported := make(chan error, 1)
+	go func() { imported <- s.importCluster(s.ctx, other, contested) }()
+	s.hand(contested, kubeconfig)
+	s.must(<-imported)
+
+	var winner string
+	s.eventually(func(g Gomega) {
+		var seen []string
+		for _, cluster := range s.listed() {
+			if (cluster.Name == other || cluster.Name == contested) && !cluster.Status.Agent.LastSeen.IsZero() {
+				seen = append(seen, cluster.Name)
+			}
+		}
+		g.Expect(seen).To(HaveLen(1))
+		winner = seen[0]
+	})
+	t.Logf("%s has won", winner)
+	s.deliver(contested, winner)
+	agent, pods := s.agentOf(contested, s.cluster(winner)), s.pods(contested)
+	if winner == contested {
+		s.rejected(other)
+	} else {
+		s.eventually(func(g Gomega) { g.Expect(s.clusters()).NotTo(ContainElement(contested)) })
+	}
+	s.expectUntouched(contested, winner, agent, pods)
+}
+
 func TestClusterImportedByHand_KeepsItsAgent(t *testing.T) {
 	const own = "by-a-user"
 	s := tell(t)

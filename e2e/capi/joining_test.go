@@ -50,13 +50,18 @@ func TestClusterAPIInstalledLater_ClustersJoinByThemselves(t *testing.T) {
 	s.eventually(func(g Gomega) { g.Expect(s.cluster(joining).Labels).To(HaveKeyWithValue("env", "prod")) })
 }
 
-// clusters returns the names of the Clusters of Fleet.
-func (s *story) clusters() []string {
+// listed returns the Clusters of Fleet.
+func (s *story) listed() []fleet.Cluster {
 	s.t.Helper()
 	var list fleet.ClusterList
 	s.must(s.Hub.List(s.ctx, client.Clusters, framework.Workspace, &list))
-	var found []string
-	for _, cluster := range list.Items {
+	return list.Items
+}
+
+// clusters returns the names of the Clusters of Fleet.
+func (s *story) clusters() (found []string) {
+	s.t.Helper()
+	for _, cluster := range s.listed() {
 		found = append(found, cluster.Name)
 	}
 	return found

@@ -33,7 +33,8 @@ const (
 	joining   = "joining"   // joins by itself
 	older     = "older"     // is written in version v1beta1
 	byHand    = "by-hand"   // was imported by a user before
-	raced     = "raced"     // has a second importer from the start
+	raced     = "raced"     // gets a second importer
+	contested = "contested" // has two importers that begin at once
 	lasting   = "lasting"   // is rotated, paused, moved and deleted
 	disturbed = "disturbed" // joins while processes are killed
 )
@@ -71,7 +72,7 @@ func start() (*world, error) {
 	w := &world{}
 	var err error
 	w.World, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{joining, older, byHand, raced, lasting, disturbed}, Audit: true,
+		Downstreams: []string{joining, older, byHand, raced, contested, lasting, disturbed}, Audit: true,
 		Progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
