@@ -51,8 +51,8 @@ func NeedsClientID(in Input) bool {
 	return ByManifest(in) && (in.Fleet == nil || in.Fleet.Spec.ClientID == "")
 }
 
-// Arrange changes how a Cluster of Fleet joins, if that is another way than before. clientID is used if it has none. The
-// kubeconfig is only used if the control plane has answered and the Secret is valid, as for a new Cluster.
+// Arrange changes how a Cluster of Fleet joins, if that is another way than before. clientID is that of a Cluster that
+// needs one. The kubeconfig is only used if the control plane has answered and the Secret is valid, as for a new Cluster.
 func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	spec := &cluster.Spec
 	if ByManifest(in) {

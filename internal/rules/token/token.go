@@ -115,13 +115,13 @@ func hold(in Input, out *Outcome) {
 		out.Reason = fleet.ReasonTokenRejected
 		out.Message = "the hub's API server no longer accepts the bearer token in the values Secret, as after a change of its signing key: another one is being written; install agents that are still to register with the new values"
 	}
-	switch held, endsEarly := HeldToken(in), endsEarly(in, out.Status.Expires); {
+	switch held := keptToken(in, out.Status.Expires); {
 	case in.Secret != nil && in.Secret.Type != protocol.SecretTypeValues:
 		out.Stage, out.Reason = Blocked, fleet.ReasonSecretNameTaken
 		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
 	case in.Taken != "":
 		out.Stage, out.Reason, out.Message = Blocked, fleet.ReasonNameTaken, in.Taken
-	case held != "" && (!endsEarly || !in.RightsExist):
+	case held != "":
 		// The Secret is kept even while the account's RBAC objects are repaired: agents use its token.
 		out.Stage, out.Values.Token, out.Status.SecretName = Ready, held, token.Name
 		secret, err := ValuesSecret(token, out.Values)
@@ -212,17 +212,26 @@ func HeldToken(in Input) string {
 	return values.Token
 }
 
+// keptToken returns the bearer token that stays in the values, or "".
+func keptToken(in Input, expires *metav1.Time) string {
+	held := HeldToken(in)
+	if in.RightsExist && endsEarly(in, held, expires) {
+		return "" // before, no other could be requested
+	}
+	return held
+}
+
 // earlyBy is how long before its ClusterRegistrationToken a bearer token expires that is replaced. It is longer than any
 // difference between the clocks of this process and of the API server, so that the new one is not replaced as well.
 const earlyBy = 12 * time.Hour
 
 // endsEarly reports whether the bearer token in the values expires long before its ClusterRegistrationToken, because
 // spec.ttl was raised.
-func endsEarly(in Input, expires *metav1.Time) bool {
+func endsEarly(in Input, bearer string, expires *metav1.Time) bool {
 	if !isLimited(TimeToLive(in.Token, in.DefaultTTL)) {
 		return false
 	}
-	held, err := protocol.ParseAccountToken(HeldToken(in))
+	held, err := protocol.ParseAccountToken(bearer)
 	lasting := in.Now.Add(protocol.TokenLifetime) // no token that is requested now lasts longer
 	return err == nil && !held.Expires.IsZero() && held.Expires.Add(earlyBy).Before(expires.Time) && held.Expires.Add(earlyBy).Before(lasting)
 }

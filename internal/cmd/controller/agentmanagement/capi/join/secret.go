@@ -86,22 +86,29 @@ func (j *Joiner) update(ctx context.Context, r Request, out joining.Outcome) (wr
 	if err != nil || problem.Reason != "" {
 		return written{version: versionOf(live), problem: problem}, err
 	}
-	want := joining.NewSecret(r.From, r.Version, manifest)
+	return j.put(ctx, live, joining.NewSecret(r.From, r.Version, manifest))
+}
+
+// put writes a Secret in place of the live one, which is nil if there is none.
+func (j *Joiner) put(ctx context.Context, live, want *corev1.Secret) (written, error) {
+	secrets := j.app.Kube.CoreV1().Secrets(want.Namespace)
 	switch {
 	case live == nil:
-		live, err = secrets.Create(ctx, want, metav1.CreateOptions{})
-		if err == nil {
-			j.app.Log.Info("manifest of an agent written", "secret", want.Namespace+"/"+want.Name)
+		created, err := secrets.Create(ctx, want, metav1.CreateOptions{})
+		if err != nil {
+			return written{}, err
 		}
+		j.app.Log.Info("manifest of an agent written", "secret", want.Namespace+"/"+want.Name)
+		return written{version: created.ResourceVersion}, nil
 	case joining.IsFixed(live):
 		return written{}, deleted(secrets.Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}})) // an event
-	default:
-		merged, differs := joining.Merge(live, want)
-		if differs {
-			live, err = secrets.Update(ctx, merged, metav1.UpdateOptions{})
-		}
 	}
-	return written{version: versionOf(live)}, err
+	merged, differs := joining.Merge(live, want)
+	if !differs {
+		return written{version: live.ResourceVersion}, nil
+	}
+	updated, err := secrets.Update(ctx, merged, metav1.UpdateOptions{})
+	return written{version: versionOf(updated)}, err
 }
 
 func versionOf(secret *corev1.Secret) string {
