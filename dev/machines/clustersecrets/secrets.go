@@ -92,7 +92,7 @@ func (o Owner) ReadCA(secret *corev1.Secret) (pki.Authority, error) {
 	}
 	ca, err := pki.ParseAuthority(pair)
 	if err != nil {
-		return pki.Authority{}, fmt.Errorf("Secret %s/%s contains no CA: write a PEM certificate of a CA to %s and its key to %s",
+		return pki.Authority{}, fmt.Errorf("the Secret %s/%s contains no CA: write a PEM certificate of a CA to %s and its key to %s",
 			secret.Namespace, secret.Name, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}
 	return ca, nil
@@ -105,7 +105,7 @@ func (o Owner) ReadAccounts(secret *corev1.Secret) (pki.Pair, error) {
 		return pki.Pair{}, err
 	}
 	if !isPrivateKey(pair.Key) {
-		return pki.Pair{}, fmt.Errorf("Secret %s/%s contains no private key: write one in PEM to %s", secret.Namespace, secret.Name, corev1.TLSPrivateKeyKey)
+		return pki.Pair{}, fmt.Errorf("the Secret %s/%s contains no private key: write one in PEM to %s", secret.Namespace, secret.Name, corev1.TLSPrivateKeyKey)
 	}
 	return pair, nil
 }
@@ -119,7 +119,7 @@ func (o Owner) pair(secret *corev1.Secret) (pki.Pair, error) {
 	}
 	pair := pki.Pair{Certificate: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
 	if len(pair.Certificate) > maxValue || len(pair.Key) > maxValue {
-		return pki.Pair{}, fmt.Errorf("Secret %s/%s is too large: a certificate and a key may have %d bytes each", secret.Namespace, secret.Name, maxValue)
+		return pki.Pair{}, fmt.Errorf("the Secret %s/%s is too large: a certificate and a key may have %d bytes each", secret.Namespace, secret.Name, maxValue)
 	}
 	return pair, nil
 }
@@ -127,14 +127,14 @@ func (o Owner) pair(secret *corev1.Secret) (pki.Pair, error) {
 // check returns an error if a Secret has not the type and label by which Cluster API finds the Secrets of the cluster.
 func (o Owner) check(secret *corev1.Secret) error {
 	if secret.Type != clusterv1.ClusterSecretType {
-		return fmt.Errorf("Secret %s/%s has the type %.60q, not %s: delete it, then it is created again", secret.Namespace, secret.Name, secret.Type, clusterv1.ClusterSecretType)
+		return fmt.Errorf("the Secret %s/%s has the type %.60q, not %s: delete it, then it is created again", secret.Namespace, secret.Name, secret.Type, clusterv1.ClusterSecretType)
 	}
 	if label := secret.Labels[clusterv1.ClusterNameLabel]; label != o.Cluster.Name {
-		return fmt.Errorf("Secret %s/%s has the label %s=%.63s, not %s: delete it, then it is created again", secret.Namespace, secret.Name, clusterv1.ClusterNameLabel, label, o.Cluster.Name)
+		return fmt.Errorf("the Secret %s/%s has the label %s=%.63s, not %s: delete it, then it is created again", secret.Namespace, secret.Name, clusterv1.ClusterNameLabel, label, o.Cluster.Name)
 	}
 	return nil
 }
 
 func foreign(secret *corev1.Secret) error {
-	return fmt.Errorf("Secret %s/%s belongs to another object: delete it, then it is created again", secret.Namespace, secret.Name)
+	return fmt.Errorf("the Secret %s/%s belongs to another object: delete it, then it is created again", secret.Namespace, secret.Name)
 }

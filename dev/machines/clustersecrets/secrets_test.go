@@ -89,12 +89,12 @@ func TestReading_RejectsSecretsOfOthers(t *testing.T) {
 	}{
 		"ours":                                   {func(*corev1.Secret) {}, ""},
 		"CA of the user, without an owner: used": {func(s *corev1.Secret) { s.OwnerReferences = nil }, ""},
-		"of another control plane":               {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "2" }, "Secret team/east-ca belongs to another object: delete it, then it is created again"},
-		"other type":                             {func(s *corev1.Secret) { s.Type = "Opaque" }, `Secret team/east-ca has the type "Opaque", not cluster.x-k8s.io/secret: delete it, then it is created again`},
-		"other label":                            {func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "west" }, "Secret team/east-ca has the label cluster.x-k8s.io/cluster-name=west, not east: delete it, then it is created again"},
-		"no label":                               {func(s *corev1.Secret) { s.Labels = nil }, "Secret team/east-ca has the label cluster.x-k8s.io/cluster-name=, not east: delete it, then it is created again"},
-		"no certificate":                         {func(s *corev1.Secret) { delete(s.Data, "tls.crt") }, "Secret team/east-ca contains no CA: write a PEM certificate of a CA to tls.crt and its key to tls.key"},
-		"too large":                              {func(s *corev1.Secret) { s.Data["tls.crt"] = make([]byte, 1<<20) }, "Secret team/east-ca is too large: a certificate and a key may have 65536 bytes each"},
+		"of another control plane":               {func(s *corev1.Secret) { s.OwnerReferences[0].UID = "2" }, "the Secret team/east-ca belongs to another object: delete it, then it is created again"},
+		"other type":                             {func(s *corev1.Secret) { s.Type = "Opaque" }, `the Secret team/east-ca has the type "Opaque", not cluster.x-k8s.io/secret: delete it, then it is created again`},
+		"other label":                            {func(s *corev1.Secret) { s.Labels[clusterv1.ClusterNameLabel] = "west" }, "the Secret team/east-ca has the label cluster.x-k8s.io/cluster-name=west, not east: delete it, then it is created again"},
+		"no label":                               {func(s *corev1.Secret) { s.Labels = nil }, "the Secret team/east-ca has the label cluster.x-k8s.io/cluster-name=, not east: delete it, then it is created again"},
+		"no certificate":                         {func(s *corev1.Secret) { delete(s.Data, "tls.crt") }, "the Secret team/east-ca contains no CA: write a PEM certificate of a CA to tls.crt and its key to tls.key"},
+		"too large":                              {func(s *corev1.Secret) { s.Data["tls.crt"] = make([]byte, 1<<20) }, "the Secret team/east-ca is too large: a certificate and a key may have 65536 bytes each"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -75,11 +75,11 @@ func contentOf(wanted api.File, secrets map[string]*corev1.Secret) ([]byte, erro
 		ref := wanted.ContentFrom.Secret
 		secret := secrets[ref.Name]
 		if secret == nil {
-			return nil, fmt.Errorf("Secret %.253q does not exist in this namespace: create it", ref.Name)
+			return nil, fmt.Errorf("the Secret %.253q does not exist in this namespace: create it", ref.Name)
 		}
 		var found bool
 		if content, found = secret.Data[ref.Key]; !found {
-			return nil, fmt.Errorf("Secret %.253q has no key %.253q: add it", ref.Name, ref.Key)
+			return nil, fmt.Errorf("the Secret %.253q has no key %.253q: add it", ref.Name, ref.Key)
 		}
 	}
 	if len(content) > MaxFile {

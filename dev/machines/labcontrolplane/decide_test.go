@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 		"CA of the user": {input(t, func(in *Input) { in.CA.OwnerReferences, in.Accounts = nil, nil }), "Securing\nnew account key"},
 		"CA of another control plane": {
 			input(t, func(in *Input) { in.CA.OwnerReferences[0].UID = "x" }),
-			"Waiting\nAvailable=False CertificatesInvalid: Secret team/east-ca belongs to another object: delete it, then it is created again",
+			"Waiting\nAvailable=False CertificatesInvalid: the Secret team/east-ca belongs to another object: delete it, then it is created again",
 		},
 		"no endpoint": {
 			input(t, func(in *Input) { in.Cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{} }),
@@ -179,7 +179,7 @@ func TestDecide(t *testing.T) {
 		},
 		"kubeconfig of the user": {
 			input(t, withMachine(t), func(in *Input) { in.Kubeconfig.OwnerReferences = nil }),
-			"Waiting\nAvailable=False KubeconfigInvalid: Secret team/east-kubeconfig belongs to another object: delete it, then it is created again",
+			"Waiting\nAvailable=False KubeconfigInvalid: the Secret team/east-kubeconfig belongs to another object: delete it, then it is created again",
 		},
 		"Machine of somebody else": {
 			input(t, withMachine(t), func(in *Input) { in.Machine.OwnerReferences = nil }),

@@ -134,7 +134,7 @@ func (h *handler) createSecret(secret *corev1.Secret) error {
 	}
 	found, err := reconcile.Optional(h.Secrets.Get(secret.Namespace, secret.Name, metav1.GetOptions{}))
 	if err == nil && found != nil && found.Labels[clusterv1.ClusterNameLabel] != secret.Labels[clusterv1.ClusterNameLabel] {
-		err = fmt.Errorf("Secret %s/%s exists without label %s: delete it, then it is created again", secret.Namespace, secret.Name, clusterv1.ClusterNameLabel)
+		err = fmt.Errorf("the Secret %s/%s exists without label %s: delete it, then it is created again", secret.Namespace, secret.Name, clusterv1.ClusterNameLabel)
 	}
 	return err
 }

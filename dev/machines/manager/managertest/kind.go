@@ -126,6 +126,19 @@ func (k *kind[T, L]) write(verb string, obj T, change func(current, wanted T) (T
 	return copyOf(changed), nil
 }
 
+// Delete requests the deletion of an object.
+func (k *kind[T, L]) Delete(namespace, name string, _ *metav1.DeleteOptions) error {
+	if err := k.store.fail("delete " + k.name()); err != nil {
+		return err
+	}
+	found, err := k.find(k.store.objects, namespace, name)
+	if err != nil {
+		return err
+	}
+	k.store.Delete(found)
+	return nil
+}
+
 func statusOf(obj any) reflect.Value { return reflect.ValueOf(obj).Elem().FieldByName("Status") }
 
 // EnqueueAfter records the key.

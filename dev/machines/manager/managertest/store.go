@@ -57,6 +57,8 @@ func New(t testing.TB) *Store {
 		LabClusters: &kind[*api.LabCluster, *api.LabClusterList]{store: s}, LabMachines: &kind[*api.LabMachine, *api.LabMachineList]{store: s},
 		LabConfigs:       &kind[*api.LabConfig, *api.LabConfigList]{store: s},
 		LabControlPlanes: &kind[*api.LabControlPlane, *api.LabControlPlaneList]{store: s},
+
+		LabMachineTemplates: &kind[*api.LabMachineTemplate, *api.LabMachineTemplateList]{store: s},
 	}
 	return s
 }
