@@ -92,7 +92,7 @@ func (d *demo) value(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	if len(secret.Data["value"]) == 0 {
-		return nil, fmt.Errorf("Secret %s has no value yet", name)
+		return nil, fmt.Errorf("reading Secret %s: it has no value yet", name)
 	}
 	return secret.Data["value"], nil
 }
@@ -189,10 +189,10 @@ func (d *demo) deleteRemote(ctx context.Context) error {
 	return until(ctx, "waiting for the end of remote", pollEvery, func(ctx context.Context) error {
 		_, err := d.capi("clusters").Get(ctx, remote, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the Cluster of Cluster API still exists: %v", err)
+			return fmt.Errorf("the Cluster of Cluster API still exists: %s", fmt.Sprint(err))
 		}
 		if err := d.world.Hub.Get(ctx, client.Clusters, framework.Workspace, remote, &fleet.Cluster{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the Cluster of Fleet still exists: %v", err)
+			return fmt.Errorf("the Cluster of Fleet still exists: %s", fmt.Sprint(err))
 		}
 		left, err := d.host.Machines(ctx)
 		if err == nil && len(left) != 3 {

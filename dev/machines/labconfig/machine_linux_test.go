@@ -115,7 +115,7 @@ func TestMachines_BecomeAClusterThatRunsTheAgent(t *testing.T) {
 	}
 	await.Until(t, "the end of the agent's process", patience, func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("signal 0 to process %d: %v", pid, err) // it exists until its new parent has waited for it
+			return fmt.Errorf("signal 0 to process %d: %s", pid, fmt.Sprint(err)) // it exists until its new parent has waited for it
 		}
 		return nil
 	})

@@ -137,7 +137,7 @@ func gone(t *testing.T, pid int) {
 	t.Helper()
 	await.Until(t, fmt.Sprintf("end of process %d", pid), patience, func(context.Context) error {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("signal 0: %v", err)
+			return fmt.Errorf("signal 0: %s", fmt.Sprint(err))
 		}
 		return nil
 	})
