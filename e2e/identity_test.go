@@ -51,16 +51,12 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		Expect(after).To(Equal(before), "the agent registered anew")
 	})
 
-	It("when its identity is lost: a new bootstrap secret is enough", func(ctx SpecContext) {
-		cluster := now(ctx, arrived(ctx).Name)
-		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
-		Expect(err).NotTo(HaveOccurred())
-		pod, err := world.AgentPod(ctx, west)
-		Expect(err).NotTo(HaveOccurred())
-
+	// loseIdentity deletes the agent's credential and gives it a bootstrap secret of another token.
+	loseIdentity := func(ctx SpecContext, token string) {
+		GinkgoHelper()
 		secrets := world.On(west).Kube.CoreV1().Secrets(names.SystemNamespace)
 		Expect(secrets.Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
-		values, err := world.TokenValues(ctx, "west-again")
+		values, err := world.TokenValues(ctx, token)
 		Expect(err).NotTo(HaveOccurred())
 		bootstrap := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.AgentBootstrap}, StringData: map[string]string{}}
 		for key, value := range values {
@@ -70,8 +66,50 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		}
 		_, err = secrets.Create(ctx, bootstrap, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+	}
+	// returned waits until the agent reports with another registration than those before.
+	returned := func(ctx SpecContext, cluster *fleet.Cluster, before []string) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after).To(HaveLen(1))
+			g.Expect(after).NotTo(Equal(before))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		_, err := world.SeenAfter(ctx, cluster, now(ctx, cluster.Name).Status.Agent.LastSeen.Time, framework.Patience)
+		Expect(err).NotTo(HaveOccurred())
+	}
 
-		By("waiting, for the new token says nothing of the agent that was there, until the operator confirms it")
+	It("when its identity is lost: its key and a bootstrap secret of any token are enough", func(ctx SpecContext) {
+		cluster := now(ctx, arrived(ctx).Name)
+		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Annotations).To(HaveKey(fleet.AnnotationAgentKey))
+		loseIdentity(ctx, "west-again")
+
+		By("registering again, and removing the older registration once the new identity is used")
+		returned(ctx, cluster, before)
+		Expect(now(ctx, cluster.Name).Annotations).To(HaveKeyWithValue(fleet.AnnotationAgentKey, cluster.Annotations[fleet.AnnotationAgentKey]))
+
+		By("keeping the Cluster and the process")
+		Expect(now(ctx, cluster.Name).UID).To(Equal(cluster.UID))
+		same, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(same.UID).To(Equal(pod.UID))
+		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
+	})
+
+	It("when its key is lost, too: the operator confirms it", func(ctx SpecContext) {
+		cluster := now(ctx, arrived(ctx).Name)
+		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		recovery := world.On(west).Kube.CoreV1().Secrets(metav1.NamespaceSystem)
+		Expect(recovery.Delete(ctx, names.RecoverySecret(names.SystemNamespace), metav1.DeleteOptions{})).To(Succeed())
+		loseIdentity(ctx, "west-once-more")
+
+		By("waiting, because neither the token nor the new key says anything about the agent that was there")
 		var asks string
 		Eventually(func(g Gomega) {
 			events, err := world.Hub.Kube.CoreV1().Events(framework.Workspace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + fleet.ReasonTakeoverPending})
@@ -86,22 +124,11 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks)
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, cluster.Name, []byte(confirm))).To(Succeed())
 
-		By("registering again, and removing the older registration once the new identity is used")
+		By("registering again, and pinning the new key")
+		returned(ctx, cluster, before)
 		Eventually(func(g Gomega) {
-			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(after).To(HaveLen(1))
-			g.Expect(after).NotTo(Equal(before))
+			g.Expect(now(ctx, cluster.Name).Annotations[fleet.AnnotationAgentKey]).NotTo(Or(BeEmpty(), Equal(cluster.Annotations[fleet.AnnotationAgentKey])))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
-		_, err = world.SeenAfter(ctx, cluster, now(ctx, cluster.Name).Status.Agent.LastSeen.Time, framework.Patience)
-		Expect(err).NotTo(HaveOccurred())
-
-		By("keeping the Cluster and the process")
-		Expect(now(ctx, cluster.Name).UID).To(Equal(cluster.UID))
-		same, err := world.AgentPod(ctx, west)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(same.UID).To(Equal(pod.UID))
-		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
 	})
 
 	It("when the hub is down for two minutes: identities are kept, and no agent restarts", func(ctx SpecContext) {
