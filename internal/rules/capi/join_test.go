@@ -108,6 +108,15 @@ func TestArrange(t *testing.T) {
 	}
 }
 
+// The Secret was checked in the namespace of the cluster. One in another namespace was not.
+func TestArrange_UsesTheSecretOfItsNamespaceOnly(t *testing.T) {
+	in := input(byManifest, func(in *capi.Input) { in.Fleet.Spec.KubeConfigSecretNamespace = "team-b" })
+	capi.Arrange(in.Fleet, in, "new")
+	if spec := in.Fleet.Spec; spec.KubeConfigSecret != "east-kubeconfig" || spec.KubeConfigSecretNamespace != "" {
+		t.Errorf("Secret %s/%s", spec.KubeConfigSecretNamespace, spec.KubeConfigSecret)
+	}
+}
+
 func TestNeedsClientID(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   capi.Input
