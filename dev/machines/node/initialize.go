@@ -16,7 +16,7 @@ const Uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 // the resourceVersion, because it replaces the list of taints.
 func Initialize(n *corev1.Node, providerID string) ([]byte, error) {
 	if n.Spec.ProviderID != "" && n.Spec.ProviderID != providerID {
-		return nil, fmt.Errorf("Node %s has provider ID %.100q, want %q: delete the Node, so that the machine registers again", n.Name, n.Spec.ProviderID, providerID)
+		return nil, fmt.Errorf("node %s has provider ID %.100q, want %q: delete the Node, so that the machine registers again", n.Name, n.Spec.ProviderID, providerID)
 	}
 	taints := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == Uninitialized })
 	if n.Spec.ProviderID == providerID && len(taints) == len(n.Spec.Taints) {

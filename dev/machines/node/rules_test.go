@@ -28,7 +28,7 @@ func TestInitialize_SetsTheProviderIDOnce(t *testing.T) {
 			corev1.NodeSpec{ProviderID: id, Taints: []corev1.Taint{taint}},
 			`{"metadata":{"resourceVersion":"7"},"spec":{"providerID":"lab://ns/m1","taints":[]}}`, "",
 		},
-		"another ID: refused": {corev1.NodeSpec{ProviderID: "lab://ns/m2"}, "", `Node worker has provider ID "lab://ns/m2", want "lab://ns/m1"`},
+		"another ID: refused": {corev1.NodeSpec{ProviderID: "lab://ns/m2"}, "", `node worker has provider ID "lab://ns/m2", want "lab://ns/m1"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -138,8 +138,8 @@ func MachineHost(ctx context.Context, progress Progress) (string, error) {
 func machineProviderRecipe() recipe {
 	return recipe{
 		name: "machineprovider",
-		sources: []string{"dev/machines/cmd/machineprovider", "dev/machines", "dev/plane/args", "dev/plane/build", "dev/plane/pki", "dev/plane/supervise",
-			"internal/cut", "internal/kube", "internal/logging", "internal/protocol/names", "internal/reconcile", "internal/version",
+		sources: []string{"dev/machines/cmd/machineprovider", "dev/machines", "dev/plane/args", "dev/plane/build", "dev/plane/pki",
+			"dev/plane/podrunner", "dev/plane/ports", "dev/plane/supervise", "internal/cut", "internal/kube", "internal/logging", "internal/protocol/names", "internal/reconcile", "internal/version",
 			"internal/yamlbound", "pkg/apis", "go.mod"},
 		file:  "machineprovider",
 		flags: []string{"-trimpath", "-ldflags=-s -w"},
