@@ -50,6 +50,7 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-renews]", Why: "an agent says that it can renew its credential"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
+		{Is: parity.Added, On: "hub Namespace *", At: "metadata.annotations[fleet.cattle.io/system-uid]", Why: "by it a cluster that is imported twice is recognized (decision 38)"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/created-with-token]", Why: "by it the Clusters that a token has created are counted"},
 		{Is: parity.Added, On: "hub BundleDeployment *", At: "metadata.annotations[fleet.cattle.io/plain-values]", Why: "marks values that were in no Secret, so that their drift can be shown"},
 		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.allowLocalKubeconfigs", Why: "local addresses in kubeconfigs are refused by default (decision 7)"},
