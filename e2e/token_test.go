@@ -23,9 +23,18 @@ var _ = Describe("Only the cluster reaches the hub: helm install fleet-agent wit
 		Expect(cluster.Name).To(Equal(names.Cluster(string(system.UID))))
 	})
 
-	It("has the labels of its values, and the name of the pod it came in", func() {
+	It("has the labels of its values, the name of its first pod, and the UID of its token", func(ctx SpecContext) {
+		var tokens fleet.ClusterRegistrationTokenList
+		Expect(world.Hub.List(ctx, client.Tokens, framework.Workspace, &tokens)).To(Succeed())
+		var uids []string
+		for _, token := range tokens.Items {
+			uids = append(uids, string(token.UID))
+		}
+		joinedWith := cluster.Labels[fleet.LabelTokenUID]
+		Expect(uids).To(ContainElement(joinedWith))
 		Expect(cluster.Labels).To(Equal(map[string]string{
 			"env": "prod", fleet.LabelCluster: cluster.Name, fleet.LabelCreatedByAgentPod: arrivedAs,
+			fleet.LabelTokenUID: joinedWith,
 		}))
 	})
 
