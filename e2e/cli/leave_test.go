@@ -150,7 +150,7 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 		before := clusterNamed(ctx, fen)
 		text := run(ctx, "", "repair", fen)
 		Expect(text.code).To(Equal(exit.Done), text.stderr)
-		Expect(text.stderr).To(ContainSubstring("The request waits (TakeoverPending)"))
+		Expect(text.stderr).To(ContainSubstring("waits (TakeoverPending) until you run: fleet confirm-takeover fen REQUEST"))
 		joined := make(chan answer, 1)
 		go func() {
 			defer GinkgoRecover()
@@ -193,7 +193,7 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 	It("comes back with the same token without a confirmation", func(ctx SpecContext) {
 		loseAgent(ctx, moor)
 		text := run(ctx, "", "repair", fen)
-		Expect(text.stderr).To(ContainSubstring("the hub grants the request at once"))
+		Expect(text.stderr).To(ContainSubstring("the hub grants its request at once"))
 		joined := run(ctx, joinText(text.stdout), "join", "--context", moor)
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 	})
