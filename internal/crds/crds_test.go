@@ -129,9 +129,10 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 	decided := map[string][]string{
 		"bundles.fleet.cattle.io":                   {"status.unreachable"},
 		"clusterregistrations.fleet.cattle.io":      {"status.conditions"},
-		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions"},
+		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions", "status.defaultTTL"},
 		"clusters.fleet.cattle.io": {
-			"status.agent.agentVersion", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes",
+			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.kubernetesVersion", "status.agent.nodes",
+			"status.agent.platform", "status.agent.readyNodes",
 		},
 	}
 	embedded, err := crds.Embedded(charts.FS)
