@@ -92,7 +92,7 @@ func TestCheckOfTheFields(t *testing.T) {
 		"another release's, which has no conditions of requests and tokens": {
 			answers: with(with(current(t, unchanged), "clusterregistrations", recorded(t, "clusterregistrations")), "clusterregistrationtokens", recorded(t, "clusterregistrationtokens")),
 			says: "the CustomResourceDefinitions are older than this controller, and the API server would drop what it writes to " +
-				"clusterregistrations.fleet.cattle.io (status.conditions), clusterregistrationtokens.fleet.cattle.io (status.conditions); " +
+				"clusterregistrations.fleet.cattle.io (status.conditions), clusterregistrationtokens.fleet.cattle.io (status.conditions, status.defaultTTL); " +
 				"upgrade them with: helm upgrade fleet-crd charts/fleet-crd --namespace cattle-fleet-system",
 		},
 		"one that Helm did not install": {
