@@ -276,29 +276,6 @@ func TestJob_Completes(t *testing.T) {
 	})
 }
 
-func TestBoundPod_IsRemovedWhenDeleted(t *testing.T) {
-	client := clientFor(t, control.Plane(t).Hub)
-	namespace := namespaceFor(t, client)
-	pods := client.CoreV1().Pods(namespace)
-	_, err := pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "bound"},
-		Spec:       corev1.PodSpec{NodeName: "some-node", Containers: []corev1.Container{{Name: "c", Image: "example.com/c:1"}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pods.Delete(t.Context(), "bound", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "end of the pod", func(ctx context.Context) error {
-		_, err := pods.Get(ctx, "bound", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("still exists: %s", fmt.Sprint(err))
-	})
-}
-
 func TestAuditLog_HasEveryRequest(t *testing.T) {
 	c := control.Plane(t).Hub
 	client := clientFor(t, c)
