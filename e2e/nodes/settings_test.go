@@ -163,6 +163,7 @@ func restricted() {
 		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, tenant)).To(Succeed())
 		downstream := world.On(west).Kube
 		Expect(downstream.CoreV1().Namespaces().Delete(ctx, tenantNamespace, metav1.DeleteOptions{})).To(Succeed())
+		Expect(downstream.CoreV1().Secrets(metav1.NamespaceSystem).Delete(ctx, names.RecoverySecret(tenantNamespace), metav1.DeleteOptions{})).To(Succeed())
 		role := names.SafeConcat(tenantNamespace, "fleet-agent", "role")
 		Expect(downstream.RbacV1().ClusterRoles().Delete(ctx, role, metav1.DeleteOptions{})).To(Succeed())
 		Expect(downstream.RbacV1().ClusterRoleBindings().Delete(ctx, role+"-binding", metav1.DeleteOptions{})).To(Succeed())
