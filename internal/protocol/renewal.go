@@ -51,7 +51,7 @@ func RenewalOf(token string) (Renewal, bool) {
 	return renewal, true
 }
 
-// ExpiryOf returns when a token expires, or the zero time if it does not, or is no account token.
+// ExpiryOf returns when an account token expires. It returns the zero time for other tokens, and for one without expiry.
 func ExpiryOf(token string) time.Time {
 	parsed, err := ParseAccountToken(token)
 	if _, expires := RenewalOf(token); err != nil || !expires {

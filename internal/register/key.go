@@ -49,7 +49,7 @@ func (a *agent) sign(ctx context.Context, request *fleet.ClusterRegistration, to
 	return nil
 }
 
-// recoveryKey returns the agent's key. If there is none, it creates one.
+// recoveryKey returns the agent's key. If the agent has no key yet, it creates one.
 func (a *agent) recoveryKey(ctx context.Context) (identity.Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

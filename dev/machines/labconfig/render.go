@@ -24,7 +24,7 @@ const (
 	podsKubeconfig      = "podrunner-kubeconfig"
 	// logFolder is the folder of the machine's logs, next to its root.
 	logFolder = "../log"
-	// sentinel is the file by which every machine of Cluster API reports success.
+	// sentinel is the file that every machine of Cluster API writes after success.
 	sentinel = "run/cluster-api/bootstrap-success.complete"
 )
 

@@ -53,7 +53,7 @@ const (
 const (
 	// startInterval is short, because everything else waits for the first answer.
 	startInterval = 500 * time.Millisecond
-	// lostInterval applies while it does not answer any more, checkInterval while it answers.
+	// lostInterval applies while the API server no longer answers, checkInterval while it answers.
 	lostInterval  = 2 * time.Second
 	checkInterval = 15 * time.Second
 )
@@ -221,7 +221,7 @@ func CheckTemplate(controlPlane *api.LabControlPlane) error {
 	return nil
 }
 
-// conflict reports objects with the computed name that somebody else has created.
+// conflict reports objects with the computed name that another client created.
 func conflict(in Input) *Outcome {
 	name := MachineName(in.ControlPlane)
 	report := func(kind string) *Outcome {

@@ -24,7 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/logging"
 )
 
-// Program is the name by which the provider is called.
+// Program is the name of the executable that runs the provider.
 const Program = "machineprovider"
 
 // options are the command line.

@@ -57,7 +57,7 @@ func comesBefore(in Input, a, b *fleet.Cluster) bool {
 // decideImported decides about a cluster that is another Cluster already. The hub notes that on a Cluster that a user
 // created in the same namespace.
 func decideImported(in Input, other *fleet.Cluster) Outcome {
-	out := Outcome{Stage: Waiting, Again: in.Now.Add(recheck)} // its end is no event of this Cluster
+	out := Outcome{Stage: Waiting, Again: in.Now.Add(recheck)} // the end of such an import does not enqueue this Cluster
 	if other.Namespace == in.Key.Namespace && !IsMarked(other) {
 		out.Stage, out.ByHand = ImportedByHand, other
 		if other.Name == in.Key.Name {

@@ -21,7 +21,7 @@ import (
 type gathered struct {
 	capirule.Input
 
-	// kubeconfig returns the kubeconfig for a job, or nil if there is none.
+	// kubeconfig returns the kubeconfig for a job, or nil if the Secret has no valid one.
 	kubeconfig func(context.Context) ([]byte, error)
 }
 

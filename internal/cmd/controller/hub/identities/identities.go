@@ -214,8 +214,8 @@ func (i *Identities) holders(system types.UID) (found []*fleet.Cluster, err erro
 	return found, nil
 }
 
-// Persist records what was noted about a Cluster in an annotation of its namespace on the hub. It does nothing as long as
-// the cache does not have that namespace.
+// Persist writes the UID that was noted for a Cluster into an annotation of its namespace on the hub. It does nothing
+// while the cache does not have that namespace.
 func (i *Identities) Persist(cluster *fleet.Cluster) error {
 	i.mu.Lock()
 	known, is := i.noted[reconcile.KeyOf(cluster)]
