@@ -17,11 +17,16 @@ import (
 
 // seldomUsed are the rights that the life of one cluster does not use, with the reason why they exist.
 var seldomUsed = map[string]string{
-	"get cluster.x-k8s.io machines":     "after a conflict with the core",
-	"patch cluster.x-k8s.io machines":   "labels or timeouts of the control plane's template change",
-	"patch lab.fleet-hub.io labconfigs": "labels of the control plane's template change",
-	"update  secrets":                   "kubeconfigs are renewed after half an hour",
+	"get cluster.x-k8s.io machines":         conflict,
+	"get lab.fleet-hub.io labconfigs":       conflict,
+	"get lab.fleet-hub.io labcontrolplanes": conflict,
+	"patch cluster.x-k8s.io machines":       "labels or timeouts of the control plane's template change",
+	"patch lab.fleet-hub.io labconfigs":     "labels of the control plane's template change",
+	"update  secrets":                       "kubeconfigs are renewed after half an hour",
 }
+
+// conflict is the reason of rights that only a conflict of two writes uses.
+const conflict = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict with the core"
 
 // event is a line of an audit log.
 type event struct {
