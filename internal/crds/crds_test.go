@@ -131,8 +131,8 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 		"clusterregistrations.fleet.cattle.io":      {"status.conditions"},
 		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions", "status.defaultTTL"},
 		"clusters.fleet.cattle.io": {
-			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.kubernetesVersion", "status.agent.nodes",
-			"status.agent.platform", "status.agent.readyNodes",
+			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.hubSerial", "status.agent.kubernetesVersion", "status.agent.nodes",
+			"status.agent.platform", "status.agent.readyNodes", "status.agent.recoveryKey",
 		},
 	}
 	embedded, err := crds.Embedded(charts.FS)

@@ -237,7 +237,7 @@ func TestTables(t *testing.T) {
 	tests := map[string]struct{ fields, status, want string }{
 		"Bundle":           {"", `{` + ready + `, display: {readyClusters: 1/2}}`, "BundleDeployments-Ready=1/2 Status=why"},
 		"BundleDeployment": {"", `{` + ready + `, display: {deployed: "True", monitored: "False"}}`, "Deployed=True Monitored=False Status=why"},
-		"Cluster": {"", `{` + ready + `, display: {readyBundles: 1/2}, agent: {lastSeen: "2026-01-02T03:04:05Z", kubernetesVersion: v1.35.1, nodes: 3, readyNodes: 2, platform: linux/arm64, agentVersion: v1.0.0, credentialExpires: "2026-01-03T03:04:05Z"}}`,
+		"Cluster": {"", `{` + ready + `, display: {readyBundles: 1/2}, agent: {lastSeen: "2026-01-02T03:04:05Z", kubernetesVersion: v1.35.1, nodes: 3, readyNodes: 2, platform: linux/arm64, agentVersion: v1.0.0, credentialExpires: "2026-01-03T03:04:05Z", hubSerial: 7, recoveryKey: MFkwEw-_}}`,
 			"Bundles-Ready=1/2 Last-Seen=2026-01-02T03:04:05Z Status=why Kubernetes=v1.35.1 Nodes-Ready=2 Nodes=3 Platform=linux/arm64 Agent=v1.0.0 Credential-Expires=2026-01-03T03:04:05Z"},
 		"ClusterGroup":             {"", `{` + ready + `, display: {readyClusters: "1/3 (a,b)", readyBundles: 1/2}}`, "Clusters-Ready=1/3 (a,b) Bundles-Ready=1/2 Status=why"},
 		"ClusterRegistration":      {"spec: {clusterLabels: {env: prod}}", `{clusterName: east, granted: true}`, `Cluster-Name=east Labels={"env":"prod"}`},

@@ -168,6 +168,19 @@ type AgentStatus struct {
 	// +optional
 	CredentialExpires *metav1.Time `json:"credentialExpires,omitempty"`
 
+	// RecoveryKey is the agent's public key. The hub pins it if the Cluster has
+	// no key yet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z_-]*$`
+	RecoveryKey string `json:"recoveryKey,omitempty"`
+
+	// HubSerial is the serial of the last hub document that the agent stored;
+	// absent before the first.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	HubSerial int64 `json:"hubSerial,omitempty"`
+
 	ClusterFacts `json:",inline"`
 }
 
