@@ -54,6 +54,10 @@ type Options struct {
 	// CredentialExpires returns when the agent's credential expires, or the zero time if it does not. Nil means that it
 	// does not.
 	CredentialExpires func() time.Time
+	// RecoveryKey returns the agent's public key, or "" if it has none. Nil means that it has none.
+	RecoveryKey func() string
+	// HubSerial returns the serial of the last hub document that the agent stored. Nil means that there is none.
+	HubSerial func() int64
 	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
 	FactsChanged <-chan struct{}
 	// Pulse is shared by all runs of a process, so that no two heartbeats report the same second. Nil means that
@@ -103,7 +107,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 		}
 		now := o.Clock()
 		facts := o.Facts()
-		body, err := patch(now, o.AgentNamespace, o.CredentialExpires(), facts)
+		body, err := patch(o.status(now, facts))
 		if err != nil {
 			return err
 		}
@@ -169,19 +173,31 @@ func (o Options) withDefaults() Options {
 	if o.CredentialExpires == nil {
 		o.CredentialExpires = func() time.Time { return time.Time{} }
 	}
+	if o.RecoveryKey == nil {
+		o.RecoveryKey = func() string { return "" }
+	}
+	if o.HubSerial == nil {
+		o.HubSerial = func() int64 { return 0 }
+	}
 	if o.OnBeat == nil {
 		o.OnBeat = func(time.Time, error) {}
 	}
 	return o
 }
 
-// patch returns the body of a heartbeat. It replaces status.agent as a whole. lastSeen has a precision of one
-// second, as every Kubernetes time.
-func patch(now time.Time, agentNamespace string, expires time.Time, facts fleet.ClusterFacts) ([]byte, error) {
-	status := fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: agentNamespace, ClusterFacts: facts}
-	if !expires.IsZero() {
+// status returns what a heartbeat reports. lastSeen has a precision of one second, as every Kubernetes time.
+func (o Options) status(now time.Time, facts fleet.ClusterFacts) fleet.AgentStatus {
+	status := fleet.AgentStatus{
+		LastSeen: metav1.NewTime(now), Namespace: o.AgentNamespace, RecoveryKey: o.RecoveryKey(), HubSerial: o.HubSerial(), ClusterFacts: facts,
+	}
+	if expires := o.CredentialExpires(); !expires.IsZero() {
 		status.CredentialExpires = &metav1.Time{Time: expires}
 	}
+	return status
+}
+
+// patch returns the body of a heartbeat. It replaces status.agent as a whole.
+func patch(status fleet.AgentStatus) ([]byte, error) {
 	operation := struct {
 		Op    string            `json:"op"`
 		Path  string            `json:"path"`

@@ -158,9 +158,15 @@ func TestPatch(t *testing.T) {
 		now       time.Time
 		namespace string
 		expires   time.Time
+		key       string
+		serial    int64
 		facts     fleet.ClusterFacts
 		want      string
 	}{
+		"a key and the serial of a hub document": {
+			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", key: "MFkw_-", serial: 1767323045,
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","recoveryKey":"MFkw_-","hubSerial":1767323045}}]`,
+		},
 		"a credential that expires": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", expires: time.Date(2026, 1, 3, 5, 4, 5, 0, east),
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","credentialExpires":"2026-01-03T03:04:05Z"}}]`,
@@ -182,7 +188,11 @@ func TestPatch(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := patch(test.now, test.namespace, test.expires, test.facts)
+			o := Options{
+				AgentNamespace: test.namespace, CredentialExpires: func() time.Time { return test.expires },
+				RecoveryKey: func() string { return test.key }, HubSerial: func() int64 { return test.serial },
+			}
+			got, err := patch(o.status(test.now, test.facts))
 			if err != nil {
 				t.Fatal(err)
 			}
