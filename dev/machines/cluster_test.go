@@ -127,13 +127,7 @@ func (g *given) workload(t *testing.T) kubernetes.Interface {
 	return client
 }
 
-// endCluster deletes the Cluster and waits until no object and no machine is left.
-func (g *given) endCluster(t *testing.T) {
-	t.Helper()
-	g.delete(t, g.cluster())
-	g.awaitEnd(t)
-}
-
+// awaitEnd waits until the Cluster is gone and expects that the host has no machine and no endpoint.
 func (g *given) awaitEnd(t *testing.T) {
 	t.Helper()
 	eventually(t, "the end of the Cluster", func(ctx context.Context) error {
@@ -152,15 +146,6 @@ func (g *given) awaitEnd(t *testing.T) {
 	if endpoints, err := g.host.Endpoints(t.Context()); err != nil || len(endpoints) > 0 {
 		t.Errorf("endpoints are left: %v, %v", endpoints, err)
 	}
-}
-
-func TestCluster_HasNodesWithProviderIDs(t *testing.T) {
-	g := newGiven(t)
-	g.createCluster(t)
-	g.awaitMachines(t)
-	g.expectOneMachineEach(t)
-	g.endCluster(t)
-	g.expectRights(t)
 }
 
 // The provider is killed and restarted when each stage of a cluster's life begins.
@@ -208,4 +193,5 @@ func TestProviderKilledAtEachStage_CreatesEachMachineOnce(t *testing.T) {
 	restart()
 	await("the end of the worker's machine", machines(1))
 	g.awaitEnd(t)
+	g.expectRights(t)
 }

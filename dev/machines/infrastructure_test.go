@@ -147,6 +147,7 @@ func (g *given) expectNothingAtHost(t *testing.T, machine, endpoint string) {
 }
 
 func TestClusterAndMachine_AreProvisionedForTheCore(t *testing.T) {
+	t.Parallel()
 	g := newGiven(t)
 	g.createAll(t, quick)
 	eventually(t, "the core's view of the Cluster's infrastructure", func(ctx context.Context) error {
@@ -168,6 +169,7 @@ func TestClusterAndMachine_AreProvisionedForTheCore(t *testing.T) {
 }
 
 func TestClusterRecreatedAtOnce_GetsAnotherMachine(t *testing.T) {
+	t.Parallel()
 	g := newGiven(t)
 	g.createAll(t, quick)
 	g.awaitProvisioned(t)
@@ -189,6 +191,7 @@ func TestClusterRecreatedAtOnce_GetsAnotherMachine(t *testing.T) {
 }
 
 func TestFailedBootstrapping_IsRetriedWithTheCurrentData(t *testing.T) {
+	t.Parallel()
 	g := newGiven(t)
 	g.createAll(t, "#cloud-config\nruncmd:\n- exit 7\n")
 	g.awaitReason(t, api.ConditionBootstrapSucceeded, labmachine.ReasonBootstrapFailed)
@@ -228,6 +231,7 @@ func TestHostDown_IsReportedAndRepeated(t *testing.T) {
 }
 
 func TestPausedCluster_IsNotTouched(t *testing.T) {
+	t.Parallel()
 	g := newGiven(t)
 	paused := true
 	cluster, lab := g.cluster(), g.labCluster()
@@ -267,6 +271,7 @@ func TestPausedCluster_IsNotTouched(t *testing.T) {
 }
 
 func TestDeletionWhileBootstrapping_LeavesNothing(t *testing.T) {
+	t.Parallel()
 	g := newGiven(t)
 	g.createAll(t, "#cloud-config\nruncmd:\n- sleep 3600\n")
 	g.awaitReason(t, api.ConditionBootstrapSucceeded, labmachine.ReasonBootstrapping)
