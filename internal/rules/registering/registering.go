@@ -105,6 +105,33 @@ type PendingRequest struct {
 	MadeAt time.Time
 }
 
+// Attempt is what this process did with one bootstrap secret, or with one recovery token.
+type Attempt struct {
+	// Token is the answer to the import token or the recovery token.
+	Token Verdict
+	// Request is the pending request made with that token, nil if it does not exist.
+	Request *PendingRequest
+	// Credential is the credential granted to Request, nil before the hub answers. Proof is the hub's answer to that
+	// credential.
+	Credential *protocol.Credential
+	Proof      Verdict
+}
+
+// next returns the step that continues the attempt.
+func (a Attempt) next(now time.Time) Outcome {
+	switch {
+	case a.Request == nil, now.Sub(a.Request.MadeAt) >= CredentialPatience:
+		return Outcome{Stage: Request}
+	case a.Credential == nil:
+		return Outcome{Stage: Await, Awaited: GrantedCredential}
+	case a.Proof.Answer == Accepted:
+		return Outcome{Stage: Use, Store: true}
+	case a.Proof.against(now, ProofPatience):
+		return Outcome{Stage: Request} // the granted credential does not work: request another one
+	}
+	return Outcome{Stage: Await, Awaited: AnswerToCredential}
+}
+
 // Input is everything that an agent's next step depends on.
 type Input struct {
 	Now time.Time
@@ -128,14 +155,11 @@ type Input struct {
 
 	// Moved is the answer to the stored identity at the address in Bootstrap.
 	Moved Verdict
-	// Token is the answer to the import token in Bootstrap.
-	Token Verdict
-	// Request is the pending request made with Bootstrap, nil if it does not exist.
-	Request *PendingRequest
-	// Credential is the credential granted to Request, nil before the hub answers. Proof is the hub's answer to that
-	// credential.
-	Credential *protocol.Credential
-	Proof      Verdict
+	// Attempt is what was done with Bootstrap.
+	Attempt
+
+	// Recovery is nil if the agent has nothing with which it could return without a bootstrap secret.
+	Recovery *Recovery
 }
 
 // Stage names an agent's next step.
@@ -166,6 +190,10 @@ const (
 	AnswerToCredential Awaited = "AnswerToCredential"
 	// AnswerElsewhere is the answer to the stored identity at the address in the bootstrap secret.
 	AnswerElsewhere Awaited = "AnswerElsewhere"
+	// RecoveryTurn is the point in time at which this agent may make its recovery request.
+	RecoveryTurn Awaited = "RecoveryTurn"
+	// HubDocument is a hub document with another address, CA or recovery token.
+	HubDocument Awaited = "HubDocument"
 )
 
 // Outcome is the decision: a stage, and the actions that belong to it.
@@ -182,6 +210,10 @@ type Outcome struct {
 	Rewrite bool
 	// Store means that the credential was proven. The agent first writes it to Secret fleet-agent.
 	Store bool
+	// Recovery means that the step continues Input.Recovery: it uses the recovery token and not a bootstrap secret.
+	Recovery bool
+	// Pause is how long the agent waits for RecoveryTurn.
+	Pause time.Duration
 	// DropBootstrap means that the agent deletes the bootstrap secret, because it was used or is not needed.
 	DropBootstrap bool
 	// Err is the error with which GiveUp ends the process and which AwaitBootstrap reports. It says what is missing
@@ -193,7 +225,7 @@ type Outcome struct {
 // does not answer costs the agent neither its identity nor its process. If the identity works, the bootstrap secret is
 // deleted. If the hub rejects the identity, or if it belongs to another hub that does not answer, the bootstrap secret
 // is used. A bootstrap secret with another address or CA is first tried as the new address of the same hub: see
-// hubMoved.
+// hubMoved. An agent without a usable bootstrap secret makes a recovery request: see recoverIdentity.
 func Decide(in Input) Outcome {
 	if step, ok := hubMoved(in); ok {
 		return step
@@ -235,20 +267,16 @@ func canRegister(in Input) bool { return in.Bootstrap != nil && in.ConfigProblem
 // register returns the step of an agent without a usable stored identity.
 func register(in Input) Outcome {
 	switch {
-	case !canRegister(in):
-		return stuck(in)
-	case in.Token.against(in.Now, RejectionPatience):
+	case canRegister(in) && !in.Token.against(in.Now, RejectionPatience):
+		step := in.next(in.Now)
+		step.DropBootstrap = step.Store
+		return step
+	case canRecover(in):
+		return recoverIdentity(in)
+	case canRegister(in):
 		return turnedAway(in)
-	case in.Request == nil, in.Now.Sub(in.Request.MadeAt) >= CredentialPatience:
-		return Outcome{Stage: Request}
-	case in.Credential == nil:
-		return Outcome{Stage: Await, Awaited: GrantedCredential}
-	case in.Proof.Answer == Accepted:
-		return Outcome{Stage: Use, Store: true, DropBootstrap: true}
-	case in.Proof.against(in.Now, ProofPatience):
-		return Outcome{Stage: Request} // the granted credential does not work: request another one
 	}
-	return Outcome{Stage: Await, Awaited: AnswerToCredential}
+	return stuck(in)
 }
 
 // stuck returns the step of an agent without any usable identity. A running agent stays, not ready: its workloads

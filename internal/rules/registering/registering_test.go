@@ -396,7 +396,11 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			return !step.DropBootstrap || step.Stage == Use
 		},
 		"only a proven credential is stored": func(in Input, step Outcome) bool {
-			return !step.Store || in.Credential != nil && in.Proof.Answer == Accepted
+			from := in.Attempt
+			if step.Recovery {
+				from = in.Recovery.Attempt
+			}
+			return !step.Store || from.Credential != nil && from.Proof.Answer == Accepted
 		},
 		"only a stored identity is tried": func(in Input, step Outcome) bool {
 			return !step.AskAgain && !step.AskElsewhere || in.Stored != nil
@@ -423,8 +427,20 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 		"a running agent does not end while a bootstrap secret may still be created": func(in Input, step Outcome) bool {
 			return step.Stage != GiveUp || !in.Running || in.Bootstrap != nil
 		},
-		"a request is made with a bootstrap secret and a configuration": func(in Input, step Outcome) bool {
+		"a request is made with a bootstrap secret and a configuration, or with a recovery token and a ticket": func(in Input, step Outcome) bool {
+			if step.Recovery {
+				return in.Recovery.CanRequest
+			}
 			return step.Stage != Request || in.Bootstrap != nil && in.ConfigProblem == nil
+		},
+		"an agent that can recover neither ends nor waits for a person": func(in Input, step Outcome) bool {
+			return in.Recovery == nil || in.Bootstrap != nil || step.Stage != GiveUp && step.Stage != AwaitBootstrap
+		},
+		"a recovery never follows a bootstrap secret for another hub": func(in Input, step Outcome) bool {
+			return !step.Recovery || in.Bootstrap == nil || sameServer(in.Bootstrap.APIServerURL, in.Recovery.Server)
+		},
+		"a recovery only replaces an identity that the hub has rejected for a while": func(in Input, step Outcome) bool {
+			return !step.Recovery || in.Stored == nil || in.Stored.Verdict.against(in.Now, 0)
 		},
 		"an identity that works is used": func(in Input, step Outcome) bool {
 			return in.Stored == nil || in.Stored.Verdict.Answer != Accepted || step.Stage == Use && !step.Store
@@ -475,6 +491,8 @@ func everyAgentState() []Input {
 	each(nothing, agentBootstrap(agentHub), agentBootstrap("https://elsewhere.example"), agentBootstrapProblem)
 	each(movedAs...)
 	each(nothing, agentConfigProblem)
+	each(nothing, agentRecovery(0), agentRecovery(time.Hour), agentRecovery(time.Hour, recoverySaid(Rejected, time.Hour)),
+		agentRecovery(time.Hour, recoveryRequested(0), recoveryGranted(Accepted, 0)))
 	each(nothing, agentServing, agentRunning)
 	each(tokenAs...)
 	each(nothing, agentRequested(0), agentRequested(time.Hour))
