@@ -24,6 +24,14 @@ const (
 	SecretTypeRecovery corev1.SecretType = "fleet.cattle.io/agent-recovery"
 	// RecoveryKeyKey is the key of the private key in that Secret.
 	RecoveryKeyKey = "key"
+	// SecretTypeHubKey is the type of the Secret with the hub's own key. The key of the private key is RecoveryKeyKey.
+	SecretTypeHubKey corev1.SecretType = "fleet.cattle.io/hub-key"
+	// EncryptedKey is the only key of the answer to a recovery request. Its value is a JWE for the agent's key.
+	EncryptedKey = "encrypted"
+	// SerialKey is the key of the serial of the last hub document in the recovery Secret.
+	SerialKey = "serial"
+	// ClientIDKey is the key of the client ID in the recovery Secret.
+	ClientIDKey = "clientID"
 	// ValuesKey is the key of a values Secret. It is also allowed in a bootstrap Secret.
 	ValuesKey = "values"
 	// KubeconfigKey is the key of the kubeconfig in the agent's identity Secret.
@@ -43,6 +51,10 @@ const (
 	deploymentNamespaceKey = "deploymentNamespace"
 	clusterNameKey         = "clusterName"
 	systemNamespaceKey     = "systemNamespace"
+	recoveryTokenKey       = "recoveryToken"
+	recoveryTicketKey      = "recoveryTicket"
+	hubKeyKey              = "hubKey"
+	workspaceKeyKey        = "workspaceKey"
 )
 
 // ErrIncomplete is wrapped by every error about a document in which a key is missing or empty.

@@ -36,6 +36,20 @@ const (
 	// AgentBundleSet is the set of the agents' Bundles of a workspace. It marks a Bundle as meant for the one
 	// Cluster it is named after.
 	AgentBundleSet = "fleet-manage-agent"
+	// Recovery is the name of the ServiceAccount, the Role and the RoleBinding with which the agents of a workspace
+	// request recoveries, and of the Secret in a cluster's namespace with which the hub answers a key that an agent has
+	// reported.
+	Recovery = "fleet-recovery"
+	// RecoveryToken is the name of the Secret with the token of that account.
+	RecoveryToken = "fleet-recovery-token"
+	// HubKey is the name of the Secret with the hub's own key in the system namespace.
+	HubKey = "fleet-hub-key"
+	// HubDocument is the name of the ConfigMap in namespace kube-public with the hub document.
+	HubDocument = "fleet-hub"
+	// HubDocumentKey is the only key of that ConfigMap.
+	HubDocumentKey = "document"
+	// DeletedClusters starts the name of the ConfigMap with the blocked tickets of a workspace in the system namespace.
+	DeletedClusters = "fleet-deleted-clusters"
 	// BundleDeploymentRole is the ClusterRole of a request account in its cluster namespace.
 	BundleDeploymentRole = "fleet-bundle-deployment"
 	// ContentRole is the ClusterRole with which agents read Contents.

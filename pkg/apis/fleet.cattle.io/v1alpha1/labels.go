@@ -98,6 +98,9 @@ const (
 	// AnnotationAgentProof, on a ClusterRegistration, is the proof that the owner of the agent's key made the request.
 	// Not in Rancher Fleet.
 	AnnotationAgentProof = "fleet.cattle.io/agent-proof"
+	// AnnotationAgentTicket, on a ClusterRegistration, is the ticket with which an agent returns that has lost its
+	// credential. Not in Rancher Fleet.
+	AnnotationAgentTicket = "fleet.cattle.io/agent-ticket"
 	// AnnotationAgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified. Not in
 	// Rancher Fleet.
 	AnnotationAgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
