@@ -32,9 +32,19 @@ const (
 	oneProcess    = "one process and one lease for all controllers (decision 27); probes, rights and resources of the controllers are no part of the contract"
 )
 
+// usedTokenRows returns the differences because the token of an import ends when its agent has used it.
+func usedTokenRows() []parity.Row {
+	const used = "an import token is deleted when the agent has used it (decision 37)"
+	var rows []parity.Row
+	for _, kind := range []string{"ClusterRegistrationToken", "ServiceAccount", "Role*", "Secret"} {
+		rows = append(rows, parity.Row{Is: parity.Missing, On: "hub " + kind + " fleet-*/import-token-*", Why: used})
+	}
+	return rows
+}
+
 // decided returns the permanent differences.
 func decided() []parity.Row {
-	return append(replacedRows(), []parity.Row{
+	return append(append(replacedRows(), usedTokenRows()...), []parity.Row{
 		{Is: parity.Missing, On: "* *", At: "metadata.annotations[objectset.rio.cattle.io/applied]", Why: "the annotation would show the beginning of Secrets; we compare with what is there"},
 		{Is: parity.Missing, On: "hub Secret *-token", Why: "tokens come from the TokenRequest API (decision 2)"},
 		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},

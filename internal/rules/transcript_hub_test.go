@@ -146,19 +146,25 @@ func (w *world) imports(at place) bool {
 		return false
 	}
 	tokenAt := place{onHub, "ClusterRegistrationToken", at.namespace, names.ImportToken(at.name)}
-	out := ask(w, importing.Decide, importing.Input{
+	in := importing.Input{
 		Now: w.now, Cluster: cluster,
 		Kubeconfig: find[corev1.Secret](w, onHub, at.namespace, cluster.Spec.KubeConfigSecret),
 		Token:      find[fleet.ClusterRegistrationToken](w, onHub, at.namespace, tokenAt.name),
 		Values:     find[corev1.Secret](w, onHub, at.namespace, tokenAt.name),
 		Config:     w.config, Defaults: rulestest.HubDefaults(), Namespaces: rulestest.HubNamespaces(),
-	})
+	}
+	if used := importing.MayHaveUsedToken(in, list[fleet.ClusterRegistration](w, onHub)); used != nil {
+		account := grant.RequestAccount(used, cluster)
+		found := find[corev1.ServiceAccount](w, onHub, account.Namespace, account.Name)
+		in.TokenUsed = found != nil && w.speakers[cluster.Name] == string(found.UID)
+	}
+	out := ask(w, importing.Decide, in)
 	return w.do("import", string(out.Stage), func() {
 		switch {
 		case out.Stage == importing.NeedsClientID:
 			cluster.Spec.ClientID = "client of " + string(cluster.UID)
 			w.put(onHub, cluster)
-		case out.RenewToken:
+		case out.RenewToken, out.EndToken:
 			w.remove(tokenAt)
 		case out.CreateToken != nil:
 			w.put(onHub, out.CreateToken)

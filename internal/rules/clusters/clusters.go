@@ -82,6 +82,11 @@ func ManagedElsewhere(cluster *fleet.Cluster) bool {
 	return cluster.Labels[fleet.LabelClusterManagement] != ""
 }
 
+// Owns reports whether a Cluster is among the owners of an object.
+func Owns(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" && o.UID == cluster.UID })
+}
+
 // IsAnother reports whether the owner is an earlier Cluster with the same name but another UID.
 func IsAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
 	namesake := false

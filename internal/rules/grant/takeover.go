@@ -3,8 +3,6 @@ package grant
 import (
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -65,7 +63,7 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 		return true
 	case revocation.IsBlocked(cluster):
 		return false
-	case readable != nil && ownedBy(cluster, readable.OwnerReferences):
+	case readable != nil && clusters.Owns(cluster, readable.OwnerReferences):
 		return true
 	case pinned != "":
 		return keyOf(in) == pinned
@@ -83,10 +81,6 @@ func isTokenOf(request *fleet.ClusterRegistration, token *fleet.ClusterRegistrat
 		return uid == string(token.UID)
 	}
 	return token.CreationTimestamp.Before(&request.CreationTimestamp)
-}
-
-func ownedBy(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
-	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" && o.UID == cluster.UID })
 }
 
 // pending returns the outcome for a request that would take over. After CredentialLife its agent no longer waits for

@@ -51,6 +51,8 @@ type Input struct {
 	// Token is the Cluster's import token. Values is the Secret with its values.
 	Token  *fleet.ClusterRegistrationToken
 	Values *corev1.Secret
+	// TokenUsed means that the agent has reported with a credential that it got with Token. See MayHaveUsedToken.
+	TokenUsed bool
 	// Inherited means that the agent was deployed by Rancher Fleet and stays unchanged. See Inherited.
 	Inherited bool
 	// Bundle is the agent's Bundle.
@@ -83,6 +85,8 @@ type Outcome struct {
 	// creates no token if it does not. RenewToken deletes a token that is about to expire.
 	CreateToken *fleet.ClusterRegistrationToken
 	RenewToken  bool
+	// EndToken means that the agent has used the import token. It is deleted, so that a stolen copy is worthless.
+	EndToken bool
 	// Deploy, if set, is the agent to apply downstream. Remove, if set, is the agent to remove.
 	Deploy *AgentDeployment
 	Remove *AgentRemoval
@@ -138,7 +142,10 @@ func inPeace(in Input) bool {
 func bring(in Input, want Status) Outcome {
 	settled := inSync(in, want)
 	if settled && inPeace(in) {
-		return Outcome{Stage: InSync, Done: want, Supervise: !in.Inherited && supervision.Supervised(in.Cluster, in.Stale)}
+		return Outcome{
+			Stage: InSync, Done: want, Supervise: !in.Inherited && supervision.Supervised(in.Cluster, in.Stale),
+			EndToken: in.TokenUsed && !in.Stale && tokenIsOwn(in),
+		}
 	}
 	switch {
 	case in.Inherited:

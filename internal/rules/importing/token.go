@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -87,4 +88,26 @@ func TokenLost(in Input) bool {
 func tokenUnfit(in Input) bool {
 	expires := in.Token.Status.Expires
 	return clusters.IsAnother(in.Cluster, in.Token.OwnerReferences) || expires != nil && in.Now.Add(TokenReserve).After(expires.Time)
+}
+
+// tokenIsOwn reports whether the import token exists and was created by this Cluster's import.
+func tokenIsOwn(in Input) bool {
+	return in.Token != nil && in.Token.DeletionTimestamp == nil && clusters.Owns(in.Cluster, in.Token.OwnerReferences)
+}
+
+// MayHaveUsedToken returns the registration that was granted with the Cluster's import token, if the agent has reported
+// since. The token was used if the last heartbeat came from the account of this registration; which account it was
+// costs a request. It returns nil if the token cannot be ended anyway.
+func MayHaveUsedToken(in Input, granted []*fleet.ClusterRegistration) *fleet.ClusterRegistration {
+	if in.Stale || in.Inherited || supervision.NeverReported(in.Cluster) || !tokenIsOwn(in) {
+		return nil
+	}
+	for _, request := range granted {
+		if request.DeletionTimestamp == nil && request.Status.Granted && request.Status.ClusterName == in.Cluster.Name &&
+			request.Labels[fleet.LabelRegistrationToken] == in.Token.Name &&
+			request.Annotations[fleet.AnnotationTokenUIDAtGrant] == string(in.Token.UID) && grant.Used(request, in.Cluster) {
+			return request
+		}
+	}
+	return nil
 }

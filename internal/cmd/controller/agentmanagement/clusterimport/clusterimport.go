@@ -187,6 +187,11 @@ func (h *handler) act(in gathered, out importing.Outcome) (*fleet.Cluster, error
 		h.dispatch(in, out)
 		return cluster, nil
 	}
+	if out.EndToken {
+		if err := h.endToken(in); err != nil {
+			return cluster, err
+		}
+	}
 	if out.Supervise {
 		h.supervise(in)
 		return cluster, nil // the result is reported after the inspection
@@ -233,6 +238,16 @@ func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
+	return nil
+}
+
+// endToken deletes the import token that the agent has used. The next registration gets another one.
+func (h *handler) endToken(in gathered) error {
+	err := h.app.ClusterRegistrationTokens.Delete(in.Token.Namespace, in.Token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &in.Token.UID}})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting the used import token of cluster %s: %w", reconcile.KeyOf(in.Cluster), err)
+	}
+	h.app.Log.Debug("used import token deleted", "cluster", reconcile.KeyOf(in.Cluster).String())
 	return nil
 }
 

@@ -51,6 +51,9 @@ func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run)
 	if err := h.gatherSilence(&in.Input); err != nil {
 		return in, err
 	}
+	if in.TokenUsed, err = h.isTokenUsed(in.Input); err != nil {
+		return in, err
+	}
 	return in, h.gatherKubeconfig(ctx, &in, known)
 }
 
@@ -134,6 +137,29 @@ func (h *handler) gatherSilence(in *importing.Input) error {
 	in.Repair = h.runs.silence(key.String()).repair
 	in.Accounts, err = h.liveAccounts(in.Cluster)
 	return err
+}
+
+// isTokenUsed reports whether the agent's last heartbeat came from the account that it got with its import token. It
+// sends a request only for a token that is about to be deleted.
+func (h *handler) isTokenUsed(in importing.Input) (bool, error) {
+	granted, err := h.registrations(in.Cluster)
+	if err != nil {
+		return false, err
+	}
+	request := importing.MayHaveUsedToken(in, granted)
+	if request == nil {
+		return false, nil
+	}
+	name := grant.RequestAccount(request, in.Cluster)
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name.Namespace, name.Name))
+	if err != nil || account == nil {
+		return false, err
+	}
+	live, err := reconcile.Optional(h.app.Clusters.Get(in.Cluster.Namespace, in.Cluster.Name, metav1.GetOptions{})) // caches drop who wrote
+	if err != nil || live == nil {
+		return false, err
+	}
+	return protocol.HeartbeatAccount(live) == string(account.UID), nil
 }
 
 // isLost reports whether the hub looks for an agent that has reported before: the agent is late, or every account
