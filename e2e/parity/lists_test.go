@@ -39,7 +39,10 @@ func usedTokenRows() []parity.Row {
 	for _, kind := range []string{"ClusterRegistrationToken", "ServiceAccount", "Role*", "Secret"} {
 		rows = append(rows, parity.Row{Is: parity.Missing, On: "hub " + kind + " fleet-*/import-token-*", Why: used})
 	}
-	return rows
+	for _, is := range []parity.Side{parity.Missing, parity.Added} { // the account whose UID is in the name is gone
+		rows = append(rows, parity.Row{Is: is, On: reader, At: "subjects[*", Why: used})
+	}
+	return append(rows, parity.Row{Is: parity.Changed, On: reader, At: "subjects[order]", Why: used})
 }
 
 // decided returns the permanent differences.

@@ -1,0 +1,239 @@
+package hubdocument
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// waitDelay is the time until the next attempt while the hub's key or the token of an account does not exist yet.
+const waitDelay = 2 * time.Second
+
+// errTaken means that the ConfigMap belongs to another owner.
+var errTaken = errors.New("it is not a document of this hub: delete it, so that the hub can publish its own")
+
+type handler struct {
+	app *hub.Context
+	// tokens maps the UID of a recovery account to its token, which never changes.
+	tokens sync.Map
+	// signed means that this process has published a document.
+	signed bool
+	// problem is the last problem that was logged.
+	problem string
+}
+
+// Register watches the configuration and the recovery accounts of the workspaces.
+func Register(ctx context.Context, a *hub.Context) error {
+	h := &handler{app: a}
+	own := types.NamespacedName{Namespace: a.Namespaces.System, Name: names.ControllerConfig}
+	a.ConfigMaps.OnChange(hub.Lasting(ctx), "hubdocument", func(key string, config *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+		if key != own.String() {
+			return config, nil
+		}
+		return config, h.publish(ctx)
+	})
+	return reconcile.Watch(a.ServiceAccounts.Informer(), func(account *corev1.ServiceAccount) []types.NamespacedName {
+		if account.Name != names.Recovery {
+			return nil
+		}
+		return []types.NamespacedName{own}
+	}, reconcile.Enqueue(a.ConfigMaps))
+}
+
+// publish signs and writes the document if it is not as wanted.
+func (h *handler) publish(ctx context.Context) error {
+	key, err := h.key(ctx)
+	if err != nil {
+		h.report(err)
+		return nil // the Secret's problem does not end by trying again soon
+	}
+	if key == nil {
+		h.later()
+		return nil
+	}
+	written, err := reconcile.Optional(h.app.ConfigMaps.Get(metav1.NamespacePublic, names.HubDocument, metav1.GetOptions{}))
+	if err != nil {
+		return fmt.Errorf("reading the hub document: %w", err)
+	}
+	in, err := h.gather(ctx, *key, written)
+	if err != nil {
+		return err
+	}
+	out := decide(in)
+	if out.sign {
+		if err := h.write(*key, in, out, written); err != nil {
+			h.report(err)
+			return nil
+		}
+	}
+	h.signed = true
+	h.app.SetAddressSerial(addressSerial(in, out))
+	h.reportLeftOut(out.leftOut)
+	return nil
+}
+
+// addressSerial returns the serial of the first document with the current address.
+func addressSerial(in input, out outcome) int64 {
+	if !out.sign {
+		return in.last.AddressSerial
+	}
+	return out.document.AddressSerial
+}
+
+// later enqueues the next attempt, while something is awaited of which no event comes.
+func (h *handler) later() {
+	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, waitDelay)
+}
+
+// key returns the hub's key, or nil if it does not exist yet.
+func (h *handler) key(ctx context.Context) (*identity.Key, error) {
+	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(h.app.Namespaces.System).Get(ctx, names.HubKey, metav1.GetOptions{}))
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	if secret.Type != protocol.SecretTypeHubKey {
+		return nil, fmt.Errorf("secret %s/%s with the hub's key is not of type %s", secret.Namespace, secret.Name, protocol.SecretTypeHubKey)
+	}
+	key, err := identity.ParseKey(secret.Data[protocol.RecoveryKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("secret %s/%s with the hub's key: %w", secret.Namespace, secret.Name, err)
+	}
+	return &key, nil
+}
+
+// gather reads what the decision needs. A document that another key has signed, as before the hub's key was lost, does
+// not count.
+func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.ConfigMap) (input, error) {
+	conf := h.app.Config.Get()
+	in := input{
+		now: h.app.Clock(), started: h.signed, url: conf.APIServerURL, ca: conf.APIServerCA, lifetime: conf.AgentCredentialLifetime.Duration,
+		published: map[string]string{},
+	}
+	var err error
+	if in.tokens, err = h.recoveryTokens(ctx); err != nil || written == nil {
+		return in, err
+	}
+	last, err := identity.VerifyDocument(key.Public(), written.Data[names.HubDocumentKey])
+	if err != nil {
+		return in, nil //nolint:nilerr // see above
+	}
+	in.last = &last
+	for workspace := range in.tokens {
+		if token, err := last.Token(key.WorkspaceKey(workspace)); err == nil && token != "" {
+			in.published[workspace] = token
+		}
+	}
+	return in, nil
+}
+
+// recoveryTokens returns the token of each recovery account. An account whose token does not exist yet follows later.
+func (h *handler) recoveryTokens(ctx context.Context) (map[string]string, error) {
+	accounts, err := h.app.ServiceAccounts.Cache().List("", labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	tokens := map[string]string{}
+	for _, account := range accounts {
+		if account.Name != names.Recovery || account.DeletionTimestamp != nil {
+			continue
+		}
+		token, err := h.tokenOf(ctx, account)
+		if err != nil {
+			return nil, err
+		}
+		if token == "" {
+			h.later()
+			continue
+		}
+		tokens[account.Namespace] = token
+	}
+	return tokens, nil
+}
+
+// tokenOf returns the lasting token of a recovery account, or "" if it does not exist yet.
+func (h *handler) tokenOf(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
+	if known, found := h.tokens.Load(account.UID); found {
+		return known.(string), nil
+	}
+	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading the recovery token of workspace %s: %w", account.Namespace, err)
+	case secret == nil, secret.Type != corev1.SecretTypeServiceAccountToken, secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID):
+		return "", nil
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token != "" {
+		h.tokens.Store(account.UID, token)
+	}
+	return token, nil
+}
+
+// write signs the document and writes it.
+func (h *handler) write(key identity.Key, in input, out outcome, written *corev1.ConfigMap) error {
+	for _, workspace := range out.workspaces {
+		if err := out.document.AddToken(key.WorkspaceKey(workspace), in.tokens[workspace]); err != nil {
+			return fmt.Errorf("adding the recovery token of workspace %s: %w", workspace, err)
+		}
+	}
+	text, err := key.SignDocument(out.document)
+	if err != nil {
+		return fmt.Errorf("signing the hub document: %w", err)
+	}
+	wanted := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespacePublic, Name: names.HubDocument, Labels: map[string]string{fleet.LabelManaged: "true"},
+		},
+		Data: map[string]string{names.HubDocumentKey: text},
+	}
+	switch {
+	case written == nil:
+		_, err = h.app.ConfigMaps.Create(wanted)
+	case written.Labels[fleet.LabelManaged] != "true":
+		err = errTaken
+	default:
+		wanted.UID, wanted.ResourceVersion = written.UID, written.ResourceVersion // another process may have signed a newer one
+		_, err = h.app.ConfigMaps.Update(wanted)
+	}
+	if err != nil {
+		return fmt.Errorf("writing ConfigMap %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	h.app.Log.Info("hub document published", "serial", out.document.Serial, "workspaces", len(out.workspaces))
+	return nil
+}
+
+// report logs a problem once, and tries again later.
+func (h *handler) report(err error) {
+	if text := err.Error(); text != h.problem {
+		h.problem = text
+		h.app.Log.Warn("hub document not published", "error", err)
+	}
+	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, time.Minute)
+}
+
+// reportLeftOut logs once that the document cannot contain the tokens of all workspaces.
+func (h *handler) reportLeftOut(count int) {
+	problem := ""
+	if count > 0 {
+		problem = fmt.Sprintf("the recovery tokens of %d workspaces do not fit into the hub document, which has room for %d: after the hub's signing key was replaced, their agents need a bootstrap secret", count, maxWorkspaces)
+	}
+	if problem != "" && problem != h.problem {
+		h.app.Log.Warn("hub document is full", "warning", problem)
+	}
+	h.problem = problem
+}

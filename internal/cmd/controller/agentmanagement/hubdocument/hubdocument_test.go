@@ -1,0 +1,238 @@
+package hubdocument
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	own       = "cattle-fleet-system/fleet-controller"
+	readKey   = "get Secret cattle-fleet-system/fleet-hub-key"
+	readOld   = "get ConfigMap kube-public/fleet-hub"
+	creates   = "create ConfigMap kube-public/fleet-hub"
+	updates   = "update ConfigMap kube-public/fleet-hub"
+	readToken = "get Secret ws/fleet-recovery-token"
+)
+
+var errServer = errors.New("the server is upset")
+
+func newKey(t *testing.T) identity.Key {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func keySecret(t *testing.T, key identity.Key) *corev1.Secret {
+	t.Helper()
+	document, err := key.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-hub-key"},
+		Type:       protocol.SecretTypeHubKey, Data: map[string][]byte{"key": document},
+	}
+}
+
+// start is a hub that publishes documents with this key.
+func start(t *testing.T, key identity.Key, objects ...hubtest.Object) *hubtest.Hub {
+	t.Helper()
+	hub := hubtest.New(t)
+	hub.App.Config.Set(config.Config{APIServerURL: hubURL, APIServerCA: []byte("PEM")})
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(append([]hubtest.Object{keySecret(t, key)}, objects...)...)
+	hub.Sync()
+	hub.Woken()
+	return hub
+}
+
+// restart is another process of the same hub.
+func restart(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func handle(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	if err := hub.Handle("ConfigMap", own); err != nil {
+		t.Fatal(err)
+	}
+	hub.Sync()
+}
+
+func account(uid string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws", Name: "fleet-recovery", UID: types.UID(uid), Labels: map[string]string{fleet.LabelManaged: "true"},
+	}}
+}
+
+func tokenSecret(uid, token string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", Annotations: map[string]string{corev1.ServiceAccountUIDKey: uid}},
+		Type:       corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(token)},
+	}
+}
+
+// current returns the published document.
+func current(t *testing.T, hub *hubtest.Hub, key identity.Key) identity.Document {
+	t.Helper()
+	found, ok := hub.Live(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "fleet-hub"}}).(*corev1.ConfigMap)
+	if !ok || found == nil {
+		t.Fatal("no document")
+	}
+	d, err := identity.VerifyDocument(key.Public(), found.Data["document"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
+	key := newKey(t)
+	hub := start(t, key)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey, readOld, creates)
+	first := current(t, hub, key)
+	if first.URL != hubURL || string(first.CA) != "PEM" || first.Serial != hub.Now().Unix() || hub.App.AddressSerial() != first.Serial {
+		t.Errorf("document %+v, address serial %d", first, hub.App.AddressSerial())
+	}
+
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey, readOld) // nothing has changed
+
+	hub.Pass(time.Minute)
+	hub.Put(account("u1"), tokenSecret("u1", "jwt"))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey, readOld, readToken, updates)
+	second := current(t, hub, key)
+	if token, err := second.Token(key.WorkspaceKey("ws")); err != nil || token != "jwt" || second.Serial != first.Serial+60 {
+		t.Errorf("token %q, error %v, serial %d after %d", token, err, second.Serial, first.Serial)
+	}
+	if hub.App.AddressSerial() != first.Serial {
+		t.Errorf("the address is known since %d, want %d", hub.App.AddressSerial(), first.Serial)
+	}
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey, readOld) // the token is not read again
+
+	hub.Pass(time.Minute)
+	hub.App.Config.Set(config.Config{APIServerURL: "https://new.example", APIServerCA: []byte("PEM")})
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey, readOld, updates)
+	if third := current(t, hub, key); third.URL != "https://new.example" || hub.App.AddressSerial() != third.Serial || len(third.Tokens) != 1 {
+		t.Errorf("document %+v, address serial %d", third, hub.App.AddressSerial())
+	}
+}
+
+func TestStart_SignsAgainWithAHigherSerial(t *testing.T) {
+	key := newKey(t)
+	hub := start(t, key)
+	handle(t, hub)
+	first := current(t, hub, key)
+	for range 2 { // within a second
+		hub.Requests()
+		restart(t, hub)
+		handle(t, hub)
+	}
+	if got := current(t, hub, key); got.Serial != first.Serial+2 || hub.App.AddressSerial() != first.Serial {
+		t.Errorf("serial %d, address since %d; want %d and %d", got.Serial, hub.App.AddressSerial(), first.Serial+2, first.Serial)
+	}
+}
+
+func TestReplacedHubKey_SignsANewDocument(t *testing.T) {
+	key, other := newKey(t), newKey(t)
+	hub := start(t, key)
+	handle(t, hub)
+	hub.Put(keySecret(t, other))
+	hub.Pass(time.Hour)
+	handle(t, hub)
+	if got := current(t, hub, other); got.Serial != hub.Now().Unix() || got.AddressSerial != got.Serial {
+		t.Errorf("document %+v", got)
+	}
+}
+
+func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
+	key := newKey(t)
+	hub := start(t, key, account("u2"), tokenSecret("u1", "of an earlier account"))
+	hub.Remove(keySecret(t, key))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, readKey)
+	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay))
+	hub.Put(keySecret(t, key))
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay)) // for the token
+	if got := current(t, hub, key); len(got.Tokens) != 0 {
+		t.Errorf("the token of an earlier account is published: %v", got.Tokens)
+	}
+	hub.Put(tokenSecret("u2", "jwt"))
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub)
+	if token, err := func() (string, error) { d := current(t, hub, key); return d.Token(key.WorkspaceKey("ws")) }(); err != nil || token != "jwt" {
+		t.Errorf("token %q, error %v", token, err)
+	}
+}
+
+func TestProblem_IsTriedAgainLater(t *testing.T) {
+	key := newKey(t)
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "fleet-hub"}}
+	damaged, another := keySecret(t, key), keySecret(t, key)
+	damaged.Data["key"] = []byte("damaged")
+	another.Type = corev1.SecretTypeOpaque
+	tests := map[string]func(*hubtest.Hub){
+		"ConfigMap of another owner":  func(h *hubtest.Hub) { h.Put(foreign) },
+		"damaged key of the hub":      func(h *hubtest.Hub) { h.Put(damaged) },
+		"Secret of another type":      func(h *hubtest.Hub) { h.Put(another) },
+		"ConfigMap cannot be written": func(h *hubtest.Hub) { h.Fail(creates, errServer) },
+		"URL that agents cannot use":  func(h *hubtest.Hub) { h.App.Config.Set(config.Config{APIServerURL: "http://hub"}) },
+		"Secret that cannot be read":  func(h *hubtest.Hub) { h.Fail(readKey, errServer) },
+		"CA that exceeds the document": func(h *hubtest.Hub) {
+			h.App.Config.Set(config.Config{APIServerURL: hubURL, APIServerCA: make([]byte, 1<<20)})
+		},
+		"another hub wrote in between": func(h *hubtest.Hub) { h.Before(creates, func() { h.Have(foreign) }) },
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, key)
+			prepare(hub)
+			hub.Woken()
+			handle(t, hub)
+			hubtest.ExpectWoken(t, hub, "ConfigMap "+own+" in 1m0s")
+			if hub.App.AddressSerial() != 0 {
+				t.Error("a document counts as published")
+			}
+			handle(t, hub)
+			hubtest.ExpectWoken(t, hub, "ConfigMap "+own+" in 1m0s")
+		})
+	}
+}
+
+func TestServerThatFailsReads_IsAskedAgain(t *testing.T) {
+	for _, request := range []string{readOld, readToken} {
+		t.Run(request, func(t *testing.T) {
+			hub := start(t, newKey(t), account("u1"), tokenSecret("u1", "jwt"))
+			hub.Fail(request, errServer)
+			if err := hub.Handle("ConfigMap", own); !errors.Is(err, errServer) {
+				t.Errorf("error %v, want the server's", err)
+			}
+		})
+	}
+}
