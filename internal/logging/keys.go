@@ -48,6 +48,7 @@ func Keys() []Key {
 		{"registration", "A ClusterRegistration"},
 		{"release", "A Helm release, `<namespace>/<name>[:<revision>]`"},
 		{"secret", "A Secret, by its name; never its content"},
+		{"serial", "The serial of a hub document: the time of its signature in seconds"},
 		{"server", "One of the process's HTTP servers: health or metrics"},
 		{"shard", "The shard of a process; empty for the process without a shard"},
 		{"silent", "The number of these agents that have missed two or more heartbeats"},
@@ -59,5 +60,6 @@ func Keys() []Key {
 		{"used", "Whether the bootstrap secret was used, for a registration or for the hub's new address"},
 		{"version", "The release of the binary"},
 		{"warning", "A problem in a configuration that is used nevertheless"},
+		{"workspaces", "The number of workspaces"},
 	}
 }

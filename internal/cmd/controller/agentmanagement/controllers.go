@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/credentialexpiry"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/globalconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/hubdocument"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/manageagent"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/orphans"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/revocation"
@@ -28,6 +29,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	}{
 		{"orphans", orphans.Register},
 		{"globalconfig", globalconfig.Register},
+		{"hubdocument", hubdocument.Register},
 		{"bootstrap", bootstrap.Register},
 		{"cluster", cluster.Register},
 		{"token", token.Register},

@@ -102,6 +102,7 @@ type Context struct {
 
 	first   []func(context.Context)
 	begun   atomic.Bool
+	address addressSerial
 	written reconcile.MutationCache[types.UID, reconcile.Object]
 	// undecodable tracks objects that must not be reconciled.
 	undecodable *undecodable

@@ -21,7 +21,7 @@ import (
 )
 
 // waitDelay is the time until the next attempt while the hub's key or the token of an account does not exist yet.
-const waitDelay = 2 * time.Second
+const waitDelay = 5 * time.Second
 
 // errTaken means that the ConfigMap belongs to another owner.
 var errTaken = errors.New("it is not a document of this hub: delete it, so that the hub can publish its own")
