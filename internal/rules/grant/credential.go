@@ -17,11 +17,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and has
-// expired.
+// answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and was
+// used or has expired.
 func answered(in Input, cluster *fleet.Cluster) bool {
 	if in.Credential == nil {
-		return in.Request.Status.Granted && in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
+		return in.Request.Status.Granted && (!mayBeFetched(in) || inUse(in, cluster))
 	}
 	if answersAnother(in) {
 		return true // the Secret already answers the other request
@@ -33,9 +33,14 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 	return err == nil && protocol.Works(credential.Token, string(in.Account.UID), in.Now)
 }
 
-// refused reports whether a request cannot be answered because its credential answers another request. A granted
-// request stays granted.
-func refused(in Input) bool { return !in.Request.Status.Granted && answersAnother(in) }
+// refused reports whether a request cannot be answered because its credential answers another request, or did until the
+// other agent used it. A granted request stays granted.
+func refused(in Input) bool {
+	return !in.Request.Status.Granted && (answersAnother(in) || in.Credential == nil && slices.ContainsFunc(in.Others, func(other *fleet.ClusterRegistration) bool {
+		return other.UID != in.Request.UID && other.Status.Granted && other.DeletionTimestamp == nil &&
+			other.Spec.ClientID == in.Request.Spec.ClientID && other.Spec.ClientRandom == in.Request.Spec.ClientRandom
+	}))
+}
 
 // answersAnother reports whether the Secret that would answer this request is the answer to another one. If both
 // wrote it, they would overwrite each other for ever. If both could read it, a client that copied a request could

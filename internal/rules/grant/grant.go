@@ -87,6 +87,10 @@ type Input struct {
 	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
 	// NeedsHeartbeatAccount.
 	HeartbeatAccount string
+	// UsedBy is the UID of the account that is known to have used the request's credential, or "" if that is unknown.
+	UsedBy string
+	// HeartbeatAsked is the heartbeat whose account was read last, in RFC 3339, or "" if none was.
+	HeartbeatAsked string
 	// WorkspaceLeaves means that the request's namespace is being deleted.
 	WorkspaceLeaves bool
 	// Queue is the queue in which the request has no place, if any.
@@ -137,6 +141,8 @@ type Outcome struct {
 	Unreadable bool
 	// LeftOut names the labels of a granted request that are never copied to a Cluster.
 	LeftOut string
+	// InUse means that the agent uses the credential. It has stored it and does not read it again.
+	InUse bool
 	// Superseded are older requests of the same client. They are deleted because the new credential is in use.
 	Superseded []string
 	// ClusterName and Granted are the request's status.
@@ -311,7 +317,7 @@ func namespaceTaken(in Input, out Outcome) Outcome {
 func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
-	if isFetchable(in) {
+	if out.InUse = inUse(in, cluster); isFetchable(in) && !out.InUse {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since
 	}
 	if in.Crowded && unused(in.Request, cluster) {
@@ -323,7 +329,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}
-	if in.Credential == nil {
+	if in.Credential == nil && !out.InUse {
 		return Outcome{Stage: Abandoned} // the answer expired unused, and another agent serves the Cluster
 	}
 	out.Superseded = nil

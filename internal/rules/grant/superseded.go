@@ -77,7 +77,7 @@ func usesAnother(in Input) bool {
 }
 
 // NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: without it, it would delete older
-// requests, or not pin a key. No cache contains the account, so it costs a request.
+// requests, not pin a key, or hand out again what is in use. No cache contains the account, so it costs a request.
 func NeedsHeartbeatAccount(in Input) bool {
 	cluster := ClusterOf(in)
 	switch {
@@ -85,6 +85,9 @@ func NeedsHeartbeatAccount(in Input) bool {
 		return false
 	case joinDue(in.Request, cluster):
 		return decide(in).Stage == Done
+	case useUnknown(in, cluster):
+		stage := decide(in).Stage
+		return stage == Done || stage == Minting
 	}
 	return len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
 }

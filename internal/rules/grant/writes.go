@@ -26,6 +26,8 @@ const (
 	RecordJoin Write = "RecordJoin"
 	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
 	HandOut Write = "HandOut"
+	// RetireCredential deletes the credential and the right to read it, later and without delaying other requests.
+	RetireCredential Write = "RetireCredential"
 	// WriteStatus writes the request's status.
 	WriteStatus Write = "WriteStatus"
 	// DeleteSuperseded deletes Outcome.Superseded.
@@ -60,11 +62,11 @@ func writes(in Input, out Outcome) []Write {
 	case AwaitingCluster:
 		return []Write{CreateCluster, WriteStatus}
 	}
-	return append(writesOfGrant(in, out), writesOfAnswer(out)...)
+	return append(writesOfGrant(in, out), writesOfAnswer(in, out)...)
 }
 
 // writesOfAnswer returns how to write the answer to a request, and what its first use changes.
-func writesOfAnswer(out Outcome) (steps []Write) {
+func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 	if out.Unpin {
 		steps = append(steps, UnpinKey)
 	}
@@ -77,7 +79,7 @@ func writesOfAnswer(out Outcome) (steps []Write) {
 	if len(out.Superseded) > 0 {
 		steps = append(steps, DeleteSuperseded)
 	}
-	return append(steps, WriteStatus)
+	return append(append(steps, writesOfUse(in, out)...), WriteStatus)
 }
 
 // writesOfGrant returns how to write the rights of a request and its owner. A request whose owner is gone is

@@ -330,18 +330,9 @@ func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
 		request.GenerateName, request.Name = "", "request-twice"
 		agents[name] = registerWith(t, holders[name], request)
 	}
-	works := func(g Gomega, name string) {
-		a := agents[name]
-		_, err := secret(t.Context(), holders[name], registration, a.secret)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
-		g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
-	}
-	works(g, "ws-namesake-a")
-	works(g, "ws-namesake-b")
+	var found []string
 	roles, err := hub.Kube.RbacV1().Roles(registration).List(t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	var found []string
 	for _, role := range roles.Items {
 		if role.Annotations[fleet.AnnotationClusterRegistration] == "request-twice" {
 			found = append(found, role.Annotations[fleet.AnnotationClusterRegistrationNamespace]+"/"+role.Name)
@@ -349,6 +340,15 @@ func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
 	}
 	a, b := agents["ws-namesake-a"].request.Namespace, agents["ws-namesake-b"].request.Namespace
 	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+grant.ReaderName(names.Namesake(b, "request-twice"))))
+	works := func(g Gomega, name string) {
+		a := agents[name]
+		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
+		g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
+	}
+	works(g, "ws-namesake-a")
+	_, err = secret(t.Context(), holders["ws-namesake-b"], registration, agents["ws-namesake-b"].secret)
+	g.Expect(err).NotTo(HaveOccurred())
+	works(g, "ws-namesake-b")
 
 	g.Expect(hub.Delete(t.Context(), client.ClusterRegistrations, a, "request-twice")).To(Succeed())
 	eventually(t, func(g Gomega) {
@@ -356,6 +356,36 @@ func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
 		g.Expect(err).To(notFound())
 		works(g, "ws-namesake-b")
 	})
+}
+
+// An agent may read its credential as often as it likes until it uses it. An agent that has lost it afterwards asks again.
+func TestCredential_IsReadableUntilItsFirstUse(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-first-use")
+	newToken(t, hub, ws, "t1", 0)
+	holder := bearer(t, valuesOf(t, hub, ws, "t1"))
+	first := register(t, holder, ws, "reads twice", "random")
+	_, err := secret(t.Context(), holder, registration, first.secret)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	expectGone := func(a agent) {
+		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
+		eventually(t, func(g Gomega) {
+			_, err := secret(t.Context(), hub, registration, a.secret)
+			g.Expect(err).To(notFound())
+			_, err = secret(t.Context(), holder, registration, a.secret)
+			g.Expect(err).To(forbidden())
+			roles, err := hub.Kube.RbacV1().Roles(registration).List(t.Context(), metav1.ListOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(roles.Items).NotTo(ContainElement(HaveField("Name", a.request.Name+"-creds")))
+		})
+		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now().Add(time.Second))).To(Succeed())
+		found := &fleet.ClusterRegistration{}
+		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, a.request.Name, found)).To(Succeed())
+		g.Expect(found.Status.Granted).To(BeTrue())
+	}
+	expectGone(first)
+	expectGone(register(t, holder, ws, "reads twice", "another random"))
 }
 
 func TestAnAgentsRightsAreHealed(t *testing.T) {

@@ -49,6 +49,8 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceLeaves: h.app.Leaves(request.Namespace),
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: grant.AddressHash(h.app.Config.Get()),
 	}
+	known := h.useOf(request.Namespace + "/" + request.Name)
+	in.UsedBy, in.HeartbeatAsked = known.account, known.asked
 	in.CredentialLifetime = h.app.Config.Get().AgentCredentialLifetime.Duration
 	h.enqueue(h.queue.put(request, h.tokenOf(request)))
 	in.Queue, in.Crowded = h.queue.waitsIn(request), h.queue.crowded(request)
@@ -95,7 +97,7 @@ func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err 
 		return err
 	}
 	if grant.NeedsHeartbeatAccount(*in) {
-		in.HeartbeatAccount, err = h.heartbeatAccount(cluster)
+		in.HeartbeatAccount, in.HeartbeatAsked, err = h.heartbeatAccount(cluster)
 	}
 	return err
 }
@@ -140,16 +142,16 @@ func (h *handler) gatherReader(in *grant.Input) error {
 	return err
 }
 
-// heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat.
-func (h *handler) heartbeatAccount(cached *fleet.Cluster) (string, error) {
+// heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat, and the heartbeat's time.
+func (h *handler) heartbeatAccount(cached *fleet.Cluster) (account, lastSeen string, err error) {
 	cluster, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
 	if err != nil {
-		return "", fmt.Errorf("reading cluster %s/%s: %w", cached.Namespace, cached.Name, err)
+		return "", "", fmt.Errorf("reading cluster %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
 	if cluster == nil {
-		return "", nil
+		return "", "", nil
 	}
-	return protocol.HeartbeatAccount(cluster), nil
+	return protocol.HeartbeatAccount(cluster), clusters.LastSeen(cluster), nil
 }
 
 // isOf reports whether a Role or RoleBinding in the registration namespace was made for a request.

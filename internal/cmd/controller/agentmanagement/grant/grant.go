@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,8 @@ type handler struct {
 	queue *queue
 	// correct maps a request to the state in which its rights were last found to be correct.
 	correct sync.Map
+	// used maps a request, as "<workspace>/<name>", to the use of its credential.
+	used sync.Map
 }
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
@@ -52,6 +55,9 @@ func Register(ctx context.Context, a *hub.Context) error {
 	}
 	a.ClusterRegistrations.OnChange(hub.Lasting(ctx), "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
 		return request, h.onChange(ctx, key, request)
+	})
+	a.CredentialSecrets.OnChange(hub.Lasting(ctx), "used-credential", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
+		return secret, h.onCredential(secret)
 	})
 	return errors.Join(h.watch(), h.watchLimits())
 }
@@ -77,6 +83,7 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 func (h *handler) gone(key string) error {
 	h.stages.Drop(key)
 	h.correct.Delete(key)
+	h.used.Delete(key)
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
 	h.enqueue(h.queue.drop(types.NamespacedName{Namespace: namespace, Name: name}))
 	return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
@@ -98,6 +105,7 @@ func (r *round) key() string { return r.request.Namespace + "/" + r.request.Name
 func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	r := &round{in: in, out: out, request: in.Request}
 	h.enqueueAtEnd(r.request, out)
+	h.noteUse(r)
 	var failures []error
 	for _, write := range out.Writes {
 		err := h.write(ctx, r, write)
@@ -131,6 +139,9 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 		return h.writeKey(r)
 	case grant.HandOut:
 		return h.handOut(ctx, r)
+	case grant.RetireCredential:
+		h.retire(r)
+		return nil
 	case grant.WriteStatus:
 		return h.writeStatus(r)
 	case grant.DeleteSuperseded:

@@ -1,0 +1,112 @@
+package grant_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestFirstUse_RetiresTheCredential(t *testing.T) {
+	type mod = func(*grant.Input)
+	first, earlier, heard := rulestest.At(-time.Minute), rulestest.At(-time.Hour), rulestest.At(-time.Second)
+	forever := credential(rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime)))
+	noted := func(before string) mod { return with(requestGranted, requestNoted(before)) }
+	seen := func(at func(*fleet.Cluster)) mod { return named(at) }
+	answered := func(more ...mod) grant.Input {
+		return grantInput(append([]mod{asked, requestAccount, requestRights, noted(""), forever, seen(rulestest.ClusterSeen(first))}, more...)...)
+	}
+	again := noted(earlier.UTC().Format(time.RFC3339))
+	by := func(account string) mod { return func(in *grant.Input) { in.HeartbeatAccount = account } }
+	known := func(account string) mod { return func(in *grant.Input) { in.UsedBy = account } }
+	askedAbout := func(in *grant.Input) { in.HeartbeatAsked = first.UTC().Format(time.RFC3339) }
+	noCredential := func(in *grant.Input) { in.Credential = nil }
+	another := others(aRequest(requestNamed("request-0"), requestGranted))
+	tests := map[string]struct {
+		in grant.Input
+		// needs means that the rule needs the account of the heartbeat.
+		needs bool
+		stage grant.Stage
+		// write is what ends the answer, or "".
+		write  grant.Write
+		reader bool
+	}{
+		"first heartbeat of the only agent: retired":              {answered(), false, grant.Done, grant.RetireCredential, false},
+		"its own request does not count as another one":           {answered(others(aRequest(requestGranted))), false, grant.Done, grant.RetireCredential, false},
+		"no heartbeat yet: kept":                                  {answered(seen(rulestest.ClusterWithoutNamespace), named()), false, grant.Done, "", true},
+		"heartbeat of the account of this request: retired":       {answered(again, by("account-1")), false, grant.Done, grant.RetireCredential, false},
+		"heartbeat of another account: kept":                      {answered(again, by("account-0")), true, grant.Done, "", true},
+		"Cluster with an earlier heartbeat: account needed":       {answered(again), true, grant.Done, "", true},
+		"Cluster with another request: account needed":            {answered(another), true, grant.Done, "", true},
+		"heartbeat that was read already: kept, not read again":   {answered(again, askedAbout), false, grant.Done, "", true},
+		"newer heartbeat than the one that was read: read":        {answered(again, askedAbout, seen(rulestest.ClusterSeen(heard))), true, grant.Done, "", true},
+		"known use: retired whatever reports since":               {answered(again, known("account-1"), by("account-0")), false, grant.Done, grant.RetireCredential, false},
+		"known use of a replaced account: kept":                   {answered(known("account-0")), true, grant.Done, "", true},
+		"heartbeat of an agent of unknown grant: kept":            {answered(with(requestGranted)), false, grant.Done, "", true},
+		"used and deleted: not handed out again":                  {answered(noCredential, known("account-1")), false, grant.Done, grant.RemoveReader, false},
+		"used and deleted, reader gone: nothing is left to do":    {answered(noCredential, known("account-1"), func(in *grant.Input) { in.ReaderExists = false }), false, grant.Done, "", false},
+		"used and deleted, use forgotten: account needed":         {answered(again, noCredential), true, grant.Minting, "", true},
+		"deleted by someone, not used: handed out again":          {answered(again, noCredential, by("account-0")), true, grant.Minting, "", true},
+		"used and deleted, of the only agent: known without read": {answered(noCredential), false, grant.Done, grant.RemoveReader, false},
+		"older than its life: left to the expiry": {answered(func(in *grant.Input) {
+			in.Credential.CreationTimestamp = rulestest.At(-grant.CredentialLife)
+		}), false, grant.Done, "", false},
+		"answer to another request: left alone": {answered(answering("another", rulestest.Workspace)), false, grant.Done, "", false},
+		"answer of Rancher Fleet: left alone":   {answered(func(in *grant.Input) { in.Credential.Annotations = nil }), false, grant.Done, "", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := grant.NeedsHeartbeatAccount(test.in); got != test.needs {
+				t.Errorf("needs the heartbeat's account: %t", got)
+			}
+			out := rulestest.Pure(t, grant.Decide, test.in)
+			ends := slices.DeleteFunc(slices.Clone(out.Writes), func(w grant.Write) bool { return w != grant.RetireCredential && w != grant.RemoveReader })
+			var want []grant.Write
+			if test.write != "" {
+				want = []grant.Write{test.write}
+			}
+			if out.Stage != test.stage || !slices.Equal(ends, want) || len(out.Reader) > 0 != test.reader {
+				t.Errorf("stage %s, ends with %v, reader %v", out.Stage, ends, out.Reader)
+			}
+		})
+	}
+}
+
+// While two agents with one client ID alternate, a request whose credential was used is not abandoned.
+func TestUsedCredential_OtherAgentReports_RequestStays(t *testing.T) {
+	in := grantInput(asked, requestAccount, requestRights, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))),
+		others(aRequest(requestNamed("request-0"), requestGranted, requestMadeAt(rulestest.At(-time.Hour)))))
+	in.UsedBy, in.HeartbeatAccount = "account-1", "account-0"
+	if out := grant.Decide(in); out.Stage != grant.Done || len(out.Superseded) > 0 {
+		t.Errorf("stage %s, superseded %v", out.Stage, out.Superseded)
+	}
+}
+
+func TestRequestWithTheRandomOfAnother_IsRejectedAfterItsUse(t *testing.T) {
+	other := requestNamed("request-0")
+	tests := map[string]struct {
+		modify []func(*fleet.ClusterRegistration)
+		want   grant.Stage
+	}{
+		"the other one was granted":          {[]func(*fleet.ClusterRegistration){other, requestGranted, sameRandom}, grant.Rejected},
+		"the other one waits as well":        {[]func(*fleet.ClusterRegistration){other, sameRandom}, grant.Minting},
+		"the other one is being deleted":     {[]func(*fleet.ClusterRegistration){other, requestGranted, sameRandom, requestGoing}, grant.Minting},
+		"the other one had another random":   {[]func(*fleet.ClusterRegistration){other, requestGranted}, grant.Minting},
+		"the request itself is not another":  {[]func(*fleet.ClusterRegistration){requestGranted}, grant.Minting},
+		"the other one has another clientID": {[]func(*fleet.ClusterRegistration){other, requestGranted, sameRandom, requestClient("c2")}, grant.Minting},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(found(), asked, requestAccount, requestRights, others(aRequest(test.modify...)))
+			if got := grant.Decide(in); got.Stage != test.want {
+				t.Errorf("stage %s, want %s (%s)", got.Stage, test.want, got.Message)
+			}
+		})
+	}
+}
+
+func sameRandom(r *fleet.ClusterRegistration) { r.Spec.ClientRandom = aRequest().Spec.ClientRandom }
