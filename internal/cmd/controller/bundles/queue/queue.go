@@ -66,14 +66,19 @@ func New(options Options, handle Handle) *Queue {
 
 // Add enqueues a key. The pass starts when the queue has settled, or when the spacing since the last pass is over.
 // Several calls before that pass cause one pass. Add never blocks.
-func (q *Queue) Add(key types.NamespacedName) {
+func (q *Queue) Add(key types.NamespacedName) { q.add(key, q.options.Settling) }
+
+// AddNow enqueues a key like Add, but the pass does not wait until the queue has settled.
+func (q *Queue) AddNow(key types.NamespacedName) { q.add(key, 0) }
+
+func (q *Queue) add(key types.NamespacedName, settling time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.recent[key] {
 		q.again[key] = true
 		return
 	}
-	q.queue.AddAfter(key, q.options.Settling)
+	q.queue.AddAfter(key, settling)
 }
 
 // AddAfter enqueues a key after a delay. It does not shorten or replace other delays.

@@ -233,3 +233,20 @@ func TestTheFirstOfABurstWaitsForTheOthers(t *testing.T) {
 		p.expect(t, "a 200ms", "a 1.44s")
 	})
 }
+
+func TestAddNow_DoesNotWaitForTheBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, p := run(t, Options{Spacing: 500 * time.Millisecond, Settling: 500 * time.Millisecond}, nil)
+		<-time.After(100 * time.Millisecond)
+		q.AddNow(key("a")) // at 100 ms
+		synctest.Wait()
+		for range 4 { // at 200 to 500 ms, within the window: one more pass
+			<-time.After(100 * time.Millisecond)
+			q.AddNow(key("a"))
+		}
+		<-time.After(time.Second)
+		q.AddNow(key("a")) // at 1.5 s, after a quiet period
+		<-time.After(time.Second)
+		p.expect(t, "a 100ms", "a 600ms", "a 1.5s")
+	})
+}

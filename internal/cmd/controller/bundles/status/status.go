@@ -17,14 +17,11 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Minimum intervals between writes of a status: spacing for a Cluster, spacingBundle for a Bundle, which may sum up
-// thousands of clusters. The first change after a quiet period is written without this delay.
-const (
-	spacing       = 100 * time.Millisecond
-	spacingBundle = 500 * time.Millisecond
-)
+// window is the minimum interval between writes of the status of a Bundle or Cluster. A Bundle may sum up thousands of
+// clusters. The first change after a quiet period is written at once if it is an outcome; see isOutcome.
+const window = 500 * time.Millisecond
 
-// Delays of the first change, so that one write covers the changes that follow. settling applies to a
+// Delays of other first changes, so that one write covers the changes that follow. settling applies to a
 // BundleDeployment, settlingSum to a Bundle or Cluster. A deployment that only waits for its agent is often ready
 // before that state has to be shown. Its Bundle waits for waitingBundle. The BundleDeployment and its Cluster wait for
 // waiting, because there may be a thousand of them per Bundle.
@@ -57,8 +54,8 @@ type handler struct {
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: spacingBundle, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
-	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: spacing, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
+	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
+	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
 	outcomes.OnChange(func(bundle types.NamespacedName) {
 		h.sums.reset(bundle)
 		h.bundles.AddAfter(bundle, waitingBundle) // or earlier, when a BundleDeployment changes
@@ -99,7 +96,7 @@ func (h *handler) yielding(write queue.Handle) queue.Handle {
 
 // deploymentChanged enqueues the status updates that depend on a BundleDeployment.
 func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
-	bd, add := change.New, h.adding(change.New)
+	bd, add := change.New, h.adding(change)
 	if bd == nil {
 		bd = change.Old
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
@@ -122,9 +119,12 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 }
 
 // adding returns the function that enqueues a status update for a BundleDeployment. If the BundleDeployment only waits
-// for its agent, the update is delayed.
-func (h *handler) adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.NamespacedName) {
-	if bd == nil || bd.DeletionTimestamp != nil || state.Of(bd) != fleet.WaitApplied {
+// for its agent, the update is delayed. An outcome is not delayed.
+func (h *handler) adding(change queue.Change[*fleet.BundleDeployment]) func(*queue.Queue, types.NamespacedName) {
+	switch {
+	case isOutcome(change.Old, change.New):
+		return (*queue.Queue).AddNow
+	case change.New == nil || change.New.DeletionTimestamp != nil || state.Of(change.New) != fleet.WaitApplied:
 		return (*queue.Queue).Add
 	}
 	return func(q *queue.Queue, key types.NamespacedName) {
@@ -134,6 +134,22 @@ func (h *handler) adding(bd *fleet.BundleDeployment) func(*queue.Queue, types.Na
 		}
 		q.AddAfter(key, wait)
 	}
+}
+
+// isOutcome reports whether a BundleDeployment has become ready, has failed, or is no longer ready. Other changes are
+// steps of a deployment, after which an outcome follows soon.
+func isOutcome(older, newer *fleet.BundleDeployment) bool {
+	if older == nil || newer == nil || newer.DeletionTimestamp != nil {
+		return false
+	}
+	before, now := state.Of(older), state.Of(newer)
+	switch now {
+	case before, fleet.WaitApplied:
+		return false
+	case fleet.Ready, fleet.ErrApplied:
+		return true
+	}
+	return before == fleet.Ready
 }
 
 // deploymentMatters ignores changes that no summary shows.
