@@ -99,27 +99,27 @@ func judge(v registering.Verdict, answer registering.Answer, now time.Time) regi
 	return registering.Verdict{Answer: answer, Since: now}
 }
 
-// grantedAccess returns the access of the granted identity: the address and CA of the import identity, with the
-// new token.
-func (a *agent) grantedAccess() Access {
-	access := a.attempt.access
-	access.Token = a.attempt.credential.Token
-	access.Namespace = a.attempt.credential.DeploymentNamespace
+// grantedAccess returns the access of the granted identity: the address and CA of the request, with the new
+// token.
+func (at *attempt) grantedAccess() Access {
+	access := at.access
+	access.Token = at.Credential.Token
+	access.Namespace = at.Credential.DeploymentNamespace
 	return access
 }
 
 // proveCredential asks the hub whether the credential it granted works.
-func (a *agent) proveCredential(ctx context.Context) {
+func (a *agent) proveCredential(ctx context.Context, at *attempt) {
 	if !a.pause(ctx, a.proofs.until(a.now())) {
 		return
 	}
-	err := a.prove(ctx, a.grantedAccess(), a.attempt.credential.DeploymentNamespace)
+	err := a.prove(ctx, at.grantedAccess(), at.Credential.DeploymentNamespace)
 	if ctx.Err() != nil {
 		return
 	}
 	a.proofs.tried(a.now(), err)
-	a.attempt.proof = judge(a.attempt.proof, answerOf(err), a.now())
+	at.Proof = judge(at.Proof, answerOf(err), a.now())
 	if err != nil {
-		a.log.Warn("the hub does not accept the new credential yet", "answer", a.attempt.proof.Answer, "error", err)
+		a.log.Warn("the hub does not accept the new credential yet", "answer", at.Proof.Answer, "error", err)
 	}
 }

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,24 +21,24 @@ const watchFor = 30 * time.Second
 
 // fetchCredential polls for the credential of the pending request. It returns when the credential exists, the
 // request has expired, the token is in doubt, or one of the agent's Secrets changes.
-func (a *agent) fetchCredential(ctx context.Context) {
-	request := *a.attempt.request
-	namespace, name := a.found.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
+func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
+	request := *at.Request
+	namespace, name := at.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
 	if !a.pause(ctx, registering.SoonestPoll-a.now().Sub(request.MadeAt)) { // no hub grants a request faster
 		return
 	}
 	for {
-		secret, err := a.attempt.hub.Credential(ctx, namespace, name)
+		secret, err := at.hub.Credential(ctx, namespace, name)
 		if apierrors.IsNotFound(err) && mayWatch { // not 403: readable, so it exists soon
-			secret, err = a.watchCredential(ctx, namespace, name)
+			secret, err = a.watchCredential(ctx, at, namespace, name)
 			mayWatch = !apierrors.IsForbidden(err)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		a.judgeToken(err)
-		if err == nil && a.takeCredential(secret) {
+		a.judgeToken(at, err)
+		if err == nil && a.takeCredential(at, secret) {
 			return
 		}
 		age := a.now().Sub(request.MadeAt)
@@ -45,12 +46,12 @@ func (a *agent) fetchCredential(ctx context.Context) {
 			a.log.Warn("the hub has not granted the registration in time, creating another request", "registration", request.Namespace+"/"+request.Name, "error", err)
 			return
 		}
-		if a.attempt.token.Answer == registering.Rejected || a.attempt.token.Answer == registering.Untrusted {
+		if at.Token.Answer == registering.Rejected || at.Token.Answer == registering.Untrusted {
 			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
 			a.pause(ctx, registering.LatestPoll)
 			return
 		}
-		a.remind(request, err)
+		a.remind(at, err)
 		if !a.pause(ctx, max(jitter(registering.PollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
@@ -62,26 +63,27 @@ const reminding = time.Minute
 
 // remind logs that the request is still not granted and where the reason is shown. Only the hub knows the
 // reason.
-func (a *agent) remind(request registering.PendingRequest, err error) {
+func (a *agent) remind(at *attempt, err error) {
+	request := *at.Request
 	since := request.MadeAt
-	if a.attempt.reminded.After(since) {
-		since = a.attempt.reminded
+	if at.reminded.After(since) {
+		since = at.reminded
 	}
 	if a.now().Sub(since) < reminding {
 		return
 	}
-	a.attempt.reminded = a.now()
+	at.reminded = a.now()
 	a.log.Warn("the hub has not granted the registration yet; see condition Granted of the ClusterRegistration on the hub",
 		"registration", request.Namespace+"/"+request.Name, "error", err)
 }
 
 // watchCredential waits for the Secret to appear and returns it. Otherwise it returns the hub's error, or
 // NotFound if the time is over or one of the agent's Secrets has changed.
-func (a *agent) watchCredential(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (a *agent) watchCredential(ctx context.Context, at *attempt, namespace, name string) (*corev1.Secret, error) {
 	none := apierrors.NewNotFound(corev1.Resource("secrets"), name)
 	ctx, cancel := context.WithTimeout(ctx, watchFor)
 	defer cancel()
-	watching, err := a.attempt.hub.WatchCredential(ctx, namespace, name)
+	watching, err := at.hub.WatchCredential(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -115,17 +117,38 @@ func (a *agent) wake() {
 	}
 }
 
-// takeCredential keeps the credential and returns true if it is complete.
-func (a *agent) takeCredential(secret *corev1.Secret) bool {
-	credential, err := protocol.ParseCredential(secret.Data)
+// takeCredential keeps the credential, and what the hub gives for a recovery, and returns true if it is complete.
+func (a *agent) takeCredential(at *attempt, secret *corev1.Secret) bool {
+	data, err := a.decrypted(secret.Data)
+	var credential protocol.Credential
+	if err == nil {
+		credential, err = protocol.ParseCredential(data)
+	}
 	if err != nil {
-		if !a.attempt.warned { // log it only once
+		if !at.warned { // log it only once
 			a.log.Warn("the credential is incomplete, waiting for an update", "secret", secret.Namespace+"/"+secret.Name, "error", err)
 		}
-		a.attempt.warned = true
+		at.warned = true
 		return false
 	}
-	a.attempt.credential = &credential
+	at.Credential = &credential
+	if at.granted, err = protocol.ParseRecovery(data); err != nil {
+		at.granted = protocol.Recovery{} // a hub that gives nothing for a recovery, or an agent without a key
+	}
 	a.log.Debug("credential received", "cluster", credential.ClusterNamespace+"/"+credential.ClusterName)
 	return true
+}
+
+// decrypted returns the data of a credential Secret. The answer to a recovery request is encrypted for the agent's key,
+// because all agents of a workspace share the recovery account.
+func (a *agent) decrypted(data map[string][]byte) (map[string][]byte, error) {
+	sealed := data[protocol.EncryptedKey]
+	if len(sealed) == 0 {
+		return data, nil
+	}
+	document, err := a.kept.key.Open(string(sealed))
+	if err != nil {
+		return nil, fmt.Errorf("decrypting key %q: %w", protocol.EncryptedKey, err)
+	}
+	return protocol.ParseAnswer(document)
 }

@@ -232,8 +232,8 @@ func TestReach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAgent(Options{Clock: func() time.Time { return time.Time{} }, Random: zeros{}}, nil)
 			a.found.config = config.Agent{AgentTLSMode: test.mode}
-			a.attempt = &attempt{}
-			err := a.reach(t.Context(), protocol.Bootstrap{APIServerURL: access.Server, APIServerCA: test.ca, Token: "t", ClusterNamespace: "fleet-default"})
+			a.attempt = &attempt{bootstrap: protocol.Bootstrap{APIServerURL: access.Server, APIServerCA: test.ca, Token: "t", ClusterNamespace: "fleet-default"}}
+			err := a.reach(t.Context(), a.attempt)
 			if err != nil {
 				t.Fatal(err)
 			}

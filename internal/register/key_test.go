@@ -54,7 +54,7 @@ func recoverySecret(namespace string, kind corev1.SecretType, key []byte) *corev
 func signOnce(t *testing.T, a *agent) string {
 	t.Helper()
 	request := toSign()
-	if err := a.sign(t.Context(), request, rulestest.BoundJWT("account-1", time.Time{})); err != nil {
+	if err := a.sign(t.Context(), request, rulestest.BoundJWT("account-1", time.Time{}), ""); err != nil {
 		t.Fatal(err)
 	}
 	key := request.Annotations[fleet.AnnotationAgentKey]
@@ -132,7 +132,7 @@ func TestAgentThatMayNotStoreAKey_SendsAnUnsignedRequest(t *testing.T) {
 func TestTokenThatNamesNoAccount_NoKeyIsCreated(t *testing.T) {
 	a := signer(t, &bytes.Buffer{}, nil)
 	request := toSign()
-	if err := a.sign(t.Context(), request, "opaque"); err != nil || len(request.Annotations) > 0 {
+	if err := a.sign(t.Context(), request, "opaque", ""); err != nil || len(request.Annotations) > 0 {
 		t.Errorf("annotations %v, error %v", request.Annotations, err)
 	}
 	if secrets, err := a.Local.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); err != nil || len(secrets.Items) > 0 {
@@ -150,7 +150,7 @@ func TestUnansweredRead_CreatesNoSecondKey(t *testing.T) {
 	local.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(errors.New("down"))
 	})
-	if err := a.sign(t.Context(), toSign(), rulestest.BoundJWT("account-1", time.Time{})); !apierrors.IsInternalError(err) {
+	if err := a.sign(t.Context(), toSign(), rulestest.BoundJWT("account-1", time.Time{}), ""); !apierrors.IsInternalError(err) {
 		t.Errorf("error %v, want the server's", err)
 	}
 	if secrets, err := a.Local.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); err != nil || len(secrets.Items) > 0 {

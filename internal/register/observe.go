@@ -55,6 +55,8 @@ func (a *agent) observe(ctx context.Context) (registering.Input, error) {
 		a.renewals.reset()
 		a.retestIdentity(f) // another identity is offered: test immediately whether the stored one still works
 	}
+	a.noticeLoss()
+	a.lookAtKept(ctx)
 	return a.state(), nil
 }
 
@@ -78,15 +80,13 @@ func (a *agent) state() registering.Input {
 		ConfigProblem:    f.configErr,
 		SystemStore:      f.config.AgentTLSMode == kube.TLSModeSystemStore,
 		Moved:            a.moved,
+		Recovery:         a.recoveryState(),
 	}
 	if f.identity != nil {
 		state.Stored = &registering.StoredIdentity{Server: f.access.Server, CA: f.access.CA, Verdict: a.verdict}
 	}
 	if a.attempt != nil {
-		state.Token = a.attempt.token
-		state.Request = a.attempt.request
-		state.Credential = a.attempt.credential
-		state.Proof = a.attempt.proof
+		state.Attempt = a.attempt.Attempt
 	}
 	return state
 }

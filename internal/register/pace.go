@@ -23,6 +23,14 @@ const (
 	// A token expires a quarter of its lifetime after its renewal is due at the latest, which is at least two minutes.
 	firstTokenPause = 5 * time.Second
 	longTokenPause  = 10 * time.Minute
+	// A recovery request that the hub refuses or does not grant is repeated ever more slowly.
+	firstRecoveryPause = 10 * time.Second
+	longRecoveryPause  = 2 * time.Minute
+	// longKeepPause is the longest pause between two attempts to read the recovery Secret.
+	longKeepPause = time.Minute
+	// What the hub has for a recovery is read once a day, or sooner until there is something.
+	firstRefreshPause = time.Minute
+	longRefreshPause  = 24 * time.Hour
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -54,6 +55,10 @@ type Session struct {
 	Hub *rest.Config
 	// Token returns the current token of the identity. Requests of Hub use it, too.
 	Token func() string
+	// RecoveryKey returns the agent's public key, or "" if it has none.
+	RecoveryKey func() string
+	// HubSerial returns the serial of the last hub document that the agent stored, or 0.
+	HubSerial func() int64
 	// ClusterNamespace and ClusterName identify the Cluster of this agent.
 	ClusterNamespace, ClusterName string
 	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
@@ -110,33 +115,39 @@ type agent struct {
 	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
 	rejected chan struct{} // the hub rejected a request of the identity in use
 
-	looks, asks, moves, proofs, requests, renewals, writes, tokens pace
+	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes pace
 
-	found    found               // result of the last look
-	verdict  registering.Verdict // on the stored identity, at its own address
-	moved    registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there    Access              // the access of that test
-	stuck    bool                // use did not return after its context was canceled
-	running  bool                // an identity has been used or requested
-	used     bool                // the current bootstrap secret was used
-	serving  *serving            // nil if no identity is in use
-	attempt  *attempt            // with the current bootstrap secret; nil before the first
-	renewal  renewal             // of the token in use
-	obtained string              // the last token that this process was granted
-	stage    registering.Stage   // as last reported
+	found   found               // result of the last look
+	verdict registering.Verdict // on the stored identity, at its own address
+	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
+	there   Access              // the access of that test
+	stuck   bool                // use did not return after its context was canceled
+	running bool                // an identity has been used or requested
+	used    bool                // the current bootstrap secret was used
+	serving *serving            // nil if no identity is in use
+	attempt *attempt            // with the current bootstrap secret; nil before the first
+	renewal renewal             // of the token in use
+
+	kept       kept     // the recovery Secret
+	loss       loss     // since when there has been no identity that the hub accepts
+	recovering *attempt // with the recovery token; nil before the first
+	reported   *atomic.Pointer[reported]
+
+	obtained string            // the last token that this process was granted
+	stage    registering.Stage // as last reported
 	reason   string
 }
 
-// attempt records what this process did with one bootstrap secret.
+// attempt records what this process did with one bootstrap secret, or with one recovery token.
 type attempt struct {
-	token      registering.Verdict
-	access     Access // after applying the TLS mode; set once a request was made
-	hub        Hub    // client for access
-	request    *registering.PendingRequest
-	reminded   time.Time // when the missing grant was last logged
-	credential *protocol.Credential
-	warned     bool // the incomplete credential was logged
-	proof      registering.Verdict
+	registering.Attempt
+	bootstrap  protocol.Bootstrap
+	isRecovery bool
+	access     Access            // after applying the TLS mode; set once a request was made
+	hub        Hub               // client for access
+	reminded   time.Time         // when the missing grant was last logged
+	warned     bool              // the incomplete credential was logged
+	granted    protocol.Recovery // together with the credential; the zero value if the hub gives none
 }
 
 func newAgent(o Options, use func(context.Context, Session) error) *agent {
@@ -153,6 +164,10 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	} {
 		*p = pace{first: firstPause, long: long, random: o.Random}
 	}
+	a.recoveries = pace{first: firstRecoveryPause, long: longRecoveryPause, random: o.Random}
+	a.keeps = pace{first: firstPause, long: longKeepPause, random: o.Random}
+	a.refreshes = pace{first: firstRefreshPause, long: longRefreshPause, random: o.Random}
+	a.reported = &atomic.Pointer[reported]{}
 	a.tokens = pace{first: firstTokenPause, long: longTokenPause, random: o.Random}
 	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}
 	return a
@@ -188,7 +203,7 @@ func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 	case registering.Use:
 		a.serveStep(ctx, step)
 	case registering.Request:
-		a.requestStep(ctx)
+		a.requestStep(ctx, step)
 	case registering.Await:
 		a.awaitStep(ctx, step)
 	case registering.AwaitBootstrap:
@@ -208,9 +223,11 @@ func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 	case registering.AnswerToStored, registering.AnswerElsewhere:
 		a.ask(ctx, step)
 	case registering.GrantedCredential:
-		a.fetchCredential(ctx)
+		a.fetchCredential(ctx, a.attemptOf(step))
 	case registering.AnswerToCredential:
-		a.proveCredential(ctx)
+		a.proveCredential(ctx, a.attemptOf(step))
+	case registering.RecoveryTurn:
+		a.awaitTurn(ctx, step)
 	}
 }
 

@@ -51,19 +51,20 @@ func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration
 }
 
 // renew replaces the token in use by a new one of the same account. The hub has accepted the new token before it is
-// stored. The work continues with it and is not restarted.
-func (a *agent) renew(ctx context.Context) {
+// stored. The work continues with it and is not restarted. renew reports whether it succeeded.
+func (a *agent) renew(ctx context.Context) bool {
 	err := a.renewToken(ctx)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	a.tokens.tried(a.now(), err)
 	if err != nil {
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
-		return
+		return false
 	}
 	a.tokens.reset()
 	a.log.Info("token renewed")
+	return true
 }
 
 func (a *agent) renewToken(ctx context.Context) error {

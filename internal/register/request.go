@@ -9,71 +9,108 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // requestStep creates a ClusterRegistration when one is due.
-func (a *agent) requestStep(ctx context.Context) {
-	if a.attempt == nil {
-		a.attempt = &attempt{}
+func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
+	at := a.attemptOf(step)
+	at.Request, at.Credential, at.Proof = nil, nil, registering.Verdict{}
+	due := max(a.requests.until(a.now()), a.renewals.until(a.now()))
+	if step.Recovery {
+		due = a.recoveries.until(a.now())
 	}
-	a.attempt.request, a.attempt.credential, a.attempt.proof = nil, nil, registering.Verdict{}
-	if !a.pause(ctx, max(a.requests.until(a.now()), a.renewals.until(a.now()))) {
+	if !a.pause(ctx, due) {
 		return
 	}
-	err := a.request(ctx)
+	err := a.request(ctx, at)
 	if ctx.Err() != nil {
 		return
 	}
 	a.running = true
 	if err != nil {
-		a.requests.tried(a.now(), err)
 		a.log.Error("Failed to register agent", "error", err)
-		return
 	}
-	a.requests.reset()
-	a.renewals.tried(a.now(), nil)
+	switch {
+	case step.Recovery: // also after a request that the hub accepted, because it may not grant it
+		a.recoveries.tried(a.now(), err)
+	case err != nil:
+		a.requests.tried(a.now(), err)
+	default:
+		a.requests.reset()
+		a.renewals.tried(a.now(), nil)
+	}
 }
 
-func (a *agent) request(ctx context.Context) error {
-	bootstrap := *a.found.bootstrap
-	random, err := randomToken(a.Random)
-	if err != nil {
-		return err
-	}
-	in := registering.RequestInput{Bootstrap: bootstrap, Config: a.found.config, Random: random, Pod: a.Pod}
-	if in.Config.ClientID == "" {
-		if in.SystemUID, err = a.systemUID(ctx); err != nil {
-			return err
+// attemptOf returns the attempt that a step continues, or a new one.
+func (a *agent) attemptOf(step registering.Outcome) *attempt {
+	if step.Recovery {
+		if a.recovering == nil {
+			access, _ := a.kept.data.Access()
+			a.recovering = &attempt{bootstrap: access, isRecovery: true}
 		}
+		return a.recovering
 	}
-	if err := a.reach(ctx, bootstrap); err != nil {
-		return err
+	if a.attempt == nil {
+		a.attempt = &attempt{}
 	}
-	asked := registering.NewRequest(in)
-	if asked.Labels[fleet.LabelRegistrationToken] == "" {
-		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
-			"token", bootstrap.TokenName)
-	}
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, fleet.AnnotationAgentRenews, "true")
-	if err := a.sign(ctx, asked, bootstrap.Token); err != nil {
-		return err
-	}
-	made, err := a.attempt.hub.Register(ctx, asked)
-	a.judgeToken(err)
+	a.attempt.bootstrap = *a.found.bootstrap
+	return a.attempt
+}
+
+func (a *agent) request(ctx context.Context, at *attempt) error {
+	asked, err := a.newRequest(ctx, at)
 	if err != nil {
-		return fmt.Errorf("cannot create clusterregistration in namespace %s on %s: %w", bootstrap.ClusterNamespace, bootstrap.APIServerURL, err)
+		return err
 	}
-	a.attempt.request = &registering.PendingRequest{
+	if err := a.reach(ctx, at); err != nil {
+		if at.isRecovery && answerOf(err) == registering.Untrusted {
+			a.judgeToken(at, err)
+		}
+		return err
+	}
+	if err := a.sign(ctx, asked, at.bootstrap.Token, a.hubKeyOf(at)); err != nil {
+		return err
+	}
+	made, err := at.hub.Register(ctx, asked)
+	a.judgeToken(at, err)
+	if err != nil {
+		return fmt.Errorf("cannot create clusterregistration in namespace %s on %s: %w", at.bootstrap.ClusterNamespace, at.bootstrap.APIServerURL, err)
+	}
+	at.Request = &registering.PendingRequest{
 		Namespace: made.Namespace, Name: made.Name,
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
-		TokenName: bootstrap.TokenName, MadeAt: a.now(),
+		TokenName: at.bootstrap.TokenName, MadeAt: a.now(),
 	}
 	a.proofs.reset()
-	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", bootstrap.APIServerURL)
+	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL, "recovery", at.isRecovery)
 	return nil
+}
+
+// newRequest returns the ClusterRegistration of an attempt, without a proof.
+func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegistration, error) {
+	random, err := randomToken(a.Random)
+	if err != nil {
+		return nil, err
+	}
+	in := registering.RequestInput{Bootstrap: at.bootstrap, Config: a.found.config, Random: random, Pod: a.Pod}
+	if at.isRecovery {
+		in.Ticket = a.kept.data.Ticket
+		in.Config.ClientID, in.Config.Labels = a.kept.asTicket(in.Config)
+	}
+	if in.Config.ClientID == "" {
+		if in.SystemUID, err = a.systemUID(ctx); err != nil {
+			return nil, err
+		}
+	}
+	asked := registering.NewRequest(in)
+	if asked.Labels[fleet.LabelRegistrationToken] == "" && !at.isRecovery {
+		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
+			"token", at.bootstrap.TokenName)
+	}
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, fleet.AnnotationAgentRenews, "true")
+	return asked, nil
 }
 
 // systemUID returns the UID of namespace kube-system. It stays the same for the lifetime of the cluster.
@@ -87,19 +124,34 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 	return string(system.UID), nil
 }
 
-// reach creates the client for the import token. It determines the trusted CA again for each request, because a
+// reach creates the client for the token of an attempt. It determines the trusted CA again for each request, because a
 // hub that was unreachable last time could not show its certificate.
-func (a *agent) reach(ctx context.Context, bootstrap protocol.Bootstrap) error {
-	access, err := a.trusting(ctx, Access{
-		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA,
-		Token: bootstrap.Token, Namespace: bootstrap.ClusterNamespace,
-	})
+func (a *agent) reach(ctx context.Context, at *attempt) error {
+	access := Access{
+		Server: at.bootstrap.APIServerURL, CA: at.bootstrap.APIServerCA,
+		Token: at.bootstrap.Token, Namespace: at.bootstrap.ClusterNamespace,
+	}
+	var err error
+	if at.isRecovery {
+		access, err = a.trustingKept(ctx, access)
+	} else {
+		access, err = a.trusting(ctx, access)
+	}
 	if err != nil {
 		return err
 	}
-	a.attempt.access = access
-	a.attempt.hub, err = a.Connect(access.Config())
+	at.access = access
+	at.hub, err = a.Connect(access.Config())
 	return err
+}
+
+// trustingKept returns the access with the CA that applies in the TLS mode. The recovery Secret has the CA that last
+// worked, so that it is used as it is if the agent's configuration was lost.
+func (a *agent) trustingKept(ctx context.Context, access Access) (Access, error) {
+	if a.found.config.AgentTLSMode == "" {
+		return access, nil
+	}
+	return a.trusting(ctx, access)
 }
 
 // trusting returns the access with the CA that applies in the TLS mode.
@@ -114,12 +166,12 @@ func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
 
 // judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
 // still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
-func (a *agent) judgeToken(err error) {
+func (a *agent) judgeToken(at *attempt, err error) {
 	answer := answerOf(err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		answer = registering.Accepted
 	}
-	a.attempt.token = judge(a.attempt.token, answer, a.now())
+	at.Token = judge(at.Token, answer, a.now())
 }
 
 // The random part of a request has 54 characters from an alphabet of 27.

@@ -29,7 +29,7 @@ type serving struct {
 // serveStep stores a new identity, makes sure that the current identity is in use, deletes the bootstrap secret,
 // and waits for the next event.
 func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
-	if step.Store && !a.storeCredential(ctx) || step.Rewrite && !a.storeMove(ctx) {
+	if step.Store && !a.storeCredential(ctx, a.attemptOf(step)) || step.Rewrite && !a.storeMove(ctx) {
 		return
 	}
 	if a.serve(ctx); a.stuck {
@@ -45,25 +45,29 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	a.attendUntilRenewal(ctx)
 }
 
-// attendUntilRenewal waits while the identity is in use, and renews its token when that is due.
+// attendUntilRenewal waits while the identity is in use. It renews the token when that is due. At each renewal, and at
+// least once a day, it reads what the hub has for a recovery.
 func (a *agent) attendUntilRenewal(ctx context.Context) {
 	left, expires := a.renewalDue()
-	if !expires {
-		a.attend(ctx, nil)
+	wait := a.refreshes.until(a.now())
+	if expires {
+		wait = min(wait, left)
+	}
+	due := time.NewTimer(wait)
+	defer due.Stop()
+	if !a.attend(ctx, due.C) {
 		return
 	}
-	due := time.NewTimer(left)
-	defer due.Stop()
-	if a.attend(ctx, due.C) {
-		a.renew(ctx)
+	if left, expires = a.renewalDue(); !expires || left > 0 || a.renew(ctx) {
+		a.refresh(ctx)
 	}
 }
 
 // storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
 // hands out a credential only once.
-func (a *agent) storeCredential(ctx context.Context) bool {
-	granted := *a.attempt.credential
-	err := a.write(ctx, a.grantedAccess(), protocol.Identity{
+func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
+	granted := *at.Credential
+	err := a.write(ctx, at.grantedAccess(), protocol.Identity{
 		DeploymentNamespace: granted.DeploymentNamespace,
 		ClusterNamespace:    granted.ClusterNamespace,
 		ClusterName:         granted.ClusterName,
@@ -76,6 +80,7 @@ func (a *agent) storeCredential(ctx context.Context) bool {
 	}
 	a.obtained = granted.Token
 	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
+	a.keepGranted(ctx, at)
 	return true
 }
 
@@ -138,6 +143,8 @@ func (a *agent) serve(ctx context.Context) {
 			}
 			return granted
 		},
+		RecoveryKey:         func() string { return a.reported.Load().key },
+		HubSerial:           func() int64 { return a.reported.Load().serial },
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,
 		DeploymentNamespace: identity.DeploymentNamespace,
@@ -146,6 +153,7 @@ func (a *agent) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	started := &serving{key: key, collects: collects, token: renewed, cancel: cancel, done: make(chan struct{})}
 	a.serving, a.running = started, true
+	a.scheduleRefresh()
 	go func() {
 		defer close(started.done)
 		started.err = a.use(ctx, session)

@@ -9,12 +9,14 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"strings"
@@ -36,6 +38,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -76,7 +79,10 @@ type world struct {
 	watched   *watch.FakeWatcher
 	appeared  map[string]chan struct{} // closed when the named credential is there
 
-	renewal renewals // how the hub renews tokens
+	renewal       renewals // how the hub renews tokens
+	recoveryToken string
+	sealsFor      string                   // another key than that of the request
+	gives         func() map[string][]byte // the data of Secret fleet-recovery, nil: this hub has none
 
 	hub        *rest.Config    // of the session in use
 	served     chan struct{}   // closed when it is in use
@@ -117,7 +123,10 @@ func newWorld(t *testing.T) *world {
 		appeared: map[string]chan struct{}{},
 		grant:    grantPlan{rights: 150 * time.Millisecond, account: 220 * time.Millisecond, credential: 250 * time.Millisecond},
 	}
-	w.local = fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-uid"}})
+	w.local = fake.NewClientset(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "system-uid"}},
+		recoverySecret("kube-system", protocol.SecretTypeRecovery, encodedKey(t)),
+	)
 	w.local.PrependReactor("*", "*", w.note)
 	return w
 }
@@ -141,8 +150,16 @@ func (w *world) say(format string, args ...any) {
 func (w *world) note(action clienttesting.Action) (bool, runtime.Object, error) {
 	switch action := action.(type) {
 	case clienttesting.CreateActionImpl:
+		if isRecovery(action.Object) {
+			w.say("[agent]  + recovery Secret")
+			break
+		}
 		w.say("[agent]  + %s", keysOf(action.Object))
 	case clienttesting.UpdateActionImpl:
+		if isRecovery(action.Object) {
+			w.say("[agent]  ~ recovery Secret")
+			break
+		}
 		w.say("[agent]  ~ %s", keysOf(action.Object))
 	case clienttesting.DeleteActionImpl:
 		w.mu.Lock()
@@ -157,6 +174,11 @@ func (w *world) note(action clienttesting.Action) (bool, runtime.Object, error) 
 		w.say("[agent]  - %s", action.Name)
 	}
 	return false, nil, nil
+}
+
+func isRecovery(object runtime.Object) bool {
+	secret, ok := object.(*corev1.Secret)
+	return ok && secret.Type == protocol.SecretTypeRecovery
 }
 
 func keysOf(object runtime.Object) string {
@@ -299,7 +321,7 @@ func (v *visitor) Register(_ context.Context, request *fleet.ClusterRegistration
 	if err == nil {
 		err = v.refuse
 	}
-	v.say("[agent]  POST clusterregistration as %s: %s", v.token, short(err))
+	v.say("[agent]  POST clusterregistration as %s: %s", v.nameOf(v.token), short(err))
 	if err != nil {
 		return nil, err
 	}
@@ -321,9 +343,48 @@ func (v *visitor) Register(_ context.Context, request *fleet.ClusterRegistration
 func (v *visitor) Credential(_ context.Context, namespace, name string) (*corev1.Secret, error) {
 	v.hubMu.Lock()
 	defer v.hubMu.Unlock()
+	if name == names.Recovery {
+		return v.given()
+	}
 	secret, err := v.credential(namespace, name)
-	v.say("[agent]  GET credential as %s: %s", v.token, short(err))
+	v.say("[agent]  GET credential as %s: %s", v.nameOf(v.token), short(err))
 	return secret, err
+}
+
+// sealed is the answer to a recovery request.
+func (w *world) sealed(request *fleet.ClusterRegistration, data map[string][]byte) map[string][]byte {
+	document, err := json.Marshal(data)
+	if err != nil {
+		w.t.Error(err)
+	}
+	public := request.Annotations[fleet.AnnotationAgentKey]
+	if w.sealsFor != "" {
+		public = w.sealsFor
+	}
+	sealed, err := identity.Seal(public, document)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return map[string][]byte{protocol.EncryptedKey: []byte(sealed)}
+}
+
+// nameOf is how a token is called in the story.
+func (w *world) nameOf(token string) string {
+	if token == w.recoveryToken {
+		return "fleet-recovery"
+	}
+	return token
+}
+
+// given is Secret fleet-recovery.
+func (v *visitor) given() (*corev1.Secret, error) {
+	if err := v.answer(v.accounts[v.token]); err != nil {
+		return nil, err
+	}
+	if v.gives == nil {
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, names.Recovery, nil)
+	}
+	return &corev1.Secret{Data: v.gives()}, nil
 }
 
 func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
@@ -336,6 +397,7 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 	}
 	select {
 	case <-v.appeared[name]:
+		request := v.requests[n-1]
 		credential := protocol.Credential{
 			Token: fmt.Sprintf("account-%d", n), DeploymentNamespace: "cluster-fleet-default-a-0123456789ab",
 			ClusterNamespace: "fleet-default", ClusterName: "a", SystemNamespace: "cattle-fleet-system",
@@ -343,9 +405,15 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 		if v.hollow {
 			credential.Token = ""
 		}
+		data := credential.Encode()
+		if v.gives != nil {
+			maps.Copy(data, v.gives())
+		}
+		if request.Annotations[fleet.AnnotationAgentTicket] != "" {
+			data = v.sealed(request, data)
+		}
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: protocol.SecretTypeCredential,
-			Data: credential.Encode(),
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: protocol.SecretTypeCredential, Data: data,
 		}, nil
 	default:
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
@@ -359,7 +427,7 @@ func (v *visitor) WatchCredential(ctx context.Context, namespace, name string) (
 	if v.onWatch != nil {
 		err = v.onWatch()
 	}
-	v.say("[agent]  WATCH credential as %s: %s", v.token, short(err))
+	v.say("[agent]  WATCH credential as %s: %s", v.nameOf(v.token), short(err))
 	if err != nil {
 		return nil, err
 	}

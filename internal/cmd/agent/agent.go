@@ -202,6 +202,8 @@ func (p *process) beat(ctx context.Context, session register.Session) error {
 		FactsChanged:     p.facts.Changed(),
 
 		CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
+		RecoveryKey:       session.RecoveryKey,
+		HubSerial:         session.HubSerial,
 		Pulse:             &p.pulse,
 		Clock:             p.clock,
 		Random:            rand.Reader,

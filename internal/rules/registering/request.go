@@ -17,6 +17,8 @@ type RequestInput struct {
 	SystemUID string
 	// Random is the random part of the request, 54 characters.
 	Random string
+	// Ticket is the ticket of a recovery request, and empty otherwise.
+	Ticket string
 	// Pod is the agent's host name. It is left out if it is empty or not a valid label value.
 	Pod string
 }
@@ -39,6 +41,9 @@ func NewRequest(in RequestInput) *fleet.ClusterRegistration {
 	}
 	if objects.IsLabelValue(in.Bootstrap.TokenName) {
 		request.Labels = map[string]string{fleet.LabelRegistrationToken: in.Bootstrap.TokenName}
+	}
+	if in.Ticket != "" {
+		request.Annotations = map[string]string{fleet.AnnotationAgentTicket: in.Ticket}
 	}
 	for key, value := range in.Config.Labels {
 		request.Spec.ClusterLabels[key] = value

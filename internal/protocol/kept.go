@@ -1,0 +1,129 @@
+package protocol
+
+import (
+	"crypto/x509"
+	"encoding/base64"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Maximum sizes in bytes of the values in a recovery Secret.
+const (
+	maxKeptToken  = 16 << 10
+	maxKeptTicket = 16 << 10
+	maxKeptURL    = 2 << 10
+	maxKeptCA     = 256 << 10
+	maxKeptText   = 1 << 10
+)
+
+// Kept is the data of an agent's recovery Secret besides its private key: everything that the agent needs to return to
+// its hub if it has lost everything else. Each value may be missing.
+type Kept struct {
+	Recovery
+	// APIServerURL and APIServerCA (PEM; empty means the system's roots) describe how the agent reaches the hub.
+	APIServerURL string
+	APIServerCA  []byte
+	// ClusterNamespace is the workspace.
+	ClusterNamespace string
+	// SystemRegistrationNamespace is the namespace in which the hub creates the answer to a request.
+	SystemRegistrationNamespace string
+	// ClientID is the client ID of the agent's last request.
+	ClientID string
+	// Serial is the serial of the last hub document that the agent stored.
+	Serial int64
+}
+
+// keptKeys are the keys that Encode may return.
+func keptKeys() []string {
+	return []string{
+		recoveryTokenKey, recoveryTicketKey, hubKeyKey, workspaceKeyKey, APIServerURLKey, APIServerCAKey, clusterNamespaceKey,
+		registrationKey, ClientIDKey, SerialKey,
+	}
+}
+
+// Encode returns the values that are not empty.
+func (k Kept) Encode() map[string][]byte {
+	data := k.Recovery.Encode()
+	data[APIServerURLKey] = []byte(k.APIServerURL)
+	data[APIServerCAKey] = k.APIServerCA
+	data[clusterNamespaceKey] = []byte(k.ClusterNamespace)
+	data[registrationKey] = []byte(k.SystemRegistrationNamespace)
+	data[ClientIDKey] = []byte(k.ClientID)
+	if k.Serial > 0 {
+		data[SerialKey] = []byte(strconv.FormatInt(k.Serial, 10))
+	}
+	for key, value := range data {
+		if len(value) == 0 {
+			delete(data, key)
+		}
+	}
+	return data
+}
+
+// Replace sets the values in the data of a recovery Secret, and removes those that are empty. It keeps all other keys.
+func (k Kept) Replace(data map[string][]byte) {
+	encoded := k.Encode()
+	for _, key := range keptKeys() {
+		if value, isKept := encoded[key]; isKept {
+			data[key] = value
+		} else {
+			delete(data, key)
+		}
+	}
+}
+
+// ParseKept returns the values that are valid. It leaves out all others, because a damaged value must not make the
+// remaining ones useless.
+func ParseKept(data map[string][]byte) Kept {
+	text := func(key string, limit int, isValid func(string) bool) string {
+		value := string(data[key])
+		if value == "" || len(value) > limit || !isValid(value) {
+			return ""
+		}
+		return value
+	}
+	kept := Kept{
+		Recovery: Recovery{
+			Token:  text(recoveryTokenKey, maxKeptToken, isAccountToken),
+			Ticket: text(recoveryTicketKey, maxKeptTicket, isAny),
+			HubKey: text(hubKeyKey, maxKeptText, isAny),
+		},
+		APIServerURL:                text(APIServerURLKey, maxKeptURL, func(url string) bool { return CheckHubURL(url) == nil }),
+		APIServerCA:                 []byte(text(APIServerCAKey, maxKeptCA, isCA)),
+		ClusterNamespace:            text(clusterNamespaceKey, maxKeptText, isNamespace),
+		SystemRegistrationNamespace: text(registrationKey, maxKeptText, isNamespace),
+		ClientID:                    text(ClientIDKey, maxKeptText, isAny),
+	}
+	if key, err := base64.RawURLEncoding.DecodeString(text(workspaceKeyKey, maxKeptText, isAny)); err == nil && len(key) > 0 {
+		kept.WorkspaceKey = key
+	}
+	if serial, err := strconv.ParseInt(string(data[SerialKey]), 10, 64); err == nil && serial > 0 {
+		kept.Serial = serial
+	}
+	if len(kept.APIServerCA) == 0 {
+		kept.APIServerCA = nil
+	}
+	return kept
+}
+
+func isAny(string) bool { return true }
+
+func isAccountToken(token string) bool {
+	_, err := ParseAccountToken(token)
+	return err == nil
+}
+
+func isCA(ca string) bool { return x509.NewCertPool().AppendCertsFromPEM([]byte(ca)) }
+
+func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
+
+// Access returns what a recovery request is made with, and false if a part is missing. A hub without the ticket would
+// not know the Cluster.
+func (k Kept) Access() (Bootstrap, bool) {
+	isComplete := k.Token != "" && k.Ticket != "" && k.APIServerURL != "" && k.ClusterNamespace != "" && k.SystemRegistrationNamespace != ""
+	return Bootstrap{
+		APIServerURL: k.APIServerURL, APIServerCA: k.APIServerCA, ClusterNamespace: k.ClusterNamespace,
+		Token: k.Token, SystemRegistrationNamespace: k.SystemRegistrationNamespace,
+	}, isComplete
+}

@@ -1,0 +1,301 @@
+package register
+
+import (
+	"bytes"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// keeper is a hub with its key, and the agent that it has given what a recovery needs.
+type keeper struct {
+	hub, agent identity.Key
+	ticket     identity.Ticket
+}
+
+// keeper makes the hub give what agents need for a recovery.
+func (w *world) keeper() *keeper {
+	w.t.Helper()
+	k := &keeper{hub: newIdentityKey(w.t)}
+	secret, err := w.local.CoreV1().Secrets("kube-system").Get(w.t.Context(), recoveryName, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if k.agent, err = identity.ParseKey(secret.Data[protocol.RecoveryKeyKey]); err != nil {
+		w.t.Fatal(err)
+	}
+	k.ticket = identity.Ticket{
+		Workspace: "fleet-default", Cluster: "a", ClientID: "client-a", Key: k.agent.Thumbprint(), Labels: map[string]string{"env": "prod"}, Time: time.Now(),
+	}
+	w.recoveryToken = rulestest.BoundJWT("recovery-account", time.Time{})
+	w.tokens[w.recoveryToken] = true
+	w.gives = func() map[string][]byte { return k.given(w).Encode() }
+	return k
+}
+
+func (k *keeper) given(w *world) protocol.Recovery {
+	ticket, err := k.hub.SignTicket(k.ticket)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return protocol.Recovery{Token: w.recoveryToken, Ticket: ticket, HubKey: k.hub.Public(), WorkspaceKey: k.hub.WorkspaceKey("fleet-default")}
+}
+
+// kept is the data of the recovery Secret of an agent that has registered.
+func (k *keeper) kept(w *world) protocol.Kept {
+	return protocol.Kept{
+		Recovery: k.given(w), APIServerURL: hubURL, APIServerCA: w.ca, ClusterNamespace: "fleet-default",
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system", ClientID: "client-a",
+	}
+}
+
+// keep stores it as an earlier process did.
+func (k *keeper) keep(w *world, change ...func(map[string][]byte)) {
+	w.t.Helper()
+	document, err := k.agent.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	data := map[string][]byte{protocol.RecoveryKeyKey: document}
+	maps.Copy(data, k.kept(w).Encode())
+	for _, change := range change {
+		change(data)
+	}
+	secret := recoverySecret("kube-system", protocol.SecretTypeRecovery, nil)
+	secret.Data = data
+	if err := w.local.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), secret, "kube-system"); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func newIdentityKey(t *testing.T) identity.Key {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// storedData is the data of the recovery Secret.
+func (w *world) storedData() map[string][]byte {
+	w.t.Helper()
+	secret, err := w.local.CoreV1().Secrets("kube-system").Get(w.t.Context(), recoveryName, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return secret.Data
+}
+
+func (w *world) expectKept(want protocol.Kept) {
+	w.t.Helper()
+	got := protocol.ParseKept(w.storedData())
+	if got.Ticket, want.Ticket = "", ""; !cmp.Equal(want, got) { // each signature differs
+		w.t.Errorf("recovery Secret (-want +got):\n%s", cmp.Diff(want, got))
+	}
+}
+
+// expectSigned fails unless the request was made with the recovery token, the agent's key and the ticket.
+func (k *keeper) expectSigned(t *testing.T, request *fleet.ClusterRegistration) {
+	t.Helper()
+	claims := identity.Claims{ClientID: "client-a", ClientRandom: request.Spec.ClientRandom, Account: "recovery-account", Hub: k.hub.Thumbprint()}
+	if err := identity.Verify(k.agent.Public(), request.Annotations[fleet.AnnotationAgentProof], claims); err != nil {
+		t.Error(err)
+	}
+	if ticket, err := identity.VerifyTicket(k.hub.Public(), request.Annotations[fleet.AnnotationAgentTicket]); err != nil || ticket.Cluster != "a" {
+		t.Errorf("ticket %+v, error %v", ticket, err)
+	}
+	want := map[string]string{"env": "prod", fleet.LabelCreatedByAgentPod: "fleet-agent-pod"}
+	if diff := cmp.Diff(want, request.Spec.ClusterLabels); diff != "" || request.Spec.ClientID != "client-a" {
+		t.Errorf("client ID %s, labels (-want +got):\n%s", request.Spec.ClientID, diff)
+	}
+	if request.Annotations[fleet.AnnotationAgentRenews] != "true" {
+		t.Error("the agent does not announce that it renews its token")
+	}
+}
+
+func TestAgentRecovers(t *testing.T) {
+	inWorld(t, "recovers-without-secret", func(t *testing.T, w *world) {
+		k := w.keeper()
+		k.keep(w)
+		w.run(time.Hour)
+		k.expectSigned(t, w.requests[0])
+		w.expectKept(k.kept(w))
+	})
+	inWorld(t, "recovers-when-rejected", func(t *testing.T, w *world) {
+		k := w.keeper()
+		k.keep(w)
+		w.accounts["old"] = true
+		w.identitySecret("old")
+		w.later(5*time.Minute, "hub", "no longer knows the account", func() {
+			delete(w.accounts, "old")
+			w.turnAway(401, nil)
+		})
+		w.run(time.Hour)
+		k.expectSigned(t, w.requests[0])
+	})
+	inWorld(t, "recovers-after-outage", func(t *testing.T, w *world) {
+		k := w.keeper()
+		k.keep(w)
+		w.accounts["old"] = true
+		w.identitySecret("old")
+		w.down = true
+		w.later(time.Hour, "hub", "is back, and the token has expired", func() { w.down = false; delete(w.accounts, "old") })
+		w.run(2 * time.Hour)
+		k.expectSigned(t, w.requests[0])
+	})
+	inWorld(t, "recovers-not-if-accepted-again", func(t *testing.T, w *world) {
+		w.keeper().keep(w)
+		w.identitySecret("old")
+		w.later(20*time.Second, "hub", "accepts the account again", func() { w.accounts["old"] = true })
+		w.run(time.Hour)
+	})
+	inWorld(t, "recovers-with-bootstrap", func(_ *testing.T, w *world) {
+		w.keeper().keep(w)
+		w.later(5*time.Second, "admin", "creates a bootstrap secret", func() { w.bootstrapSecret("import-1") })
+		w.run(time.Hour)
+	})
+	inWorld(t, "recovers-after-rejected-bootstrap", func(t *testing.T, w *world) {
+		k := w.keeper()
+		k.keep(w)
+		w.bootstrapSecret("expired")
+		w.run(time.Hour)
+		k.expectSigned(t, w.requests[0])
+	})
+	inWorld(t, "recovery-is-refused", func(_ *testing.T, w *world) {
+		w.keeper().keep(w)
+		w.refuse = apierrors.NewForbidden(fleet.Resource("clusterregistrations"), "", nil)
+		w.later(10*time.Minute, "hub", "no longer refuses", func() { w.refuse = nil })
+		w.run(time.Hour)
+	})
+	inWorld(t, "recovery-for-another-key", func(t *testing.T, w *world) {
+		w.keeper().keep(w)
+		w.sealsFor = newIdentityKey(t).Public()
+		w.run(10 * time.Minute)
+		w.expectMissing(names.Agent)
+	})
+}
+
+// A hub that gives nothing for a recovery is served as before: the recovery Secret does not change.
+func TestHubThatGivesNothing_RecoverySecretStaysAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		before := w.storedData()
+		w.bootstrapSecret("import-1")
+		w.run(72 * time.Hour)
+		if diff := cmp.Diff(before, w.storedData()); diff != "" || w.times("serves fleet-default") != 1 {
+			t.Errorf("served %d times; recovery Secret (-want +got):\n%s", w.times("serves fleet-default"), diff)
+		}
+	})
+}
+
+// What an earlier hub gave must not bring the agent back to that hub.
+func TestRegistrationAtHubThatGivesNothing_ForgetsEarlierHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.keeper().keep(w)
+		w.gives = nil
+		w.bootstrapSecret("import-1")
+		w.run(time.Hour)
+		if got := slices.Collect(maps.Keys(w.storedData())); !cmp.Equal(got, []string{protocol.RecoveryKeyKey}) {
+			t.Errorf("keys of the recovery Secret: %v", got)
+		}
+	})
+}
+
+func TestAgentKeepsWhatTheHubGives(t *testing.T) {
+	for name, prepare := range map[string]func(*world){
+		"with the credential": func(w *world) {
+			w.configureText(`{"clientID":"client-a"}`)
+			w.bootstrapSecret("import-1")
+		},
+		"later, to an agent that joined earlier": func(w *world) {
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				prepare(w)
+				w.run(time.Hour)
+				w.expectKept(k.kept(w))
+				key, err := identity.ParseKey(w.storedData()[protocol.RecoveryKeyKey])
+				if err != nil || key.Public() != k.agent.Public() || w.times("recovery Secret") != 1 {
+					t.Errorf("key %v (%v); written:\n%s", key, err, strings.Join(w.lines, "\n"))
+				}
+			})
+		})
+	}
+}
+
+// A damaged value of the recovery Secret neither ends the agent nor makes it use the value.
+func TestDamagedRecoverySecret(t *testing.T) {
+	truncate := func(key string) func(map[string][]byte) {
+		return func(data map[string][]byte) { data[key] = data[key][:len(data[key])/2] }
+	}
+	for name, test := range map[string]struct {
+		damage func(map[string][]byte)
+		served int
+		text   string // in the story
+	}{
+		"token is truncated: as without one":               {damage: truncate("recoveryToken"), text: "ends: the agent has neither a credential nor a bootstrap secret"},
+		"address is truncated: as without one":             {damage: func(d map[string][]byte) { d["apiServerURL"] = []byte("http") }, text: "ends: the agent has neither"},
+		"everything but the key is missing: as before":     {damage: func(d map[string][]byte) { clear(d) }, text: "ends: the agent has neither"},
+		"hub's key is truncated: the hub reads the ticket": {damage: truncate("hubKey"), served: 1, text: "POST clusterregistration as fleet-recovery: ok"},
+		"workspace key is truncated: not needed":           {damage: truncate("workspaceKey"), served: 1, text: "POST clusterregistration as fleet-recovery: ok"},
+		"client ID is missing: the ticket has it":          {damage: func(d map[string][]byte) { delete(d, "clientID") }, served: 1, text: "fleet-recovery: ok"},
+		"serial is no number: ignored":                     {damage: func(d map[string][]byte) { d["serial"] = []byte("x") }, served: 1, text: "fleet-recovery: ok"},
+		"key is truncated: another key, the hub decides":   {damage: truncate("key"), served: 1, text: "recovery Secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.keeper().keep(w, test.damage)
+				w.run(10 * time.Minute)
+				if story := strings.Join(w.lines, "\n"); w.times("serves fleet-default") != test.served || !strings.Contains(story, test.text) {
+					t.Errorf("served %d times, want %d and %q:\n%s", w.times("serves fleet-default"), test.served, test.text, story)
+				}
+			})
+		})
+	}
+}
+
+// The key and the data are restored if the recovery Secret was deleted while the agent ran.
+func TestDeletedRecoverySecret_IsRestoredAtTheNextRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		k := w.keeper()
+		k.keep(w)
+		before := w.storedData()[protocol.RecoveryKeyKey]
+		w.accounts["account-0"] = true
+		w.identitySecret("account-0")
+		w.later(time.Hour, "admin", "deletes the recovery Secret", func() {
+			if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "kube-system", recoveryName); err != nil {
+				t.Error(err)
+			}
+		})
+		w.run(48 * time.Hour)
+		w.expectKept(k.kept(w))
+		if !bytes.Equal(before, w.storedData()[protocol.RecoveryKeyKey]) {
+			t.Error("the agent created another key")
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package register
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+)
+
+// scheduleRefresh makes the first refresh of a process due soon, because the agent may not have been there when the
+// hub's data changed.
+func (a *agent) scheduleRefresh() {
+	if a.refreshes.due.IsZero() {
+		a.refreshes.due = a.now().Add(jitter(firstRefreshPause, a.Random))
+	}
+}
+
+// refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
+func (a *agent) refresh(ctx context.Context) {
+	err := a.refreshRecovery(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		a.refreshes.tried(a.now(), err)
+		a.log.Debug("the hub has nothing for a recovery of this agent", "error", err)
+		return
+	}
+	a.refreshes.reset()
+	a.refreshes.due = a.now().Add(jitter(longRefreshPause, a.Random))
+}
+
+// refreshRecovery merges the Secret with the hub's answer to the agent's key into the recovery Secret. Only here and
+// with a credential, a new key of the hub is accepted: the hub's certificate was verified.
+func (a *agent) refreshRecovery(ctx context.Context) error {
+	namespace := a.found.identity.DeploymentNamespace
+	hub, err := a.Connect(a.found.access.Config())
+	if err != nil {
+		return err
+	}
+	secret, err := hub.Credential(ctx, namespace, names.Recovery)
+	if err != nil {
+		return fmt.Errorf("reading Secret %s/%s: %w", namespace, names.Recovery, err)
+	}
+	given, err := protocol.ParseRecovery(secret.Data)
+	if err != nil {
+		return err
+	}
+	data := a.merged(given, protocol.ParseKept(secret.Data))
+	err = a.keep(ctx, data)
+	a.warnUnlessKept(err)
+	return err
+}
+
+// merged returns the data of the recovery Secret with what the hub gave. The address and the CA are those in use.
+func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept {
+	access, data := a.found.access, a.kept.data
+	data.Serial = a.kept.serialOf(given.HubKey)
+	data.Recovery = given
+	data.APIServerURL, data.APIServerCA = access.Server, access.CA
+	data.ClusterNamespace = a.found.identity.ClusterNamespace
+	if all.SystemRegistrationNamespace != "" {
+		data.SystemRegistrationNamespace = all.SystemRegistrationNamespace
+	}
+	if data.SystemRegistrationNamespace == "" {
+		data.SystemRegistrationNamespace = names.RegistrationNamespace(names.SystemNamespace)
+	}
+	if ticket, err := identity.VerifyTicket(given.HubKey, given.Ticket); err == nil {
+		data.ClientID = ticket.ClientID
+	}
+	return data
+}
