@@ -258,6 +258,7 @@ func TestFleetConfig(t *testing.T) {
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
 		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
 		"kubeconfigs of local addresses":      {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
+		"plain values in Secrets":             {"plainValuesInSecrets: true", func(c *config.Config) { c.PlainValuesInSecrets = true }},
 		"networks of the hub's Services":      {"refusedKubeconfigCIDRs: [10.96.0.0/12, 'fd00::/112']", func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.96.0.0/12", "fd00::/112"} }},
 		"Cluster API": {"capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}, clusterSelector: {matchExpressions: [{key: env, operator: In, values: [dev]}]}}", func(c *config.Config) {
 			c.CAPI = config.CAPI{

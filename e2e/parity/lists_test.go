@@ -29,6 +29,7 @@ const (
 	sharedContent = "agents share the bindings by which they read Contents (decision 4)"
 	signed        = "agents sign their requests (decision 37)"
 	sealed        = "an agent seals the releases that it stores (decision 25)"
+	inline        = "values that are no Secret in the Bundle are in the BundleDeployment (decision 39)"
 	oneProcess    = "one process and one lease for all controllers (decision 27); probes, rights and resources of the controllers are no part of the contract"
 )
 
@@ -65,8 +66,14 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
 		{Is: parity.Added, On: "hub Namespace *", At: "metadata.annotations[fleet.cattle.io/system-uid]", Why: "by it a cluster that is imported twice is recognized (decision 38)"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/created-with-token]", Why: "by it the Clusters that a token has created are counted"},
-		{Is: parity.Added, On: "hub BundleDeployment *", At: "metadata.annotations[fleet.cattle.io/plain-values]", Why: "marks values that were in no Secret, so that their drift can be shown"},
+		{Is: parity.Added, On: "hub BundleDeployment *", At: "spec.options.helm.values.*", Why: inline},
+		{Is: parity.Added, On: "hub BundleDeployment *", At: "spec.stagedOptions.helm.values.*", Why: inline},
+		{Is: parity.Missing, On: "hub BundleDeployment *", At: "spec.options.helm", Why: inline},
+		{Is: parity.Missing, On: "hub BundleDeployment *", At: "spec.stagedOptions.helm", Why: inline},
+		{Is: parity.Missing, On: "hub BundleDeployment *", At: "spec.valuesHash", Why: inline},
+		{Is: parity.Missing, On: "hub Secret */hello", Why: inline},
 		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.allowLocalKubeconfigs", Why: "local addresses in kubeconfigs are refused by default (decision 7)"},
+		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.plainValuesInSecrets", Why: inline},
 		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.legacyKubeconfigNamespaces", Why: "a kubeconfig Secret of another namespace has to allow it (decision 7)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/hub-address-at-grant]", Why: "by it a hub knows who cannot be told of another address (decision 10)"},
 		{Is: parity.Added, On: "* Secret */fleet-agent", At: "metadata.annotations[fleet.cattle.io/watched]", Why: "by it a hub knows whose pod need not be deleted after the Secret was rewritten (decision 10)"},

@@ -133,6 +133,12 @@ func TestHashesOfValues_AreNamed(t *testing.T) {
 			t.Errorf("%s became %s", sum, got)
 		}
 	})
+	t.Run("values in the BundleDeployment are named, too", func(t *testing.T) {
+		inline := on(t, "hub", `{kind: BundleDeployment, metadata: {name: hello, namespace: `+recordedNamespace+`}, spec: {options: {defaultNamespace: hello, helm: {values: `+values+`}}}}`)
+		if got := parity.NewNames(append(joined(t), inline), nil).Text("s-1:" + options); got != "s-1:<hash of the options of "+place+">" {
+			t.Errorf("got %s", got)
+		}
+	})
 	t.Run("without the Secret they are nothing anybody could know", func(t *testing.T) {
 		if got := parity.NewNames(append(joined(t), deployment), nil).Text(sum); got != sum {
 			t.Errorf("%s became %s", sum, got)

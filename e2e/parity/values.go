@@ -1,8 +1,10 @@
 package parity
 
 import (
+	"encoding/json"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -19,6 +21,7 @@ func (n *Names) values(objects []Object) {
 		secrets[o.text("metadata", "namespace")+"/"+o.text("metadata", "name")] = o
 	}
 	for _, o := range ofKind(objects, "BundleDeployment") {
+		n.inlineValues(o)
 		secret, found := secrets[o.text("metadata", "namespace")+"/"+o.text("metadata", "name")]
 		current := secret.text("decodedData", helmvalues.KeyCurrent)
 		if !found || n.Text(current) == current {
@@ -29,6 +32,21 @@ func (n *Names) values(objects []Object) {
 		if hash := optionsHash(o, current); hash != "" {
 			n.name(hash, n.Text("<hash of the options of "+o.String()+">"))
 		}
+	}
+}
+
+// inlineValues names the hash of options with values that contain a replaced name.
+func (n *Names) inlineValues(o Object) {
+	values, found, err := unstructured.NestedMap(o.Fields, "spec", "options", "helm", "values")
+	if !found || err != nil {
+		return
+	}
+	text, err := json.Marshal(values)
+	if err != nil || n.Text(string(text)) == string(text) {
+		return
+	}
+	if hash := optionsHash(o, string(text)); hash != "" {
+		n.name(hash, n.Text("<hash of the options of "+o.String()+">"))
 	}
 }
 

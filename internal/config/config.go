@@ -63,6 +63,8 @@ type Config struct {
 	AllowLocalKubeconfigs bool `json:"allowLocalKubeconfigs,omitempty"`
 	// RefusedKubeconfigCIDRs are networks in which addresses of kubeconfigs are refused.
 	RefusedKubeconfigCIDRs []string `json:"refusedKubeconfigCIDRs,omitempty"`
+	// PlainValuesInSecrets puts Helm values into a Secret per cluster also if their Bundle has them as plain text.
+	PlainValuesInSecrets bool `json:"plainValuesInSecrets,omitempty"`
 	// AgentTLSMode is one of the TLSMode constants. With any other value, imports fail with a condition.
 	AgentTLSMode string `json:"agentTLSMode,omitempty"`
 	// GitClientTimeout is for components that clone repositories.

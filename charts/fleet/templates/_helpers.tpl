@@ -63,6 +63,7 @@ every template that reads values includes it first.
   "ignoreClusterRegistrationLabels" false
   "legacyKubeconfigNamespaces" false
   "allowLocalKubeconfigs" false
+  "plainValuesInSecrets" false
   "refusedKubeconfigCIDRs" list
   "agentCredential" (dict "lifetime" "0")
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
@@ -161,6 +162,7 @@ The controllers' configuration. Its keys are those of config.Config. Omitted key
   "ignoreClusterRegistrationLabels" .Values.ignoreClusterRegistrationLabels
   "legacyKubeconfigNamespaces" .Values.legacyKubeconfigNamespaces
   "allowLocalKubeconfigs" .Values.allowLocalKubeconfigs
+  "plainValuesInSecrets" .Values.plainValuesInSecrets
   "gitClientTimeout" (.Values.gitClientTimeout | toString)
   "bootstrap" (dict
     "namespace" $bootstrap.namespace

@@ -1,9 +1,10 @@
 package delivery
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
@@ -25,12 +26,14 @@ type Input struct {
 	Values *Values
 	// SecretKnown means that the Secret is known to match the hash in Existing.
 	SecretKnown bool
+	// PlainInSecrets puts values into a Secret that the Bundle has as plain text, too.
+	PlainInSecrets bool
 }
 
 // Outcome is the wanted BundleDeployment and its values.
 type Outcome struct {
 	// Deployment is complete except for fields that the server sets. It keeps the metadata of the existing one, except
-	// for the labels.
+	// for the labels. Its options have the values that are not confidential.
 	Deployment *fleet.BundleDeployment
 	// Values are the content of its Secret. Empty means that no Secret is needed. With KeepSecret, the Secret stays
 	// unchanged, whether it exists or not.
@@ -59,13 +62,18 @@ func Decide(in Input) (Outcome, error) {
 		bd.Spec.StagedOptions, bd.Spec.StagedDeploymentID = before.StagedOptions, before.StagedDeploymentID
 		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = before.ValuesHash, before.WaitingForValues, true
 		return out, nil
+	case before.ValuesHash == "":
+		// The agent's current values are in its options. They are not confidential, but the new ones may be.
+		current, err := TakeValues(&bd.Spec.Options)
+		if err != nil {
+			return Outcome{}, err
+		}
+		out.Values = Values{Current: current, Staged: stagedValues}
 	case !in.NeedsValues():
 		// Neither the staged nor the deployed state changes, so their values do not change.
 		out.Values.Staged = stagedValues
-		if in.Existing != nil && in.Existing.Spec.ValuesHash != "" {
-			bd.Spec.ValuesHash, out.KeepSecret = in.Existing.Spec.ValuesHash, true
-			return out, nil
-		}
+		bd.Spec.ValuesHash, out.KeepSecret = before.ValuesHash, true
+		return out, nil
 	default:
 		current, known := currentValues(in)
 		if !known {
@@ -76,9 +84,32 @@ func Decide(in Input) (Outcome, error) {
 		out.Values = Values{Current: current, Staged: stagedValues}
 		plain = plain && bd.Annotations[fleet.AnnotationPlainValues] == in.Existing.Spec.ValuesHash
 	}
-	bd.Spec.ValuesHash = out.Values.Hash()
-	markValues(bd, plain)
-	return out, nil
+	return in.place(out, plain)
+}
+
+// place puts the values where the agent reads them: plain values into the options, all others into the Secret.
+func (in Input) place(out Outcome, plain bool) (Outcome, error) {
+	spec := &out.Deployment.Spec
+	if !plain || in.PlainInSecrets || !out.Values.fitInline() || in.keepsSecret(out) {
+		spec.ValuesHash = out.Values.Hash()
+		markValues(out.Deployment, plain)
+		return out, nil
+	}
+	err := errors.Join(putValues(&spec.Options, out.Values.Current), putValues(&spec.StagedOptions, out.Values.Staged))
+	markValues(out.Deployment, false)
+	out.Values = Values{}
+	return out, err
+}
+
+// keepsSecret reports whether nothing is deployed or staged, so that plain values that are in a Secret stay there. They
+// leave it with the next deployment: an upgrade, a take-over or a change of the setting does not write everything again.
+func (in Input) keepsSecret(out Outcome) bool {
+	if in.Existing == nil {
+		return false
+	}
+	before, wanted := &in.Existing.Spec, &out.Deployment.Spec
+	return before.ValuesHash != "" && before.ValuesHash == out.Values.Hash() && !before.WaitingForValues &&
+		before.DeploymentID == wanted.DeploymentID && before.StagedDeploymentID == wanted.StagedDeploymentID
 }
 
 // markValues records the hash of values that were in the Bundle itself before they were moved to the Secret. It
@@ -149,15 +180,8 @@ func currentValues(in Input) (values []byte, known bool) {
 // write was interrupted between the Secret and the BundleDeployment, so that the hash does not match the Secret.
 func isCurrent(bd *fleet.BundleDeployment, text []byte) bool {
 	options := *bd.Spec.Options.DeepCopy()
-	if len(text) > 0 {
-		var values map[string]any
-		if err := utiljson.Unmarshal(text, &values); err != nil {
-			return false
-		}
-		if options.Helm == nil {
-			options.Helm = &fleet.HelmOptions{}
-		}
-		options.Helm.Values = &fleet.GenericMap{Data: values}
+	if err := putValues(&options, text); err != nil {
+		return false
 	}
 	manifestID, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
 	id, err := targeting.DeploymentID(manifestID, options)

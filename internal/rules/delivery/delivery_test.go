@@ -58,7 +58,7 @@ func oldValues() *Values {
 }
 
 func TestDeploymentOfANewTarget(t *testing.T) {
-	got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote})
+	got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote, PlainInSecrets: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestDeploymentOfAnExistingTarget(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: test.values}
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: test.values, PlainInSecrets: true}
 			if test.verdict == rollout.Stage {
 				in.Bundle = targetingtest.Bundle(paused)
 			}
@@ -254,7 +254,7 @@ func TestMarkOfPlainValues_NeedsABundleWithoutASecret(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: oldValues()}
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: oldValues(), PlainInSecrets: true}
 			if test.secret {
 				in.Bundle.Spec.ValuesHash = "hash"
 			}
@@ -310,7 +310,7 @@ func TestDeploymentLabels(t *testing.T) {
 // What is written and read back must count as the same. Otherwise it is written again and again.
 func TestSame(t *testing.T) {
 	target := newTarget(t)
-	target.Options = targetingtest.Options(t, `{"yaml":{},"helm":{"valuesFrom":[],"templateValues":{},"values":{"a":1}},"namespaceLabels":{},"downstreamResources":[],"diff":{},"correctDrift":{}}`)
+	target.Options = targetingtest.Options(t, `{"yaml":{},"helm":{"valuesFrom":[],"templateValues":{},"values":{"a":1,"b":[1.5,1.0,null,{}],"big":18446744073709551615,"none":null}},"namespaceLabels":{},"downstreamResources":[],"diff":{},"correctDrift":{}}`)
 	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote})
 	if err != nil {
 		t.Fatal(err)
@@ -325,6 +325,9 @@ func TestSame(t *testing.T) {
 	}
 	if !Same(&read, out.Deployment) {
 		t.Errorf("what is read back differs: %s", cmp.Diff(out.Deployment, &read))
+	}
+	if read.Spec.Options.Helm.Values == nil {
+		t.Fatal("the values are in a Secret")
 	}
 	again, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote, Existing: &read})
 	if err != nil {

@@ -47,7 +47,7 @@ func TestRecorded(t *testing.T) {
 			if target.Err != nil {
 				t.Fatal(target.Err)
 			}
-			out, err := Decide(Input{Bundle: bundle, Target: target, Verdict: rollout.Promote})
+			out, err := Decide(Input{Bundle: bundle, Target: target, Verdict: rollout.Promote, PlainInSecrets: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,6 +56,7 @@ func TestRecorded(t *testing.T) {
 			if out.Deployment.Annotations[fleet.AnnotationPlainValues] != out.Values.Hash() {
 				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
 			}
+			expectSameIDInline(t, Input{Bundle: bundle, Target: target, Verdict: rollout.Promote}, out)
 			out.Deployment.Annotations = nil // only the mark, which Rancher Fleet does not have
 			expectRecordedDeployment(t, want, out.Deployment)
 			if out.Values.Empty() {
@@ -81,6 +82,25 @@ func inWorkspace(clusters []*fleet.Cluster, namespace string) (out []*fleet.Clus
 		}
 	}
 	return out
+}
+
+// expectSameIDInline expects the recorded deployment ID and values of a BundleDeployment that has the values itself.
+func expectSameIDInline(t *testing.T, in Input, recorded Outcome) {
+	t.Helper()
+	inline, err := Decide(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &inline.Deployment.Spec
+	if spec.DeploymentID != recorded.Deployment.Spec.DeploymentID || spec.ValuesHash != "" || !inline.Values.Empty() {
+		t.Errorf("%s: ID %s, hash %q", targetingtest.Key(inline.Deployment), spec.DeploymentID, spec.ValuesHash)
+	}
+	if diff := cmp.Diff(recorded.Values, valuesOf(t, inline.Deployment)); diff != "" {
+		t.Errorf("values in the BundleDeployment (-recorded +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(recorded.Deployment.Spec.Options, withoutValues(t, spec.Options)); diff != "" {
+		t.Errorf("options without values (-recorded +got):\n%s", diff)
+	}
 }
 
 func expectRecordedDeployment(t *testing.T, want, got *fleet.BundleDeployment) {

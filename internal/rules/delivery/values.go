@@ -30,8 +30,13 @@ const maxSecret = 1 << 20
 // and the staged values, which differ only while a change waits.
 var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them: the values in use and the staged values may take 1 MiB together")
 
-// Values are the Helm values of a BundleDeployment, each as JSON or empty. They are confidential: the BundleDeployment
-// contains only their hash.
+// maxInline is the maximum size in bytes of the values in use and the staged values, together, that a BundleDeployment
+// contains. The API server writes and sends the whole object with each status, and larger values cost more there than
+// the requests for a Secret.
+const maxInline = 64 << 10
+
+// Values are the Helm values of a BundleDeployment, each as JSON or empty. If they are in a Secret, the
+// BundleDeployment contains only their hash.
 type Values struct{ Current, Staged []byte }
 
 // TakeValues removes the Helm values from options and returns them as JSON, or nil if they are not set.
@@ -52,6 +57,27 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// putValues is the reverse of TakeValues. The values are as the API server returns them, so that they compare equal.
+func putValues(options *fleet.BundleDeploymentOptions, text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	values := &fleet.GenericMap{}
+	if err := values.UnmarshalJSON(text); err != nil {
+		return fmt.Errorf("decoding helm values: %w", err)
+	}
+	helm := fleet.HelmOptions{}
+	if options.Helm != nil {
+		helm = *options.Helm
+	}
+	helm.Values = values
+	options.Helm = &helm
+	return nil
+}
+
+// fitInline reports whether the values are small enough for the BundleDeployment.
+func (v Values) fitInline() bool { return len(v.Current)+len(v.Staged) <= maxInline }
 
 // Empty reports whether no Secret is needed.
 func (v Values) Empty() bool { return len(v.Current) == 0 && len(v.Staged) == 0 }

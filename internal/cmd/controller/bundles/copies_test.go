@@ -28,7 +28,7 @@ func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
 
 	shared, settings := fleet.DownstreamResource{Kind: "Secret", Name: "shared"}, fleet.DownstreamResource{Kind: "ConfigMap", Name: "settings"}
 	w.bundle(t, "db", to("one"), func(b *fleet.Bundle) { b.Spec.DownstreamResources = []fleet.DownstreamResource{shared} })
-	w.bundle(t, "web", to("one"), values("a", 1), func(b *fleet.Bundle) { b.Spec.DownstreamResources = []fleet.DownstreamResource{settings, shared} })
+	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`), func(b *fleet.Bundle) { b.Spec.DownstreamResources = []fleet.DownstreamResource{settings, shared} })
 	copied := func(bd *fleet.BundleDeployment) bool { return bd.Spec.DownstreamResourcesGeneration > 0 }
 	db, web := w.deployment(t, "db", "one", "a copy", copied), w.deployment(t, "web", "one", "its copies", copied)
 	eventually := func(check func(Gomega)) {

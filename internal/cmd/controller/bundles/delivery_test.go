@@ -1,6 +1,7 @@
 package bundles_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,13 +34,51 @@ func TestABundleReachesItsClusters(t *testing.T) {
 		if id, _ := content.SplitDeploymentID(bd.Spec.DeploymentID); id != manifestID || bd.Labels[fleet.LabelContentName] != manifestID {
 			t.Errorf("%s: deployment ID %s and label %s, want manifest %s", name, bd.Spec.DeploymentID, bd.Labels[fleet.LabelContentName], manifestID)
 		}
-		w.expectSecret(t, bd, `{"name":"`+name+`"}`)
+		w.expectValues(t, bd, `{"name":"`+name+`"}`)
 	}
 	b = w.bundleThat(t, "web", "its finalizer", func(b *fleet.Bundle) bool { return slices.Contains(b.Finalizers, fleet.FinalizerBundle) })
 	stored := w.contentThat(t, content.Manifest{Resources: b.Spec.Resources}.ID(), func(c *fleet.Content) bool { return c.Status.ReferenceCount == 3 })
 	if _, err := content.Read(stored); err != nil {
 		t.Error(err)
 	}
+}
+
+// expectValues expects the values in a BundleDeployment, and no Secret.
+func (w *world) expectValues(t *testing.T, bd *fleet.BundleDeployment, want string) {
+	t.Helper()
+	if bd.Spec.ValuesHash != "" || !hasValues(want)(bd) {
+		t.Errorf("values %v and %v, hash %q; want %s", bd.Spec.Options.Helm, bd.Spec.StagedOptions.Helm, bd.Spec.ValuesHash, want)
+	}
+	NewWithT(t).Eventually(func(g Gomega) {
+		_, err := w.Kube.CoreV1().Secrets(bd.Namespace).Get(t.Context(), bd.Name, metav1.GetOptions{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+// hasValues returns a condition that is true for a BundleDeployment with these values.
+func hasValues(want string) func(*fleet.BundleDeployment) bool {
+	return func(bd *fleet.BundleDeployment) bool {
+		for _, options := range []fleet.BundleDeploymentOptions{bd.Spec.Options, bd.Spec.StagedOptions} {
+			if text, err := delivery.TakeValues(&options); err != nil || string(text) != want {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// confidential stores the values of a Bundle in its Secret, and lets the Bundle refer to them.
+func (w *world) confidential(t *testing.T, bundle, values string) func(*fleet.Bundle) {
+	t.Helper()
+	data := map[string][]byte{delivery.KeyBundleValues: []byte(values)}
+	secrets := w.Kube.CoreV1().Secrets(w.workspace)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.workspace, Name: bundle}, Type: fleet.SecretTypeBundleValues, Data: data}
+	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
+	}
+	must(t, err)
+	return func(b *fleet.Bundle) { b.Spec.ValuesHash = delivery.BundleValuesHash(data) }
 }
 
 // expectSecret waits for the values of a BundleDeployment and its owner.
@@ -133,7 +173,7 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), values("a", 1))
 	before := w.deployment(t, "web", "one", "the first state", exists)
-	w.expectSecret(t, before, `{"a":1}`)
+	w.expectValues(t, before, `{"a":1}`)
 	w.report(t, before, nil)
 
 	w.patch(t, client.Bundles, "web", map[string]any{
@@ -149,7 +189,7 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	if after.Status.AppliedDeploymentID != before.Spec.DeploymentID || !after.Status.Ready {
 		t.Errorf("what the agent had reported is gone: %+v", after.Status)
 	}
-	w.expectSecret(t, after, `{"a":2}`)
+	w.expectValues(t, after, `{"a":2}`)
 	w.report(t, after, nil)
 	reported := w.deployment(t, "web", "one", "the next report", func(bd *fleet.BundleDeployment) bool {
 		return bd.Status.AppliedDeploymentID == after.Spec.DeploymentID
@@ -159,11 +199,7 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	}
 
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"helm": map[string]any{"values": nil}}})
-	w.deployment(t, "web", "one", "no values", func(bd *fleet.BundleDeployment) bool { return bd.Spec.ValuesHash == "" })
-	NewWithT(t).Eventually(func(g Gomega) {
-		_, err := w.Kube.CoreV1().Secrets(after.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
-		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
-	}).WithTimeout(patience).Should(Succeed())
+	w.deployment(t, "web", "one", "no values", hasValues(""))
 	// A Content that is still needed is brought back.
 	manifest := content.Manifest{Resources: []fleet.BundleResource{{Name: "cm.yaml", Content: "# " + w.workspace + "/web\n"}}}
 	stored := w.contentThat(t, manifest.ID(), func(*fleet.Content) bool { return true })
@@ -174,13 +210,15 @@ func TestAChangeOfTheBundle(t *testing.T) {
 func TestAPausedBundle(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
-	w.bundle(t, "web", to("one"), values("a", 1))
+	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
 	before := w.deployment(t, "web", "one", "the first state", exists)
 	w.expectSecret(t, before, `{"a":1}`)
 	deployed := []any{map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "namespace": "web", "name": "web"}}
 	w.report(t, before, map[string]any{"appliedDeploymentID": before.Spec.DeploymentID, "ready": true, "nonModified": true, "resources": deployed})
 	w.deployment(t, "web", "one", "the report", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "Ready" })
-	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": true, "helm": map[string]any{"values": map[string]any{"a": 2}}}})
+	next := &fleet.Bundle{}
+	w.confidential(t, "web", `{"a":2}`)(next)
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": true, "valuesHash": next.Spec.ValuesHash}})
 	staged := w.deployment(t, "web", "one", "the staged state", func(bd *fleet.BundleDeployment) bool {
 		return bd.Spec.Paused && bd.Spec.StagedDeploymentID != before.Spec.StagedDeploymentID
 	})
@@ -203,11 +241,64 @@ func TestAPausedBundle(t *testing.T) {
 	w.expectSecret(t, promoted, `{"a":2}`)
 }
 
+// An agent deploys again only if the deployment ID changes.
+func TestValuesThatMoveToASecretAndBack_AreNotDeployedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	w.bundle(t, "web", to("one"), values("a", 1))
+	plain := w.deployment(t, "web", "one", "plain values", exists)
+	w.expectValues(t, plain, `{"a":1}`)
+	hidden := &fleet.Bundle{}
+	w.confidential(t, "web", `{"a":1}`)(hidden)
+	spec := func(hash, helm any) map[string]any {
+		return map[string]any{"spec": map[string]any{"valuesHash": hash, "helm": helm}}
+	}
+	w.patch(t, client.Bundles, "web", spec(hidden.Spec.ValuesHash, nil))
+	secret := w.deployment(t, "web", "one", "values in a Secret", func(bd *fleet.BundleDeployment) bool { return bd.Spec.ValuesHash != "" })
+	w.expectSecret(t, secret, `{"a":1}`)
+	if !hasValues("")(secret) {
+		t.Errorf("the values stay visible: %v", secret.Spec.Options.Helm)
+	}
+	w.patch(t, client.Bundles, "web", spec(nil, map[string]any{"values": map[string]any{"a": 1}}))
+	w.patch(t, client.Bundles, "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "a"}}})
+	back := w.deployment(t, "web", "one", "the label that was changed later", func(bd *fleet.BundleDeployment) bool { return bd.Labels["team"] == "a" })
+	for state, bd := range map[string]*fleet.BundleDeployment{"in a Secret": secret, "plain again": back} {
+		if bd.UID != plain.UID || bd.Spec.DeploymentID != plain.Spec.DeploymentID {
+			t.Errorf("%s: UID %s and ID %s, want %s and %s", state, bd.UID, bd.Spec.DeploymentID, plain.UID, plain.Spec.DeploymentID)
+		}
+	}
+	// The next deployment takes them out of the Secret.
+	w.patch(t, client.Bundles, "web", spec(nil, map[string]any{"values": map[string]any{"a": 2}}))
+	w.expectValues(t, w.deployment(t, "web", "one", "other values", hasValues(`{"a":2}`)), `{"a":2}`)
+}
+
+// Rancher Fleet's hub has every value in a Secret. The agents keep what they have until the next deployment.
+func TestValuesOfRancherFleetsHub_LeaveTheSecretWithTheNextDeployment(t *testing.T) {
+	w := newWorld(t)
+	w.cluster(t, "one", nil)
+	w.bundle(t, "web", to("one"), values("a", 1), func(b *fleet.Bundle) { b.Spec.Paused = true })
+	bd := w.deployment(t, "web", "one", "the staged state", exists)
+	theirs := delivery.Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}
+	_, err := w.Kube.CoreV1().Secrets(bd.Namespace).Create(t.Context(), theirs.Secret(bd), metav1.CreateOptions{FieldManager: "fleetcontroller"})
+	must(t, err)
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"deploymentID": bd.Spec.StagedDeploymentID, "valuesHash": theirs.Hash(),
+		"options": map[string]any{"helm": map[string]any{"values": nil}}, "stagedOptions": map[string]any{"helm": map[string]any{"values": nil}},
+	}})
+	must(t, err)
+	must(t, w.Patch(t.Context(), client.BundleDeployments, bd.Namespace, bd.Name, body))
+	w.patch(t, client.Bundles, "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "a"}}})
+	taken := w.deployment(t, "web", "one", "the label", func(bd *fleet.BundleDeployment) bool { return bd.Labels["team"] == "a" })
+	w.expectSecret(t, taken, `{"a":1}`)
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"paused": false, "helm": map[string]any{"values": map[string]any{"a": 2}}}})
+	w.expectValues(t, w.deployment(t, "web", "one", "its next deployment", hasValues(`{"a":2}`)), `{"a":2}`)
+}
+
 // Agents of other implementations do not report that their values are damaged.
 func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
-	w.bundle(t, "web", everywhere, values("a", 1))
+	w.bundle(t, "web", everywhere, w.confidential(t, "web", `{"a":1}`))
 	bd := w.deployment(t, "web", "one", "its BundleDeployment", exists)
 	w.expectSecret(t, bd, `{"a":1}`)
 	secrets := w.Kube.CoreV1().Secrets(bd.Namespace)

@@ -99,7 +99,7 @@ func TestASecretInThePlaceOfValuesStays(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespaceOf("one"), Name: "web"}, Data: map[string][]byte{"k": []byte("canary")},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	w.bundle(t, "web", to("one"), values("a", 1))
+	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
 	w.bundleThat(t, "web", "what is in the way", func(b *fleet.Bundle) bool {
 		text, _ := readyMessage(b)
 		return text == "ErrApplied(1) [Cluster "+w.workspace+"/one: write error: the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; "+

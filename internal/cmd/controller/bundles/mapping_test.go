@@ -58,7 +58,7 @@ func TestAMappingLeadsToClustersOfOtherWorkspaces(t *testing.T) {
 			t.Errorf("label %s = %q, want %q", key, far.Labels[key], want)
 		}
 	}
-	away.expectSecret(t, far, `{"on":"far"}`)
+	away.expectValues(t, far, `{"on":"far"}`)
 	home.bundleThat(t, "web", "two clusters", func(b *fleet.Bundle) bool { return b.Status.Display.ReadyClusters == "0/2" })
 	away.expectNone(t, "db", "far")
 	away.clusterThat(t, "far", "its Bundle", func(c *fleet.Cluster) bool { return c.Status.Display.ReadyBundles == "0/1" })

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/templating"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -61,7 +60,7 @@ func TestTargetsRestrictionsAndCustomisations(t *testing.T) {
 	w.bundle(t, "web",
 		withTargets(customised(ofGroup("first"), "the first"), customised(everyone, "all"), ofGroup("all")), restrictedTo(restrictedGroup("all")))
 	for cluster, who := range map[string]string{"one": "the first", "two": "all", "three": "all"} {
-		w.expectSecret(t, w.deployment(t, "web", cluster, "its BundleDeployment", exists), `{"who":"`+who+`"}`)
+		w.expectValues(t, w.deployment(t, "web", cluster, "its BundleDeployment", exists), `{"who":"`+who+`"}`)
 	}
 
 	t.Run("fewer clusters", func(t *testing.T) {
@@ -97,9 +96,7 @@ func TestTargetsRestrictionsAndCustomisations(t *testing.T) {
 			"targetCustomizationMode": "AllMatches", "targets": []any{customised(everyone, "all"), also, ofGroup("all")},
 		}})
 		for cluster, values := range map[string]string{"one": `{"also":true,"who":"all"}`, "two": `{"who":"all"}`} {
-			w.deployment(t, "web", cluster, "its values", func(bd *fleet.BundleDeployment) bool {
-				return bd.Spec.ValuesHash == delivery.Values{Current: []byte(values), Staged: []byte(values)}.Hash()
-			})
+			w.deployment(t, "web", cluster, "its values", hasValues(values))
 		}
 	})
 }
@@ -197,10 +194,7 @@ func TestValuesThatNoSecretHolds(t *testing.T) {
 		return strings.Contains(message, "/one: targeting error: helm.values: no Secret holds them")
 	})
 	w.label(t, client.Clusters, "two", "size", "2")
-	w.expectSecret(t, w.deployment(t, "web", "two", "the other goes on", func(bd *fleet.BundleDeployment) bool {
-		values := []byte(`{"text":"xx"}`)
-		return bd.Spec.ValuesHash == delivery.Values{Current: values, Staged: values}.Hash()
-	}), `{"text":"xx"}`)
+	w.expectValues(t, w.deployment(t, "web", "two", "the other goes on", hasValues(`{"text":"xx"}`)), `{"text":"xx"}`)
 	if after := w.deployment(t, "web", "one", "what it had", exists); after.UID != one.UID || after.Spec.DeploymentID != one.Spec.DeploymentID {
 		t.Errorf("what was deployed was touched: %+v", after.Spec)
 	}
@@ -211,7 +205,7 @@ func TestATemplateThatDoesNotEnd(t *testing.T) {
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.cluster(t, "two", map[string]string{"n": "1000000000000"})
 	w.bundle(t, "web", everywhere, values("text", "${ range (atoi .ClusterLabels.n) }x${ end }"))
-	w.expectSecret(t, w.deployment(t, "web", "one", "its BundleDeployment", exists), `{"text":"x"}`)
+	w.expectValues(t, w.deployment(t, "web", "one", "its BundleDeployment", exists), `{"text":"x"}`)
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
 		return strings.Contains(message, "/two: targeting error: ") && strings.Contains(message, templating.ErrTooMuchWork.Error())
@@ -370,7 +364,7 @@ func TestCopiesForTheAgents(t *testing.T) {
 func TestEditedValues_AreRestored(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
-	w.bundle(t, "web", to("one"), values("a", 1))
+	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
 	bd := w.deployment(t, "web", "one", "its BundleDeployment", exists)
 	w.expectSecret(t, bd, `{"a":1}`)
 	secrets := w.Kube.CoreV1().Secrets(bd.Namespace)
@@ -387,7 +381,9 @@ func TestEditedValues_AreRestored(t *testing.T) {
 		return strings.Contains(message, "hash mismatch")
 	})
 	w.expectSecret(t, bd, `{"a":1}`)
-	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"helm": map[string]any{"values": map[string]any{"a": 2}}}})
+	next := &fleet.Bundle{}
+	w.confidential(t, "web", `{"a":2}`)(next)
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"valuesHash": next.Spec.ValuesHash}})
 	bd = w.deployment(t, "web", "one", "other values", func(now *fleet.BundleDeployment) bool { return now.Spec.ValuesHash != bd.Spec.ValuesHash })
 	w.expectSecret(t, bd, `{"a":2}`)
 }

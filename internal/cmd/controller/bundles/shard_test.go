@@ -9,7 +9,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -45,10 +44,7 @@ func TestShards(t *testing.T) {
 
 	// A cluster of another shard, or of none, wakes the Bundles of all.
 	w.label(t, client.Clusters, "one", "n", "2")
-	wanted := []byte(`{"n":2}`)
-	bd = w.deployment(t, "web", "one", "the new value", func(bd *fleet.BundleDeployment) bool {
-		return bd.Spec.ValuesHash == delivery.Values{Current: wanted, Staged: wanted}.Hash()
-	})
+	bd = w.deployment(t, "web", "one", "the new value", hasValues(`{"n":2}`))
 
 	// The process of the new shard continues from the current state.
 	w.label(t, client.Bundles, "web", fleet.LabelShardRef, nil)

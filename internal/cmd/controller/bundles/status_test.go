@@ -134,7 +134,7 @@ func TestATemplateThatFailsForOneCluster(t *testing.T) {
 	})
 	w.patch(t, client.Clusters, "one", map[string]any{"metadata": map[string]any{"labels": map[string]any{"zone": "a"}}})
 	one := w.deployment(t, "web", "one", "it heals", exists)
-	w.expectSecret(t, one, `{"zone":"a"}`)
+	w.expectValues(t, one, `{"zone":"a"}`)
 	// What it has stays when its template fails again.
 	w.patch(t, client.Clusters, "one", map[string]any{"metadata": map[string]any{"labels": map[string]any{"zone": nil}}})
 	w.bundleThat(t, "web", "the reason again", func(b *fleet.Bundle) bool { return b.Status.Display.State == "ErrApplied" })

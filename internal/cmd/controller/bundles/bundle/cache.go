@@ -139,13 +139,13 @@ func (c *cache) setTargets(bundle *fleet.Bundle, targets []targeting.Target) {
 	known.targets = current
 }
 
-// isUpToDate reports whether a BundleDeployment was found up to date for its target and verdict, and nothing it depends
+// isUpToDate reports whether a BundleDeployment was found up to date for its target and the decision about it, and nothing it depends
 // on has changed since.
-func (c *cache) isUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) bool {
+func (c *cache) isUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *fleet.BundleDeployment, how decided) bool {
 	if c == nil || bd == nil || bd.DeletionTimestamp != nil {
 		return false
 	}
-	state := stateOf(bundle, target.Cluster, bd, verdict)
+	state := stateOf(bundle, target.Cluster, bd, how)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := c.of(bundle).targets[target.Cluster.UID]
@@ -153,11 +153,11 @@ func (c *cache) isUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *fl
 }
 
 // setUpToDate stores that nothing has to be written for a target.
-func (c *cache) setUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *fleet.BundleDeployment, verdict rollout.Verdict) {
+func (c *cache) setUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *fleet.BundleDeployment, how decided) {
 	if c == nil {
 		return
 	}
-	state := stateOf(bundle, target.Cluster, bd, verdict)
+	state := stateOf(bundle, target.Cluster, bd, how)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.of(bundle)
@@ -167,15 +167,22 @@ func (c *cache) setUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *f
 	}
 }
 
+// decided is what the pass has decided about a target, apart from its options.
+type decided struct {
+	verdict        rollout.Verdict
+	plainInSecrets bool
+}
+
 // stateOf returns a fingerprint of the BundleDeployment and of all it depends on, except for the Bundle's spec and the
 // target's options. The BundleDeployment's generation changes with its spec.
-func stateOf(bundle *fleet.Bundle, cluster *fleet.Cluster, bd *fleet.BundleDeployment, verdict rollout.Verdict) targeting.Fingerprint {
+func stateOf(bundle *fleet.Bundle, cluster *fleet.Cluster, bd *fleet.BundleDeployment, how decided) targeting.Fingerprint {
 	p := targeting.NewPrint()
 	p.Map(bundle.Labels)
 	p.Texts(cluster.Status.Namespace, string(bd.UID))
 	p.Flags(cluster.Spec.Paused, cluster.Status.Scheduled, cluster.Status.ActiveSchedule)
 	p.Number(bd.Generation)
-	p.Number(int64(verdict))
+	p.Number(int64(how.verdict))
+	p.Flags(how.plainInSecrets)
 	p.Map(bd.Labels)
 	return p.Fingerprint()
 }

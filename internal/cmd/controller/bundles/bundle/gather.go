@@ -43,13 +43,15 @@ type input struct {
 	// which values an agent runs with. secretHolds reports whether a Secret is known to hold the values of its hash.
 	values      map[string]*rulesdelivery.Values
 	secretHolds func(uid types.UID) bool
+	// plainInSecrets puts all values into Secrets.
+	plainInSecrets bool
 	// cache holds the results of earlier passes.
 	cache *cache
 }
 
 // gather reads what decides where the Bundle is deployed.
 func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, err error) {
-	in = input{bundle: bundle, secretHolds: h.values.Holds, cache: h.cache}
+	in = input{bundle: bundle, secretHolds: h.values.Holds, cache: h.cache, plainInSecrets: h.app.Config.Get().PlainValuesInSecrets}
 	if in.reach, err = index.ReachOf(h.app, bundle); err != nil {
 		return in, err
 	}

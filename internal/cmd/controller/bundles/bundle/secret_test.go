@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/config"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -74,9 +75,11 @@ func TestValuesThatAreMissing(t *testing.T) {
 func TestNewSecret_GetsItsOwner(t *testing.T) {
 	const patchSecret = "patch Secret "
 	newValues := func(t *testing.T) *delivery {
-		return newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) {
+		d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) {
 			b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"a": 1}}}
 		}), 1)
+		d.app.Config.Set(config.Config{PlainValuesInSecrets: true})
+		return d
 	}
 	ownerOf := func(t *testing.T, d *delivery) []metav1.OwnerReference {
 		t.Helper()
@@ -114,4 +117,41 @@ func TestNewSecret_GetsItsOwner(t *testing.T) {
 			t.Errorf("owners: %v", owners)
 		}
 	})
+}
+
+// A change of the setting moves values to Secrets at once.
+func TestPlainValues_MoveWithTheSetting(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) {
+		b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"a": 1}}}
+	}), 1)
+	pass := func(wanted ...string) *fleet.BundleDeployment {
+		t.Helper()
+		d.hub.Sync()
+		d.hub.Requests()
+		if err := d.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hubtest.ExpectRequests(t, d.hub, wanted...)
+		return d.all(t)[0]
+	}
+	place := placeOf(nameOf(0)) + "/web"
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	plain := pass()
+	if plain.Spec.ValuesHash != "" || plain.Spec.Options.Helm.Values.Data["a"] != int64(1) {
+		t.Errorf("plain: %+v", plain.Spec)
+	}
+	before := d.app.Config.Get()
+	d.app.Config.Set(config.Config{PlainValuesInSecrets: true})
+	d.onConfig(before, d.app.Config.Get())
+	if !d.queue.Behind() {
+		t.Error("the Bundle is not reconciled")
+	}
+	hidden := pass("create Secret "+place, "update BundleDeployment "+place)
+	if hidden.Spec.ValuesHash == "" || hidden.Spec.Options.Helm.Values != nil || hidden.Spec.DeploymentID != plain.Spec.DeploymentID {
+		t.Errorf("in a Secret: %+v", hidden.Spec)
+	}
+	d.app.Config.Set(before)
+	pass() // until the next deployment
 }

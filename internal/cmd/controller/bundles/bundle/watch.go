@@ -7,10 +7,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -18,6 +20,7 @@ import (
 
 // watch enqueues Bundles when something changes that decides where they are deployed.
 func (h *handler) watch() error {
+	h.app.Config.OnChange(h.onConfig)
 	return errors.Join(
 		h.affected.Watch(),
 		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
@@ -28,6 +31,20 @@ func (h *handler) watch() error {
 // coalescing is how long a Bundle waits after a change that lets its rollout continue, so that several changes cause
 // one pass.
 const coalescing = 20 * time.Millisecond
+
+// onConfig enqueues all Bundles when their values have to be moved.
+func (h *handler) onConfig(old, current config.Config) {
+	if old.PlainValuesInSecrets == current.PlainValuesInSecrets {
+		return
+	}
+	all, err := h.app.Bundles.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return // only before the caches are synced; then all Bundles are enqueued anyway
+	}
+	for _, bundle := range all {
+		h.queue.Add(reconcile.KeyOf(bundle))
+	}
+}
 
 func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New

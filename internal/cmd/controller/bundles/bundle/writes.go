@@ -70,8 +70,9 @@ func (r round) writes() writes {
 // write returns the write for one target. It returns nil if nothing can, may or has to be written.
 func (r round) write(i int, target targeting.Target) (*write, error) {
 	existing, verdict := r.steps[i].Deployment, r.decision.Verdicts[i]
+	how := decided{verdict, r.plainInSecrets}
 	switch {
-	case r.cache.isUpToDate(r.bundle, target, existing, verdict) && r.secretHolds(existing.UID):
+	case r.cache.isUpToDate(r.bundle, target, existing, how) && r.secretHolds(existing.UID):
 		return nil, nil
 	case r.steps[i].Blocked:
 		return nil, target.Err
@@ -88,7 +89,7 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 	}
 	w := &write{Outcome: made, existing: existing}
 	if r.cache != nil && w.isDone() && (verdict == rollout.Leave || r.secretHolds(existing.UID)) {
-		r.cache.setUpToDate(r.bundle, target, existing, verdict)
+		r.cache.setUpToDate(r.bundle, target, existing, how)
 		return nil, nil
 	}
 	return w, nil
@@ -121,6 +122,6 @@ func (r round) deliveryInput(i int, target targeting.Target) rulesdelivery.Input
 	return rulesdelivery.Input{
 		Bundle: r.bundle, Target: target, Verdict: r.decision.Verdicts[i], Existing: existing,
 		Values:      r.values[target.Cluster.Status.Namespace],
-		SecretKnown: existing != nil && r.secretHolds != nil && r.secretHolds(existing.UID),
+		SecretKnown: existing != nil && r.secretHolds != nil && r.secretHolds(existing.UID), PlainInSecrets: r.plainInSecrets,
 	}
 }

@@ -41,6 +41,7 @@ const hubManager = "fleetcontroller"
 //
 //	watch of metadata ─► edited by others, or gone ─► queue ─► unverified, Bundle ─► compared and written
 //	startup ─► Secrets that an earlier process left without an owner ─► compared, or deleted without a BundleDeployment
+//	           Secrets of BundleDeployments that refer to none ─► deleted
 type guard struct {
 	*Store
 
@@ -191,7 +192,7 @@ func (g *guard) Replace(all []any, _ string) error {
 
 // damaged returns the Secrets to compare: those that others have edited, those of BundleDeployments that have no owner,
 // and the missing Secrets of BundleDeployments. abandoned are the Secrets that have neither an owner nor a
-// BundleDeployment. The given Secrets are stripped.
+// BundleDeployment, or whose BundleDeployment refers to none. The given Secrets are stripped.
 func damaged(secrets []any, deployments []*fleet.BundleDeployment) (broken, abandoned []types.NamespacedName) {
 	needed := make(map[types.NamespacedName]bool, len(deployments))
 	for _, bd := range deployments {
@@ -204,8 +205,8 @@ func damaged(secrets []any, deployments []*fleet.BundleDeployment) (broken, aban
 		}
 		_, isEdited := secret.Annotations[edited]
 		_, isUnowned := secret.Annotations[unowned]
-		switch _, deployed := needed[reconcile.KeyOf(secret)]; {
-		case isUnowned && !deployed:
+		switch used, deployed := needed[reconcile.KeyOf(secret)]; {
+		case isUnowned && !deployed, deployed && !used:
 			abandoned = append(abandoned, reconcile.KeyOf(secret))
 		case isUnowned || isEdited:
 			broken = append(broken, reconcile.KeyOf(secret))

@@ -69,14 +69,13 @@ func TestManagerOf(t *testing.T) {
 }
 
 func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
-	noValues := valued("none")
-	noValues.Spec.ValuesHash = ""
+	noValues := plain("none")
 	g := &guard{own: "own"}
 	var secrets []any
 	for _, one := range []struct {
 		cluster, manager string
 		owned            bool
-	}{{"fine", "own", true}, {"edited", "kubectl-edit", true}, {"unowned", "own", false}, {"abandoned", "own", false}} {
+	}{{"fine", "own", true}, {"edited", "kubectl-edit", true}, {"unowned", "own", false}, {"abandoned", "own", false}, {"unused", "own", true}} {
 		secret := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "c-" + one.cluster, Name: "web", ManagedFields: []metav1.ManagedFieldsEntry{managing(one.manager, ownValues)},
 		}}
@@ -86,12 +85,12 @@ func TestSecretsThatWereDamagedBefore_AreComparedAtStart(t *testing.T) {
 		secrets = append(secrets, g.strip(secret))
 	}
 	want := []types.NamespacedName{{Namespace: "c-edited", Name: "web"}, {Namespace: "c-unowned", Name: "web"}, {Namespace: "c-deleted", Name: "web"}}
-	deployments := []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("unowned"), valued("deleted"), noValues}
+	deployments := []*fleet.BundleDeployment{valued("fine"), valued("edited"), valued("unowned"), valued("deleted"), noValues, plain("unused")}
 	broken, abandoned := damaged(secrets, deployments)
 	if diff := cmp.Diff(want, broken); diff != "" {
 		t.Errorf("broken (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "c-abandoned", Name: "web"}}, abandoned); diff != "" {
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "c-abandoned", Name: "web"}, {Namespace: "c-unused", Name: "web"}}, abandoned); diff != "" {
 		t.Errorf("abandoned (-want +got):\n%s", diff)
 	}
 }
@@ -102,6 +101,13 @@ func valued(cluster string) *fleet.BundleDeployment {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "c-" + cluster, Name: "web", UID: types.UID("u-" + cluster)},
 		Spec:       fleet.BundleDeploymentSpec{ValuesHash: "h"},
 	}
+}
+
+// plain returns a BundleDeployment that refers to no Secret.
+func plain(cluster string) *fleet.BundleDeployment {
+	bd := valued(cluster)
+	bd.Spec.ValuesHash = ""
+	return bd
 }
 
 // unownedSecret returns the values Secret of cluster one without an owner.
@@ -119,6 +125,7 @@ func TestAbandonedSecret_IsDeleted(t *testing.T) {
 	tests := map[string]struct {
 		server   []hubtest.Object
 		fail     string
+		writing  types.UID
 		before   func(*hubtest.Hub)
 		requests []string
 		deleted  bool
@@ -135,7 +142,16 @@ func TestAbandonedSecret_IsDeleted(t *testing.T) {
 			server: []hubtest.Object{unownedSecret(func(s *corev1.Secret) {
 				s.OwnerReferences = []metav1.OwnerReference{{UID: "u"}}
 			})},
-			requests: []string{readSecret},
+			requests: []string{readSecret, readOwner},
+		},
+		"its BundleDeployment has the values itself: it is deleted": {
+			server: []hubtest.Object{plain("one"), unownedSecret(func(s *corev1.Secret) {
+				s.OwnerReferences = []metav1.OwnerReference{{UID: "u-one"}}
+			})},
+			requests: []string{readSecret, readOwner, deleteSecret}, deleted: true,
+		},
+		"its BundleDeployment is about to refer to it: it stays": {
+			server: []hubtest.Object{plain("one"), unownedSecret()}, writing: "u-one", requests: []string{readSecret, readOwner},
 		},
 		"its BundleDeployment is not in the cache: it stays": {
 			server: []hubtest.Object{valued("one"), unownedSecret()}, requests: []string{readSecret, readOwner},
@@ -164,7 +180,11 @@ func TestAbandonedSecret_IsDeleted(t *testing.T) {
 			if test.before != nil {
 				hub.Before(deleteSecret, func() { test.before(hub) })
 			}
-			err := New(hub.App).deleteAbandoned(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"})
+			store := New(hub.App)
+			if test.writing != "" {
+				store.MarkUnverified(test.writing)
+			}
+			err := store.deleteAbandoned(t.Context(), types.NamespacedName{Namespace: "c-one", Name: "web"})
 			if (err != nil) != (test.fail != "") {
 				t.Errorf("error = %v", err)
 			}

@@ -32,7 +32,7 @@ type Store struct {
 	mu sync.Mutex
 	// unverified are the BundleDeployments whose Secret may not hold the values of their hash.
 	unverified map[types.UID]bool
-	// abandoned are the Secrets that may have neither an owner nor a BundleDeployment.
+	// abandoned are the Secrets that may be of no use.
 	abandoned *queue.Queue
 }
 
@@ -108,12 +108,21 @@ func (s *Store) Write(ctx context.Context, existing *fleet.BundleDeployment, val
 }
 
 // Finish ends a Write after the BundleDeployment has the hash of the values. It deletes values that are no longer used.
-// A Secret of that name with another type holds no values and stays. existing is the BundleDeployment before the write.
+// A Secret of that name with another type holds no values and stays. If Finish fails, the Secret is deleted later.
+// existing is the BundleDeployment before the write.
 func (s *Store) Finish(ctx context.Context, existing *fleet.BundleDeployment, values delivery.Values) error {
 	s.Forget(existing.UID)
 	if !values.Empty() || existing.Spec.ValuesHash == "" {
 		return nil
 	}
+	err := s.deleteUnused(ctx, existing)
+	if err != nil {
+		s.abandoned.AddAfter(reconcile.KeyOf(existing), abandonedDelay)
+	}
+	return err
+}
+
+func (s *Store) deleteUnused(ctx context.Context, existing *fleet.BundleDeployment) error {
 	secrets := s.app.Kube.CoreV1().Secrets(existing.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, existing.Name, metav1.GetOptions{}))
 	if err == nil && found != nil && found.Type == fleet.SecretTypeBundleDeployment {
@@ -267,25 +276,34 @@ func isCopy(secret *corev1.Secret) bool {
 	})
 }
 
-// deleteAbandoned deletes a values Secret without an owner whose BundleDeployment does not exist: the process that
-// wrote it ended before it created the BundleDeployment.
+// deleteAbandoned deletes a values Secret that no agent reads, because the process that wrote or replaced it ended too
+// early: it has no owner and its BundleDeployment does not exist, or its BundleDeployment refers to no Secret.
 func (s *Store) deleteAbandoned(ctx context.Context, key types.NamespacedName) error {
 	secrets := s.app.Kube.CoreV1().Secrets(key.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, key.Name, metav1.GetOptions{}))
-	if err != nil || found == nil || found.Type != fleet.SecretTypeBundleDeployment || len(found.OwnerReferences) > 0 {
+	if err != nil || found == nil || found.Type != fleet.SecretTypeBundleDeployment {
 		return err
 	}
 	live, err := reconcile.Optional(s.app.BundleDeployments.Get(key.Namespace, key.Name, metav1.GetOptions{}))
-	if err != nil {
+	if err != nil || !s.isUnused(found, live) {
 		return err
-	}
-	if live != nil {
-		s.MarkUnverified(live.UID) // the next write sets the owner
-		return nil
 	}
 	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // deleted, or in use again
 	}
 	return err
+}
+
+// isUnused reports whether no agent reads a values Secret. owner is its BundleDeployment, or nil.
+func (s *Store) isUnused(secret *corev1.Secret, owner *fleet.BundleDeployment) bool {
+	switch {
+	case owner == nil:
+		return len(secret.OwnerReferences) == 0 // otherwise the garbage collector deletes it
+	case owner.Spec.ValuesHash != "":
+		s.MarkUnverified(owner.UID) // the next write sets the owner
+		return false
+	default:
+		return s.Holds(owner.UID) // otherwise it is being written
+	}
 }

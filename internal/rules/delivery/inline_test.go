@@ -1,0 +1,164 @@
+package delivery
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/internal/rules/rollout"
+	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func withoutValues(t testing.TB, options fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
+	t.Helper()
+	options = *options.DeepCopy()
+	if _, err := TakeValues(&options); err != nil {
+		t.Fatal(err)
+	}
+	return options
+}
+
+// valuesOf returns the values that a BundleDeployment contains.
+func valuesOf(t testing.TB, bd *fleet.BundleDeployment) (v Values) {
+	t.Helper()
+	bd = bd.DeepCopy()
+	for options, to := range map[*fleet.BundleDeploymentOptions]*[]byte{&bd.Spec.Options: &v.Current, &bd.Spec.StagedOptions: &v.Staged} {
+		text, err := TakeValues(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = text
+	}
+	return v
+}
+
+// old has values in the BundleDeployment, or in a Secret.
+const (
+	oldText = `{"old":true}`
+	newText = `{"a":1}`
+)
+
+// inline returns existing with its values in the options.
+func inline(t testing.TB) *fleet.BundleDeployment {
+	t.Helper()
+	bd := existing(t)
+	bd.Spec.ValuesHash, bd.Spec.WaitingForValues = "", false
+	for _, options := range []*fleet.BundleDeploymentOptions{&bd.Spec.Options, &bd.Spec.StagedOptions} {
+		if err := putValues(options, []byte(oldText)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bd
+}
+
+// marked returns existing with plain values in a Secret.
+func marked(t testing.TB) *fleet.BundleDeployment {
+	bd := existing(t)
+	bd.Spec.WaitingForValues = false
+	setMark(bd, bd.Spec.ValuesHash)
+	return bd
+}
+
+func notMarked(t testing.TB) *fleet.BundleDeployment {
+	bd := marked(t)
+	setMark(bd, "")
+	return bd
+}
+
+// unchanged returns the BundleDeployment with the newest IDs and values, so that there is nothing to deploy.
+func unchanged(t testing.TB, inSecret bool) *fleet.BundleDeployment {
+	t.Helper()
+	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote, PlainInSecrets: inSecret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Deployment
+}
+
+// TestWhereValuesAre checks that only plain values are in the BundleDeployment, and that they are never lost.
+func TestWhereValuesAre(t *testing.T) {
+	both := func(text string) Values { return Values{Current: []byte(text), Staged: []byte(text)} }
+	mixed := Values{Current: []byte(oldText), Staged: []byte(newText)}
+	tests := map[string]struct {
+		verdict   rollout.Verdict
+		existing  *fleet.BundleDeployment
+		secret    bool // the Bundle's values come from its Secret
+		inSecrets bool
+		// inline are the values in the BundleDeployment, stored are those of its Secret.
+		inline, stored Values
+		keep           bool
+	}{
+		"new, plain: inline":                           {verdict: rollout.Promote, inline: both(newText)},
+		"new, from a Secret: in a Secret":              {verdict: rollout.Promote, secret: true, stored: both(newText)},
+		"new, plain, with the setting: in a Secret":    {verdict: rollout.Promote, inSecrets: true, stored: both(newText)},
+		"new, staged: only the staged ones":            {verdict: rollout.Stage, inline: Values{Staged: []byte(newText)}},
+		"promoted from inline: inline":                 {verdict: rollout.Promote, existing: inline(t), inline: both(newText)},
+		"promoted from a Secret of any hub: inline":    {verdict: rollout.Promote, existing: notMarked(t), inline: both(newText)},
+		"promoted to confidential ones: in a Secret":   {verdict: rollout.Promote, existing: inline(t), secret: true, stored: both(newText)},
+		"staged over inline: both inline":              {verdict: rollout.Stage, existing: inline(t), inline: mixed},
+		"confidential ones staged over inline":         {verdict: rollout.Stage, existing: inline(t), secret: true, stored: mixed},
+		"staged over inline, with the setting":         {verdict: rollout.Stage, existing: inline(t), inSecrets: true, stored: mixed},
+		"staged over plain ones in a Secret: inline":   {verdict: rollout.Stage, existing: marked(t), inline: mixed},
+		"staged over unknown ones in a Secret: stay":   {verdict: rollout.Stage, existing: notMarked(t), stored: mixed},
+		"left, inline: unchanged":                      {verdict: rollout.Leave, existing: inline(t), inline: both(oldText), keep: true},
+		"left, in a Secret: unchanged":                 {verdict: rollout.Leave, existing: marked(t), keep: true},
+		"nothing to deploy, inline: unchanged":         {verdict: rollout.Promote, existing: unchanged(t, false), inline: both(newText)},
+		"nothing to deploy, in a Secret: unchanged":    {verdict: rollout.Promote, existing: unchanged(t, true), stored: both(newText)},
+		"nothing to stage, in a Secret: unchanged":     {verdict: rollout.Stage, existing: unchanged(t, true), keep: true},
+		"nothing to stage, inline: unchanged":          {verdict: rollout.Stage, existing: unchanged(t, false), inline: both(newText)},
+		"plain ones become confidential, the ID stays": {verdict: rollout.Promote, existing: unchanged(t, false), secret: true, stored: both(newText)},
+		"the same while paused":                        {verdict: rollout.Stage, existing: unchanged(t, false), secret: true, stored: both(newText)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := Input{
+				Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: test.existing,
+				Values: oldValues(), SecretKnown: true, PlainInSecrets: test.inSecrets,
+			}
+			if test.secret {
+				in.Bundle.Spec.ValuesHash = "hash"
+			}
+			got, err := Decide(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.inline, valuesOf(t, got.Deployment)); diff != "" {
+				t.Errorf("in the BundleDeployment (-want +got):\n%s", diff)
+			}
+			if test.keep {
+				if !got.KeepSecret || !Same(test.existing, got.Deployment) && test.verdict != rollout.Leave {
+					t.Errorf("changed: %+v", got)
+				}
+				return
+			}
+			if diff := cmp.Diff(test.stored, got.Values); diff != "" {
+				t.Errorf("in the Secret (-want +got):\n%s", diff)
+			}
+			if hash := got.Deployment.Spec.ValuesHash; hash != test.stored.Hash() || got.KeepSecret {
+				t.Errorf("hash %q, want %q", hash, test.stored.Hash())
+			}
+			if strings.HasPrefix(name, "nothing") && !Same(test.existing, got.Deployment) {
+				t.Errorf("it would be written: %s", cmp.Diff(test.existing, got.Deployment))
+			}
+		})
+	}
+}
+
+func TestLargeValues_StayInASecret(t *testing.T) {
+	for size, inSecret := range map[int]bool{maxInline/2 - 16: false, maxInline: true} {
+		target := newTarget(t)
+		target.Options.Helm = targetingtest.Helm("text", strings.Repeat("x", size))
+		got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got.Deployment.Spec.ValuesHash != "") != inSecret || got.Values.Empty() == inSecret {
+			t.Errorf("%d bytes: hash %q", size, got.Deployment.Spec.ValuesHash)
+		}
+		if mark := got.Deployment.Annotations[fleet.AnnotationPlainValues]; mark != got.Deployment.Spec.ValuesHash {
+			t.Errorf("%d bytes: mark %q: an agent would not show them", size, mark)
+		}
+	}
+}
