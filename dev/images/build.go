@@ -128,7 +128,7 @@ func Compile(ctx context.Context, program Program) error {
 	if err != nil {
 		return fmt.Errorf("finding %s: %w", program.To, err)
 	}
-	ldflags := "-s -w -buildid="
+	ldflags := "-s -w -funcalign=16 -buildid="
 	if program.Version != "" {
 		ldflags += " -X github.com/fleet-hub/fleet/internal/version.Version=" + program.Version
 	}

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
@@ -30,6 +29,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/kube/clientset"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -85,6 +85,10 @@ func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	}))
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	typed, err := clientset.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	onHub, err := hub.New(config, "cluster-ns")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +96,7 @@ func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	c.deployer = &deployer{
 		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
 		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: releases.NewInventory(), orphans: orphans{},
-		reader: releases.NewReader(&access.Identity{Clientset: kubernetes.NewForConfigOrDie(config)}, deploytest.NewMetadataClient(t, listed...), "agents", nil,
+		reader: releases.NewReader(&access.Identity{Clientset: typed}, deploytest.NewMetadataClient(t, listed...), "agents", nil,
 			func() time.Time { return c.now }, nil),
 		queue: workqueue.NewTypedRateLimitingQueue(pace.NewBackoff(func() float64 { return 0 })),
 	}

@@ -1,16 +1,14 @@
-// Package footprint returns memory to the system when the process is idle.
+// Package footprint returns memory to the system when the process is idle, and reads how much the process has.
 //
 //	every ten seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
-//	                                                            └─► the executable's pages
+//	/proc, /sys/fs/cgroup ─► Read ─► Memory
 //
-// An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go
-// returns freed memory slowly, and pages of the executable that only the startup needed stay mapped: each of a
-// thousand packages has touched some.
+// An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go returns
+// freed memory slowly. Pages of the executable are left to the kernel, which can drop them at any time.
 package footprint
 
 import (
 	"context"
-	"log/slog"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -30,16 +28,13 @@ const (
 const allocated = "/gc/heap/allocs:bytes"
 
 // Keep returns memory to the system whenever the process has become idle, until ctx ends.
-func Keep(ctx context.Context, log *slog.Logger) {
+func Keep(ctx context.Context) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	keep(ctx, ticker.C, allocatedBytes, func() {
 		// Pools survive one collection: they may contain buffers as large as the largest chart.
 		runtime.GC()
 		debug.FreeOSMemory()
-		if err := unmapExecutable(); err != nil {
-			log.Debug("the executable's pages stay in memory", "error", err)
-		}
 	})
 }
 

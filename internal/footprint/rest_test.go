@@ -2,8 +2,6 @@ package footprint
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -66,7 +64,7 @@ func TestEachTickIsALook(t *testing.T) {
 func TestKeepEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	Keep(ctx, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	Keep(ctx)
 }
 
 // kept keeps what is allocated by a test from being optimised away.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -71,11 +71,11 @@ func Lead(ctx context.Context, o Options, run func(context.Context) error) error
 
 // lead implements Lead for one lease.
 func lead(ctx context.Context, o Options, run func(context.Context) error) error {
-	client, err := kubernetes.NewForConfig(electionConfig(o))
+	client, err := coordinationv1.NewForConfig(electionConfig(o))
 	if err != nil {
 		return fmt.Errorf("building the leader election client: %w", err)
 	}
-	watcher, err := kubernetes.NewForConfig(unbounded(o.Config))
+	watcher, err := coordinationv1.NewForConfig(unbounded(o.Config))
 	if err != nil {
 		return fmt.Errorf("building the client that watches the lease: %w", err)
 	}
@@ -86,7 +86,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	stop := context.AfterFunc(ctx, term.end)
 	defer stop()
 	for again := true; again; {
-		turn := newTurn(election, watcher.CoordinationV1().Leases(o.Namespace), o)
+		turn := newTurn(election, watcher.Leases(o.Namespace), o)
 		elector, err := o.elector(client, turn, func(lease context.Context) { term.serve(lease, work) })
 		if err != nil {
 			cancelWork()
@@ -99,11 +99,11 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 }
 
 // elector returns an elector for one turn.
-func (o Options) elector(client kubernetes.Interface, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
+func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: inherited{predecessor: o.predecessor, first: o.first, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-			Client:     client.CoordinationV1(),
+			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 		}},
 		LeaseDuration:   o.LeaseDuration,

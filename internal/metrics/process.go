@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,7 +45,7 @@ func processDefinitions() []Definition {
 		return Definition{Name: "workqueue_" + name, Type: t, Labels: []string{"name"}, Help: help}
 	}
 	return []Definition{
-		buildInfo(), leading(), requests(), latency(),
+		buildInfo(), memory(), leading(), requests(), latency(),
 		queue("depth", Gauge, "Objects waiting in the queue"),
 		queue("adds_total", Counter, "Objects added to the queue"),
 		queue("queue_duration_seconds", Histogram, "Seconds that objects waited in the queue"),
@@ -78,7 +79,8 @@ type Process struct {
 // lease of the process. Without an election, leads reports leadership from the start.
 func NewProcess(version, lease string, leads bool) *Process {
 	p := newProcess(version, lease, leads)
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		memoryFigures{memory(), os.DirFS("/")})
 	lasso.MustRegisterWithWorkqueue(p.registry)
 	leaderelection.SetProvider(elections{p.leading})
 	clientmetrics.Register(clientmetrics.RegisterOpts{RequestResult: results{p}, RequestLatency: latencies{p}})

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -24,10 +24,15 @@ var (
 	errStuck = errors.New("the agent's work did not end after its context was canceled")
 )
 
+// LocalClients are the clients for the agent's own cluster.
+type LocalClients interface {
+	CoreV1() corev1client.CoreV1Interface
+}
+
 // Options configures Run.
 type Options struct {
-	// Local is a client for the agent's own cluster. It must not have a timeout, because watches use it.
-	Local kubernetes.Interface
+	// Local must not have a timeout, because watches use it.
+	Local LocalClients
 	// Namespace is the agent's namespace. It contains Secrets fleet-agent and fleet-agent-bootstrap and
 	// ConfigMap fleet-agent.
 	Namespace string

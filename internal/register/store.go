@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -20,7 +19,7 @@ const storeAttempts = 5
 
 // store writes the identity to Secret fleet-agent. It creates the Secret or updates it in place, so an existing
 // identity is never missing in between.
-func store(ctx context.Context, local kubernetes.Interface, namespace string, identity protocol.Identity) error {
+func store(ctx context.Context, local LocalClients, namespace string, identity protocol.Identity) error {
 	var err error
 	for range storeAttempts {
 		if err = storeOnce(ctx, local, namespace, identity); !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -33,7 +32,7 @@ func store(ctx context.Context, local kubernetes.Interface, namespace string, id
 	return nil
 }
 
-func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string, identity protocol.Identity) error {
+func storeOnce(ctx context.Context, local LocalClients, namespace string, identity protocol.Identity) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secrets := local.CoreV1().Secrets(namespace)
@@ -61,7 +60,7 @@ func storeOnce(ctx context.Context, local kubernetes.Interface, namespace string
 
 // dropBootstrap deletes the bootstrap secret that the agent read, but no newer version: a Secret that was
 // replaced in the meantime has not been handled yet.
-func dropBootstrap(ctx context.Context, local kubernetes.Interface, seen *corev1.Secret) error {
+func dropBootstrap(ctx context.Context, local LocalClients, seen *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := local.CoreV1().Secrets(seen.Namespace).Delete(ctx, seen.Name, metav1.DeleteOptions{

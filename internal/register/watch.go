@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -18,7 +17,7 @@ import (
 // watchOwn signals changed when the agent's identity, its bootstrap secret or its configuration is added,
 // changed or deleted, until ctx ends. The group is done shortly after. Events carry no content: the agent reads
 // the objects when it needs them.
-func watchOwn(ctx context.Context, local kubernetes.Interface, namespace string, changed chan<- struct{}) *sync.WaitGroup {
+func watchOwn(ctx context.Context, local LocalClients, namespace string, changed chan<- struct{}) *sync.WaitGroup {
 	enqueue := func() {
 		select {
 		case changed <- struct{}{}:
@@ -57,7 +56,7 @@ func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L,
 }
 
 // listerWatcher lists and watches only the object with this name.
-func listerWatcher(local kubernetes.Interface, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
+func listerWatcher(local LocalClients, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

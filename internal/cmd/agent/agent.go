@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/cmd/companion"
@@ -27,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/footprint"
 	"github.com/fleet-hub/fleet/internal/health"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/clientset"
 	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
@@ -113,7 +113,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	}
 	resting, stop := context.WithCancel(ctx)
 	defer stop()
-	go footprint.Keep(resting, p.log)
+	go footprint.Keep(resting)
 	p.log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *process) lead(ctx context.Context) error {
 // work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
 func (p *process) work(ctx context.Context) error {
 	p.ready.leading()
-	local, err := kubernetes.NewForConfig(kube.RelistAfterOutage(unbounded(p.own)))
+	local, err := clientset.New(kube.RelistAfterOutage(unbounded(p.own)))
 	if err != nil {
 		return fmt.Errorf("building a client of this cluster: %w", err)
 	}

@@ -90,7 +90,7 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	go footprint.Keep(running, log)
+	go footprint.Keep(running)
 	log.Info("starting", "version", version.Version, "shard", options.Shard, "health", listening.Health, "metrics", listening.Metrics)
 
 	own, err := kube.LoadOwn(options.Kubeconfig)

@@ -11,11 +11,9 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/kubectl/pkg/validation"
+
+	"github.com/fleet-hub/fleet/internal/kube/clientset"
 )
 
 const (
@@ -27,15 +25,14 @@ const (
 )
 
 // Identity connects to the downstream API server as one account: the agent itself, or a service account that
-// deploys. All identities share the results of API discovery. identity implements Helm's RESTClientGetter and its
-// factory of clients.
+// deploys. All identities share the results of API discovery. Identity implements Helm's RESTClientGetter.
 type Identity struct {
 	*kinds
 	// Account is "<namespace>/<name>" of a service account, "" for the agent itself.
 	Account   string
 	config    *rest.Config
 	HTTP      *http.Client
-	Clientset *kubernetes.Clientset
+	Clientset *clientset.Clientset
 	Dynamic   dynamic.Interface
 
 	mu      sync.Mutex
@@ -57,7 +54,7 @@ func newIdentity(config *rest.Config, known *kinds) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the downstream API server: %w", err)
 	}
-	clientset, err := kubernetes.NewForConfigAndClient(config, client)
+	typed, err := clientset.NewWith(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the downstream API server: %w", err)
 	}
@@ -66,7 +63,7 @@ func newIdentity(config *rest.Config, known *kinds) (*Identity, error) {
 		return nil, fmt.Errorf("making a client for the downstream API server: %w", err)
 	}
 	return &Identity{
-		kinds: known, config: config, HTTP: client, Clientset: clientset, Dynamic: dynamicClient,
+		kinds: known, config: config, HTTP: client, Clientset: typed, Dynamic: dynamicClient,
 		clients: map[schema.GroupVersion]rest.Interface{},
 	}, nil
 }
@@ -127,20 +124,3 @@ func (i *Identity) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, erro
 
 // ToRESTMapper implements Helm's RESTClientGetter.
 func (i *Identity) ToRESTMapper() (meta.RESTMapper, error) { return i.mapper, nil }
-
-// ToRawKubeConfigLoader implements Helm's factory. It returns an empty kubeconfig.
-func (i *Identity) ToRawKubeConfigLoader() clientcmd.ClientConfig {
-	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), nil)
-}
-
-// DynamicClient implements Helm's factory.
-func (i *Identity) DynamicClient() (dynamic.Interface, error) { return i.Dynamic, nil }
-
-// KubernetesClientSet implements Helm's factory.
-func (i *Identity) KubernetesClientSet() (*kubernetes.Clientset, error) { return i.Clientset, nil }
-
-// NewBuilder implements Helm's factory. Releases do not use it (see Client.Build).
-func (i *Identity) NewBuilder() *resource.Builder { return resource.NewBuilder(i) }
-
-// Validator implements Helm's factory. It accepts everything, because the API server validates.
-func (i *Identity) Validator(string) (validation.Schema, error) { return validation.NullSchema{}, nil }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -34,7 +34,7 @@ const (
 type Hub struct {
 	namespace string
 	Fleet     rest.Interface
-	core      kubernetes.Interface
+	core      corev1client.CoreV1Interface
 	Informer  cache.SharedIndexInformer
 	// onlyPatch is true once the hub has refused a status update and accepted a patch.
 	onlyPatch atomic.Bool
@@ -46,7 +46,7 @@ func New(config *rest.Config, namespace string) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
-	core, err := kubernetes.NewForConfigAndClient(config, client)
+	core, err := corev1client.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the hub: %w", err)
 	}
@@ -100,7 +100,7 @@ func (h *Hub) ConfirmGone(ctx context.Context, name string) (bool, error) {
 // the right version.
 func (h *Hub) Values(ctx context.Context, bd *fleet.BundleDeployment) (map[string]any, error) {
 	secret, err := fromMemory(func(options metav1.GetOptions) (*corev1.Secret, error) {
-		return h.core.CoreV1().Secrets(h.namespace).Get(ctx, bd.Name, options)
+		return h.core.Secrets(h.namespace).Get(ctx, bd.Name, options)
 	}, func(found *corev1.Secret) bool { return haveHash(found.Data, bd.Spec.ValuesHash) })
 	if err != nil {
 		return nil, outcome.Because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
@@ -164,7 +164,7 @@ func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) 
 // secret and ConfigMap read objects to copy downstream. They read from storage: nothing would detect an older
 // version from the cache, and that version would stay downstream until the next generation.
 func (h *Hub) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	found, err := h.core.CoreV1().Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := h.core.Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, missingOnHub(err, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
 	}
@@ -172,7 +172,7 @@ func (h *Hub) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 }
 
 func (h *Hub) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
-	found, err := h.core.CoreV1().ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := h.core.ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, missingOnHub(err, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
 	}

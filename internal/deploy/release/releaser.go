@@ -11,6 +11,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/postrender"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage/driver"
@@ -225,7 +226,7 @@ func markFailed(h *History) error {
 func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
 	rendered := &rendering{Identity: in.Identity, in: in, revision: 1}
 	config := newConfiguration(rendered, h, maxHistory(in.Options), client)
-	rendered.config = config
+	rendered.capabilities = func() *chartutil.Capabilities { return config.Capabilities }
 	if len(in.Chart.CRDObjects()) > 0 {
 		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
 	}

@@ -17,7 +17,7 @@ func Render(ctx context.Context, in Installation, kubernetes chartutil.KubeVersi
 	if err := chartutil.ProcessDependenciesWithMerge(in.Chart, in.Values); err != nil {
 		return nil, err
 	}
-	rendered := &rendering{in: in, config: config, revision: 1}
+	rendered := &rendering{in: in, capabilities: func() *chartutil.Capabilities { return config.Capabilities }, revision: 1}
 	if err := rendered.render(engine.Engine{}); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 
-	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -26,10 +25,12 @@ const notesFile = "NOTES.txt"
 // replaces the templates by the rendered text.
 type rendering struct {
 	*access.Identity
-	in       Installation
-	config   *action.Configuration
-	revision int
-	upgrade  bool
+	in Installation
+	// capabilities returns what Helm knows of the API server. It is no field with Helm's configuration, because all
+	// clients that the configuration can create would then be linked.
+	capabilities func() *chartutil.Capabilities
+	revision     int
+	upgrade      bool
 	// original is the chart with its original templates; nil before it was rendered.
 	original *chart.Chart
 }
@@ -47,7 +48,7 @@ func (r *rendering) render(renderer engine.Engine) error {
 	c := r.in.Chart
 	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
 		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
-	}, r.config.Capabilities, true)
+	}, r.capabilities(), true)
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"helm.sh/helm/v3/pkg/kube"
 	"helm.sh/helm/v3/pkg/release"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,8 +31,6 @@ import (
 // reads each object once, deletes only objects of the release, and corrects live changes of custom resources as
 // well as of built-in kinds. It keeps the answers of the API server, so that the status needs no second read.
 type Client struct {
-	*kube.Client // waits for hooks
-
 	identity *access.Identity
 	release  placement.Release
 	// Adopt, if not empty, are the only releases whose objects this release may take over.
@@ -70,10 +70,17 @@ type Client struct {
 
 func New(who *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
 	return &Client{
-		Client:   &kube.Client{Factory: who, Namespace: key.Namespace, Log: func(string, ...any) {}},
 		identity: who, release: key, stopped: stopped,
 		live: map[manifest.Ref]*unstructured.Unstructured{},
 	}
+}
+
+// errNoTests means that Helm runs the tests of a chart, which no operation of the agent does.
+var errNoTests = errors.New("waiting for the Pod of a chart's test: not supported")
+
+// WaitAndGetCompletedPodPhase implements kube.Interface, for the tests of charts, which are not run.
+func (c *Client) WaitAndGetCompletedPodPhase(string, time.Duration) (corev1.PodPhase, error) {
+	return corev1.PodUnknown, errNoTests
 }
 
 // IsReachable implements kube.Interface. It does nothing: the operation itself shows whether the API server is

@@ -59,22 +59,23 @@ var ErrNotReadyInTime = errors.New("timed out waiting for the condition")
 
 // Wait implements kube.Interface. It returns when all objects are ready.
 func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
-	checker := kube.NewReadyChecker(c.identity.Clientset, c.Log, kube.PausedAsReady(true))
-	return c.wait(list, timeout, &checker)
+	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true))
+	return c.wait(list, timeout, checker.IsReady)
 }
 
 // WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete.
 func (c *Client) WaitWithJobs(list kube.ResourceList, timeout time.Duration) error {
-	checker := kube.NewReadyChecker(c.identity.Clientset, c.Log, kube.PausedAsReady(true), kube.CheckJobs(true))
-	return c.wait(list, timeout, &checker)
+	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true), kube.CheckJobs(true))
+	return c.wait(list, timeout, checker.IsReady)
 }
 
-// readyChecker reports whether an object is ready.
-type readyChecker interface {
-	IsReady(ctx context.Context, info *resource.Info) (bool, error)
-}
+// isReady reports whether an object is ready.
+type isReady func(ctx context.Context, info *resource.Info) (bool, error)
 
-func (c *Client) wait(list kube.ResourceList, timeout time.Duration, checker readyChecker) error {
+// discard drops the log lines of Helm: the errors contain every cause.
+func discard(string, ...any) {}
+
+func (c *Client) wait(list kube.ResourceList, timeout time.Duration, check isReady) error {
 	defer c.Slots.lend()()
 	ctx, cancel := c.until(timeout)
 	defer cancel()
@@ -86,7 +87,7 @@ func (c *Client) wait(list kube.ResourceList, timeout time.Duration, checker rea
 		}
 		// Start with the object that was not ready last time: while it is not ready, the others need no check.
 		var err error
-		first, err = unready(ctx, checker, list, first)
+		first, err = unready(ctx, check, list, first)
 		if first < 0 {
 			return nil
 		}
@@ -98,10 +99,10 @@ func (c *Client) wait(list kube.ResourceList, timeout time.Duration, checker rea
 
 // unready returns the index of the first object that is not ready, starting at index first, or -1 if all are
 // ready. The error says why the state is unknown. It is not final: the API server may answer later.
-func unready(ctx context.Context, checker readyChecker, list kube.ResourceList, first int) (int, error) {
+func unready(ctx context.Context, check isReady, list kube.ResourceList, first int) (int, error) {
 	for i := range list {
 		at := (first + i) % len(list)
-		if ready, err := checker.IsReady(ctx, list[at]); err != nil || !ready {
+		if ready, err := check(ctx, list[at]); err != nil || !ready {
 			return at, err
 		}
 	}
@@ -176,7 +177,8 @@ func (c *Client) awaitChange(ctx context.Context, info *resource.Info, pause tim
 func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
 	defer c.Slots.lend()()
 	done := make(chan error, 1)
-	go func() { done <- c.Client.WatchUntilReady(list, timeout) }()
+	helm := &kube.Client{Log: discard}
+	go func() { done <- helm.WatchUntilReady(list, timeout) }()
 	var heard <-chan struct{}
 	if c.Changes != nil {
 		listening, stop := c.Changes.Listen()

@@ -152,7 +152,7 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 					}
 				}
 				found := &looks{began: began, ready: test.ready}
-				err := client.wait(list, stdcmp.Or(test.timeout, 20*time.Second), found)
+				err := client.wait(list, stdcmp.Or(test.timeout, 20*time.Second), found.IsReady)
 				if !errors.Is(err, test.err) {
 					t.Errorf("ended with %v, want %v", err, test.err)
 				}
@@ -174,7 +174,7 @@ func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := New(&access.Identity{}, placement.Release{}, make(chan struct{}))
 		found := &looks{began: time.Now(), ready: map[string]func(time.Duration) (bool, error){"a": from(6 * time.Second)}}
-		if err := client.wait(kube.ResourceList{waitedFor("a")}, time.Minute, found); err != nil {
+		if err := client.wait(kube.ResourceList{waitedFor("a")}, time.Minute, found.IsReady); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff([]string{"0s a", "5s a", "10s a"}, found.asked); diff != "" {
