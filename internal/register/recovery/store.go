@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/kube"
@@ -26,7 +26,9 @@ var ErrForeign = errors.New("the Secret has another type")
 // Store reads and writes the recovery Secret of one agent.
 type Store struct {
 	// Local is a client for the agent's own cluster.
-	Local kubernetes.Interface
+	Local interface {
+		CoreV1() corev1client.CoreV1Interface
+	}
 	// Namespace is the agent's namespace.
 	Namespace string
 	// Log receives a warning if a damaged key is replaced.
