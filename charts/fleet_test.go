@@ -52,6 +52,7 @@ garbageCollectionInterval: 0
 agent: {replicas: 2, reconciler: {workers: {bundledeployment: 7, drift: "8"}}, leaderElection: {leaseDuration: 60s, retryPeriod: 5s, renewDeadline: 40s}}
 ignoreClusterRegistrationLabels: true
 agentCredential: {lifetime: 24h}
+hubDocument: {anonymous: false}
 capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}}
 controller: {replicas: 3, registrationTokenTTL: {required: true}}
 image: {repository: team/fleet, tag: v2, imagePullPolicy: Never}

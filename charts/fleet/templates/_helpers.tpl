@@ -66,6 +66,7 @@ every template that reads values includes it first.
   "plainValuesInSecrets" false
   "refusedKubeconfigCIDRs" list
   "agentCredential" (dict "lifetime" "0")
+  "hubDocument" (dict "anonymous" true)
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
     "replicas" 1

@@ -21,19 +21,41 @@ func AddressHash(conf config.Config) string {
 	return hash
 }
 
-// AddressUnknown reports whether an agent that registered itself uses another address or CA of the hub than is now
-// configured. Once the old address is gone, the agent cannot be sent the new one. registrations are those of the
-// agent's Cluster. Only the newest granted one counts, because it is in use, and only if the address was recorded
-// when it was granted.
-func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration) bool {
-	if cluster.Spec.KubeConfigSecret != "" {
-		return false // the import updates the agent
+// Published describes the hub document.
+type Published struct {
+	// Hash is the AddressHash that it was signed for, or "" if none is published. Serial is the serial of the first
+	// document with this address.
+	Hash   string
+	Serial int64
+}
+
+// ReadsDocument reports whether an agent reports which hub document it has.
+func ReadsDocument(cluster *fleet.Cluster) bool { return cluster.Status.Agent.HubSerial > 0 }
+
+// AddressUnknown reports whether an agent that registered itself does not know the address and the CAs of the hub that
+// are now configured. An agent that reads the hub document knows them if it has a document that is at least as new as
+// the first one with this address. Another agent cannot be sent the new address once the old one is gone. registrations
+// are those of its Cluster. Only the newest granted one counts, because it is in use, and only if the address was
+// recorded when it was granted.
+func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration, published Published) bool {
+	now := AddressHash(conf)
+	switch {
+	case cluster.Spec.KubeConfigSecret != "", now == "", cluster.Annotations[fleet.AnnotationHubAddress] == now:
+		return false // the import updates the agent, or the operator says that it knows the address
+	case published.Hash != "" && ReadsDocument(cluster):
+		return published.Hash != now || cluster.Status.Agent.HubSerial < published.Serial
 	}
+	told := addressAtGrant(cluster, registrations)
+	return told != "" && told != now
+}
+
+// addressAtGrant returns the AddressHash when the registration in use was granted, or "" if it is unknown.
+func addressAtGrant(cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration) string {
 	granted := slices.DeleteFunc(slices.Clone(registrations), func(r *fleet.ClusterRegistration) bool {
 		return !r.Status.Granted || r.DeletionTimestamp != nil || r.Status.ClusterName != cluster.Name
 	})
 	if len(granted) == 0 {
-		return false
+		return ""
 	}
 	live := slices.MaxFunc(granted, func(a, b *fleet.ClusterRegistration) int {
 		if isOlder(a, b) {
@@ -41,6 +63,5 @@ func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []
 		}
 		return 1
 	})
-	told, now := live.Annotations[fleet.AnnotationHubAddressAtGrant], AddressHash(conf)
-	return told != "" && now != "" && told != now && cluster.Annotations[fleet.AnnotationHubAddress] != now
+	return live.Annotations[fleet.AnnotationHubAddressAtGrant]
 }

@@ -28,10 +28,15 @@ func TestAddressUnknown(t *testing.T) {
 	ungranted := func(r *fleet.ClusterRegistration) { r.Status.Granted = false }
 	leaving := func(r *fleet.ClusterRegistration) { going := rulestest.At(0); r.DeletionTimestamp = &going }
 	ofAnother := func(r *fleet.ClusterRegistration) { r.Status.ClusterName = "west" }
+	old, same := []*fleet.ClusterRegistration{registration("a", 1, "old")}, []*fleet.ClusterRegistration{registration("a", 1, now)}
+	has := func(serial int64) func(*fleet.Cluster) {
+		return func(c *fleet.Cluster) { c.Status.Agent.HubSerial = serial }
+	}
 	tests := map[string]struct {
 		registrations []*fleet.ClusterRegistration
 		cluster       func(*fleet.Cluster)
 		conf          func(*config.Config)
+		published     grant.Published
 		want          bool
 	}{
 		"no registration tells nothing":             {},
@@ -47,6 +52,14 @@ func TestAddressUnknown(t *testing.T) {
 		"the operator says that it was told":        {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: now} }},
 		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: "x"} }, want: true},
 		"a hub without an address does not know it": {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
+
+		"agent has the first document with the address":  {registrations: old, cluster: has(7), published: grant.Published{Hash: now, Serial: 7}},
+		"agent has a later document":                     {registrations: old, cluster: has(8), published: grant.Published{Hash: now, Serial: 7}},
+		"agent has an earlier document":                  {registrations: same, cluster: has(6), published: grant.Published{Hash: now, Serial: 7}, want: true},
+		"the address is not published yet":               {registrations: same, cluster: has(8), published: grant.Published{Hash: "old", Serial: 7}, want: true},
+		"no document is published: the grant counts":     {registrations: old, cluster: has(8), want: true},
+		"agent that reads no document: the grant counts": {registrations: same, published: grant.Published{Hash: now, Serial: 7}},
+		"imported agent with an earlier document":        {cluster: func(c *fleet.Cluster) { has(6)(c); c.Spec.KubeConfigSecret = "s" }, published: grant.Published{Hash: now, Serial: 7}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +70,7 @@ func TestAddressUnknown(t *testing.T) {
 			if test.conf != nil {
 				test.conf(&conf)
 			}
-			rulestest.ExpectEqual(t, "unknown", grant.AddressUnknown(conf, cluster, test.registrations), test.want)
+			rulestest.ExpectEqual(t, "unknown", grant.AddressUnknown(conf, cluster, test.registrations, test.published), test.want)
 		})
 	}
 }

@@ -2,28 +2,41 @@ package hub
 
 import "sync/atomic"
 
-// addressSerial is the serial of the first hub document with the current URL and CAs, and who wants to know when it
-// changes.
-type addressSerial struct {
-	serial    atomic.Int64
+// PublishedAddress is the address in the last hub document of this process.
+type PublishedAddress struct {
+	// Hash is the grant.AddressHash of the configuration that was published.
+	Hash string
+	// Serial is the serial of the first document with this address.
+	Serial int64
+}
+
+// publishedAddress stores the published address, and who is told of a change.
+type publishedAddress struct {
+	current   atomic.Pointer[PublishedAddress]
 	listeners []func()
 }
 
-// AddressSerial returns the serial of the first hub document with the hub's current URL and CAs. It returns 0 while none
-// is published.
-func (a *Context) AddressSerial() int64 { return a.address.serial.Load() }
+// PublishedAddress returns the address in the last hub document, or the zero value if this process has published none.
+func (a *Context) PublishedAddress() PublishedAddress {
+	if current := a.published.current.Load(); current != nil {
+		return *current
+	}
+	return PublishedAddress{}
+}
 
-// SetAddressSerial records that serial. A change is passed to the listeners.
-func (a *Context) SetAddressSerial(serial int64) {
-	if a.address.serial.Swap(serial) == serial {
+// SetPublishedAddress records the address in the hub document. A change is passed to the listeners.
+func (a *Context) SetPublishedAddress(address PublishedAddress) {
+	before := a.PublishedAddress()
+	a.published.current.Store(&address)
+	if before == address {
 		return
 	}
-	for _, listen := range a.address.listeners {
+	for _, listen := range a.published.listeners {
 		listen()
 	}
 }
 
-// OnAddressSerial adds a listener. Call it in a Register.
-func (a *Context) OnAddressSerial(listen func()) {
-	a.address.listeners = append(a.address.listeners, listen)
+// OnPublishedAddress adds a listener. Call it in a Register.
+func (a *Context) OnPublishedAddress(listen func()) {
+	a.published.listeners = append(a.published.listeners, listen)
 }

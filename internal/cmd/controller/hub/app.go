@@ -100,10 +100,10 @@ type Context struct {
 	// BootstrapSecrets are those of set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
-	first   []func(context.Context)
-	begun   atomic.Bool
-	address addressSerial
-	written reconcile.MutationCache[types.UID, reconcile.Object]
+	first     []func(context.Context)
+	begun     atomic.Bool
+	published publishedAddress
+	written   reconcile.MutationCache[types.UID, reconcile.Object]
 	// undecodable tracks objects that must not be reconciled.
 	undecodable *undecodable
 	scopes      []*scope

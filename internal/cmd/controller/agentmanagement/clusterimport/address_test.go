@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	controllers "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -70,4 +71,39 @@ func TestAnotherAddressWakesEveryCluster(t *testing.T) {
 	c.APIServerURL = "https://elsewhere"
 	hub.App.Config.Set(c)
 	hubtest.ExpectWoken(t, hub, "Cluster ws/c1")
+}
+
+// A planned change of the hub's address, for an agent that reads the hub document.
+func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T) {
+	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.KubeConfigSecret, c.Status.Agent.HubSerial = "", 100 }))
+	expect := func(when, want string) {
+		t.Helper()
+		handle(t, hub)
+		hub.Sync()
+		got := "not set"
+		if condition := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionAddressKnown); condition != nil {
+			got = string(condition.Status) + condition.Reason
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	expect("nothing is published", "not set")
+	publish := func(serial int64) {
+		hub.App.SetPublishedAddress(controllers.PublishedAddress{Hash: grant.AddressHash(hub.App.Config.Get()), Serial: serial})
+	}
+	hub.Woken()
+	publish(90)
+	hubtest.ExpectWoken(t, hub, "Cluster ws/c1")
+	expect("the agent has a document with this address", "True")
+	publish(90)
+	hubtest.ExpectWoken(t, hub)
+	change(hub, func(c *config.Config) { c.APIServerCA = []byte("both") })
+	expect("the new address is not published yet", "False"+fleet.ReasonHubAddressChanged)
+	publish(110)
+	expect("the agent has an older document", "False"+fleet.ReasonHubAddressChanged)
+	c := current(t, hub)
+	c.Status.Agent.HubSerial = 115
+	hub.Put(c)
+	expect("the agent has the new document", "True")
 }

@@ -58,6 +58,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	})
 	addIndexes(a)
 	a.Config.OnChange(h.onConfig)
+	a.OnPublishedAddress(h.onPublished)
 	nudge := reconcile.Enqueue(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
 		if a.Liveness.Stale(cluster) { // an agent that reports again has an event of its own
@@ -127,6 +128,13 @@ func (h *handler) namesakesOf(cluster *fleet.Cluster) (keys []types.NamespacedNa
 func (h *handler) onConfig(before, after config.Config) {
 	moved := grant.AddressHash(before) != grant.AddressHash(after)
 	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
+		reconcile.Enqueue(h.app.Clusters)(cluster)
+	}
+}
+
+// onPublished enqueues the Clusters whose agents read the hub document when that has another address.
+func (h *handler) onPublished() {
+	for _, cluster := range h.clusters(grant.ReadsDocument) {
 		reconcile.Enqueue(h.app.Clusters)(cluster)
 	}
 }

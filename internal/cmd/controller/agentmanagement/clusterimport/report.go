@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
@@ -107,20 +108,27 @@ func (h *handler) setConditions(cluster *fleet.Cluster, reason, message string) 
 	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), genericcondition.GenericCondition{Type: fleet.ConditionReconciled, Status: corev1.ConditionTrue})
 }
 
-// setAddressKnown sets the condition AddressKnown: whether the agent knows the hub's address. It is not set as long
-// as that was never in doubt.
+// setAddressKnown sets the condition AddressKnown: whether the agent knows the hub's address. For an agent that reads no
+// hub document, it is not set as long as that was never in doubt.
 func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	registrations, err := h.registrations(cluster)
 	if err != nil {
 		return // only without the index, which Register adds
 	}
-	conf := h.app.Config.Get()
+	conf, published := h.app.Config.Get(), grant.Published(h.app.PublishedAddress())
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
-	if grant.AddressUnknown(conf, cluster, registrations) {
-		condition.Status, condition.Reason = corev1.ConditionFalse, fleet.ReasonHubAddressChanged
-		condition.Message = fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, grant.AddressHash(conf))
-	} else if fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
+	reads := grant.ReadsDocument(cluster) && published.Hash != ""
+	if grant.AddressUnknown(conf, cluster, registrations, published) {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, fleet.ReasonHubAddressChanged, addressUnknown(conf, reads)
+	} else if !reads && fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
 		return
 	}
 	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), condition)
+}
+
+func addressUnknown(conf config.Config, readsDocument bool) string {
+	if readsDocument {
+		return "the agent does not have the hub's current URL and CA yet: keep the old ones until this condition is True; the agent reads them when it renews its credential, or when it cannot connect"
+	}
+	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, grant.AddressHash(conf))
 }

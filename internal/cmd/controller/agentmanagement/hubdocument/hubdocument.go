@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -81,7 +82,7 @@ func (h *handler) publish(ctx context.Context) error {
 		}
 	}
 	h.signed = true
-	h.app.SetAddressSerial(addressSerial(in, out))
+	h.app.SetPublishedAddress(hub.PublishedAddress{Hash: in.hash, Serial: addressSerial(in, out)})
 	h.reportLeftOut(out.leftOut)
 	return nil
 }
@@ -120,7 +121,7 @@ func (h *handler) key(ctx context.Context) (*identity.Key, error) {
 func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.ConfigMap) (input, error) {
 	conf := h.app.Config.Get()
 	in := input{
-		now: h.app.Clock(), started: h.signed, url: conf.APIServerURL, ca: conf.APIServerCA, lifetime: conf.AgentCredentialLifetime.Duration,
+		hash: grant.AddressHash(conf), now: h.app.Clock(), started: h.signed, url: conf.APIServerURL, ca: conf.APIServerCA, lifetime: conf.AgentCredentialLifetime.Duration,
 		published: map[string]string{},
 	}
 	var err error

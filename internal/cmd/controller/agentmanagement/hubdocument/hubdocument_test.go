@@ -113,8 +113,8 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, readKey, readOld, creates)
 	first := current(t, hub, key)
-	if first.URL != hubURL || string(first.CA) != "PEM" || first.Serial != hub.Now().Unix() || hub.App.AddressSerial() != first.Serial {
-		t.Errorf("document %+v, address serial %d", first, hub.App.AddressSerial())
+	if first.URL != hubURL || string(first.CA) != "PEM" || first.Serial != hub.Now().Unix() || hub.App.PublishedAddress().Serial != first.Serial {
+		t.Errorf("document %+v, address serial %d", first, hub.App.PublishedAddress().Serial)
 	}
 
 	handle(t, hub)
@@ -128,8 +128,8 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 	if token, err := second.Token(key.WorkspaceKey("ws")); err != nil || token != "jwt" || second.Serial != first.Serial+60 {
 		t.Errorf("token %q, error %v, serial %d after %d", token, err, second.Serial, first.Serial)
 	}
-	if hub.App.AddressSerial() != first.Serial {
-		t.Errorf("the address is known since %d, want %d", hub.App.AddressSerial(), first.Serial)
+	if hub.App.PublishedAddress().Serial != first.Serial {
+		t.Errorf("the address is known since %d, want %d", hub.App.PublishedAddress().Serial, first.Serial)
 	}
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, readKey, readOld) // the token is not read again
@@ -138,8 +138,8 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 	hub.App.Config.Set(config.Config{APIServerURL: "https://new.example", APIServerCA: []byte("PEM")})
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, readKey, readOld, updates)
-	if third := current(t, hub, key); third.URL != "https://new.example" || hub.App.AddressSerial() != third.Serial || len(third.Tokens) != 1 {
-		t.Errorf("document %+v, address serial %d", third, hub.App.AddressSerial())
+	if third := current(t, hub, key); third.URL != "https://new.example" || hub.App.PublishedAddress().Serial != third.Serial || len(third.Tokens) != 1 {
+		t.Errorf("document %+v, address serial %d", third, hub.App.PublishedAddress().Serial)
 	}
 }
 
@@ -153,8 +153,8 @@ func TestStart_SignsAgainWithAHigherSerial(t *testing.T) {
 		restart(t, hub)
 		handle(t, hub)
 	}
-	if got := current(t, hub, key); got.Serial != first.Serial+2 || hub.App.AddressSerial() != first.Serial {
-		t.Errorf("serial %d, address since %d; want %d and %d", got.Serial, hub.App.AddressSerial(), first.Serial+2, first.Serial)
+	if got := current(t, hub, key); got.Serial != first.Serial+2 || hub.App.PublishedAddress().Serial != first.Serial {
+		t.Errorf("serial %d, address since %d; want %d and %d", got.Serial, hub.App.PublishedAddress().Serial, first.Serial+2, first.Serial)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestProblem_IsTriedAgainLater(t *testing.T) {
 			hub.Woken()
 			handle(t, hub)
 			hubtest.ExpectWoken(t, hub, "ConfigMap "+own+" in 1m0s")
-			if hub.App.AddressSerial() != 0 {
+			if hub.App.PublishedAddress().Serial != 0 {
 				t.Error("a document counts as published")
 			}
 			handle(t, hub)
