@@ -175,7 +175,7 @@ func onlyFrozenLeft(in Input, want Status) Outcome {
 // approach returns the next step towards a deployed agent, for a Cluster that can be imported.
 func approach(in Input, want Status) Outcome {
 	deploy := deployment(in, want)
-	if !deploy.NewRegistration && in.Repair != supervision.RepairIdentity {
+	if !deploy.NewRegistration && !in.Repair.NeedsBootstrap() {
 		return Outcome{Stage: NeedsAgent, Deploy: deploy, Done: want}
 	}
 	switch {

@@ -43,6 +43,7 @@ func TestImportRepairs(t *testing.T) {
 		"so they are for one that counts as gone":          {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
 		"the means to register are handed over":            {in: carriedOut(repair(supervision.RepairIdentity)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
 		"the deployment knows which accounts are alive":    {in: carriedOut(repair(supervision.RepairIdentity), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Known: true, Only: true}},
+		"with a rejected token, no account counts":         {in: carriedOut(repair(supervision.RepairRejected), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
 		"a token is made for it":                           {in: carriedOut(repair(supervision.RepairIdentity), noToken), want: result{Stage: importing.NeedsToken, Creates: true, Only: true}},
 		"one that ends soon gives way to another":          {in: carriedOut(repair(supervision.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: importing.NeedsToken, Renews: true, Only: true}},
 		"a first import needs no repair":                   {in: importInput(withToken, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", New: true}},

@@ -87,7 +87,9 @@ func deployment(in Input, want Status) *AgentDeployment {
 	if deploy.NewRegistration {
 		return deploy
 	}
-	deploy.Accounts = in.Accounts
+	if in.Repair != supervision.RepairRejected {
+		deploy.Accounts = in.Accounts
+	}
 	deploy.BesideBundle = bundleOwns(in)
 	deploy.InspectOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
 	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {

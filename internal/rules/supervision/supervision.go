@@ -54,7 +54,21 @@ const (
 	// RepairIdentity also delivers the bootstrap Secret, unless the agent has registered meanwhile. An identity that
 	// the agent already has is never removed.
 	RepairIdentity Repair = "Identity"
+	// RepairRejected is RepairIdentity for an agent whose stored token the API server rejects although its account
+	// exists, as after a change of the key that signs tokens.
+	RepairRejected Repair = "Rejected"
 )
+
+// NeedsBootstrap reports whether a repair delivers the bootstrap Secret.
+func (r Repair) NeedsBootstrap() bool { return r == RepairIdentity || r == RepairRejected }
+
+// Then returns the repair that an agent needs after another inspection. An identity that is needed is not forgotten.
+func (r Repair) Then(found Repair) Repair {
+	if found == RepairNone || r.NeedsBootstrap() && !found.NeedsBootstrap() {
+		return r
+	}
+	return found
+}
 
 // Input describes an agent that does not report. All durations are measured with the hub's clock, because downstream
 // clocks may be wrong.
@@ -70,6 +84,9 @@ type Input struct {
 	// Known means that the stored identity belongs to a live account of a granted registration, see KnowsIdentity.
 	// Requested means that the client has made a ClusterRegistration since the agent was deployed.
 	Known, Requested bool
+	// Stored is the token of the stored identity. Rejected means that the API server does not accept it.
+	Stored   string
+	Rejected bool
 	// Namespace is the agent's namespace. Terminating means that it is being deleted.
 	Namespace   string
 	Terminating bool
@@ -123,12 +140,12 @@ func Decide(in Input) Outcome {
 			repair = RepairObjects
 		}
 		if !able(in) { // without it, the pod could run but not register
-			repair = RepairIdentity
+			repair = identityRepair(in)
 		}
 		return Outcome{Stage: Troubled, Reason: reason, Message: message, Repair: repair}
 	}
 	if !able(in) {
-		return Outcome{Stage: Unable, Repair: RepairIdentity}
+		return Outcome{Stage: Unable, Repair: identityRepair(in)}
 	}
 	return Outcome{Stage: Starting}
 }
@@ -137,11 +154,22 @@ func Decide(in Input) Outcome {
 func await(in Input) Outcome {
 	switch {
 	case !able(in):
-		return Outcome{Stage: Unable, Repair: RepairIdentity}
-	case in.Identity && in.Known, in.Requested, in.Quiet < freshTokenAfter(in.FreshTokens):
+		return Outcome{Stage: Unable, Repair: identityRepair(in)}
+	case isAccepted(in), in.Requested, in.Quiet < freshTokenAfter(in.FreshTokens):
 		return Outcome{Stage: Running}
 	}
 	return Outcome{Stage: Silent, FreshToken: true}
+}
+
+// isAccepted reports whether the agent has an identity that the hub knows and accepts.
+func isAccepted(in Input) bool { return in.Identity && in.Known && !in.Rejected }
+
+// identityRepair returns the repair of an agent that cannot register.
+func identityRepair(in Input) Repair {
+	if in.Identity && in.Known && in.Rejected {
+		return RepairRejected
+	}
+	return RepairIdentity
 }
 
 // able reports whether an agent has what it needs to report: an identity that the hub knows, or a valid token to
@@ -150,7 +178,7 @@ func await(in Input) Outcome {
 // hub, its delivered token has expired.
 func able(in Input) bool {
 	switch {
-	case in.Identity && in.Known:
+	case isAccepted(in):
 		return true
 	case in.Token == "":
 		return in.Delivered != "" && !in.Heard

@@ -72,6 +72,7 @@ func TestSupervise(t *testing.T) {
 	}
 	identity := func(in *supervision.Input) { in.Identity, in.Delivered = true, "" }
 	known := func(in *supervision.Input) { in.Known = true }
+	rejected := func(in *supervision.Input) { in.Rejected = true }
 	requested := func(in *supervision.Input) { in.Known, in.Requested = true, true }
 	delivered := func(token string) func(*supervision.Input) {
 		return func(in *supervision.Input) { in.Delivered = token }
@@ -105,6 +106,9 @@ func TestSupervise(t *testing.T) {
 		"bootstrap Secret deleted: delivered again":                                      {in: awaited(runs, delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
 		"bootstrap Secret of an ended token: delivered again":                            {in: awaited(runs, delivered("t0")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
 		"bootstrap Secret deleted before the pod starts: delivered again":                {in: awaited(delivered("")), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
+		"stored token is rejected: registers again":                                      {in: awaited(runs, known, identity, rejected), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairRejected}},
+		"stored token is rejected, bootstrap Secret is there: awaited":                   {in: awaited(runs, known, rejected, func(in *supervision.Input) { in.Identity = true }), want: supervision.Outcome{Stage: supervision.Running}},
+		"stored token of another account is rejected: identity is delivered":             {in: awaited(runs, identity, rejected), want: supervision.Outcome{Stage: supervision.Unable, Repair: supervision.RepairIdentity}},
 		"hub has no import token, agent is new: awaited":                                 {in: awaited(runs, func(in *supervision.Input) { in.Token = "" }), want: supervision.Outcome{Stage: supervision.Running}},
 		"hub has no import token, agent has reported before: bootstrap Secret is delivered again": {
 			in:   awaited(runs, func(in *supervision.Input) { in.Token, in.Heard = "", true }),

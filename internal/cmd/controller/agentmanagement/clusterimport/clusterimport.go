@@ -39,6 +39,8 @@ type handler struct {
 	trust install.TrustFunc
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
+	// reviews limits how often the API server is asked whether it accepts a stored token.
+	reviews flowcontrol.PassiveRateLimiter
 }
 
 // Register watches Clusters and everything that can let an import continue: the token and its values, the kubeconfig
@@ -46,6 +48,7 @@ type handler struct {
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
 		app: a, runs: newRuns(a.Clock), trust: install.Trust, pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
+		reviews: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -28,6 +29,13 @@ import (
 const (
 	inspectionsPerSecond = 1
 	inspectionsAtOnce    = 10
+)
+
+// Rate limit of the reviews of stored tokens, and the maximum size of such a token in bytes.
+const (
+	reviewsPerSecond = 1
+	reviewsAtOnce    = 20
+	maxStoredToken   = 8 << 10
 )
 
 // inspectionTimeout limits one inspection over all its requests.
@@ -154,7 +162,8 @@ const clockTolerance = time.Minute
 
 // observe reads the state of an agent, on the hub and downstream.
 func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
-	known, now := h.runs.silence(reconcile.KeyOf(cluster).String()), h.app.Clock()
+	key := reconcile.KeyOf(cluster).String()
+	known, now := h.runs.silence(key), h.app.Clock()
 	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
 		Heard: !supervisionrule.NeverReported(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),
@@ -170,11 +179,30 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 		return in, err
 	}
 	in.Wanted = h.wanted(cluster)
-	accounts, err := h.liveAccounts(cluster)
+	live, err := h.liveAccounts(cluster)
 	if err != nil {
 		return in, err
 	}
-	return in, install.Observe(ctx, downstream, accounts, &in)
+	if err := install.Observe(ctx, downstream, live, &in); err != nil {
+		return in, err
+	}
+	in.Rejected = h.isRejected(ctx, key, in)
+	return in, nil
+}
+
+// isRejected reports whether the hub's API server rejects the stored token of an agent that has an account. Without an
+// answer the token counts as accepted. The token comes from another cluster: only one that names an account of this
+// Cluster is sent to the API server, and only some at a time.
+func (h *handler) isRejected(ctx context.Context, cluster string, in supervisionrule.Input) bool {
+	if !in.Identity || !in.Known || len(in.Stored) > maxStoredToken || !h.reviews.TryAccept() {
+		return false
+	}
+	accepted, err := accounts.Review(ctx, h.app.Kube, in.Stored)
+	if err != nil {
+		h.app.Log.Debug("a token could not be tried", "cluster", cluster, "error", err)
+		return false
+	}
+	return !accepted
 }
 
 // wanted returns the agent's Deployment for the current settings. It returns nil if the chart refuses them, which the

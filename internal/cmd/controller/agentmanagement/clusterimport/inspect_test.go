@@ -536,9 +536,10 @@ func TestLiveAccount_AgentThatReportsIsNotLookedFor(t *testing.T) {
 	atRest(t, hub)
 }
 
-// A hub that was restored from a backup hears of none of its agents: it repairs them all the same.
-func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
-	hub, behind := lost(t, identityWith("u-gone"), granted()...)
+// mostSilent is a hub from which ws/c1 and most other agents are not heard of.
+func mostSilent(t *testing.T, identity *corev1.Secret) (*hubtest.Hub, *downstream) {
+	t.Helper()
+	hub, behind := lost(t, identity, granted()...)
 	for i := range 9 {
 		other := cluster(func(c *fleet.Cluster) {
 			c.Name, c.UID, c.Spec.ClientID = fmt.Sprintf("other-%d", i), types.UID(fmt.Sprintf("u-%d", i)), fmt.Sprintf("other-%d", i)
@@ -557,6 +558,12 @@ func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
 	if !slices.Contains(hub.Woken(), "Cluster ws/c1") {
 		t.Fatal("the Cluster is not reconciled")
 	}
+	return hub, behind
+}
+
+// A hub that was restored from a backup hears of none of its agents: it repairs them all the same.
+func TestMostAgentsSilent_EachIsLookedForAtALimitedRate(t *testing.T) {
+	hub, behind := mostSilent(t, identityWith("u-gone"))
 	work(t, hub) // looks
 	hub.Sync()
 	hub.Requests()

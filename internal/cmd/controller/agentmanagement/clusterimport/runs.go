@@ -259,9 +259,7 @@ func (r *runs) inspected(cluster, written string, heard bool, out supervisionrul
 		agent.inspections++
 		pause := supervisionrule.NextLook(agent.inspections, heard)
 		agent.next = r.clock().Add(pause + spread(pause/4))
-		if out.Repair != supervisionrule.RepairNone && agent.repair != supervisionrule.RepairIdentity {
-			agent.repair = out.Repair
-		}
+		agent.repair = agent.repair.Then(out.Repair)
 		if out.FreshToken {
 			agent.tokens++
 			agent.quiet = r.clock()

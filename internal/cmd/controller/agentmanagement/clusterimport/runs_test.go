@@ -197,6 +197,10 @@ func TestWhatALookHasFoundIsRepairedOnce(t *testing.T) {
 	if got := r.get("ws/a").silence.repair; got != supervisionrule.RepairIdentity {
 		t.Errorf("the greater repair gave way to %q", got)
 	}
+	inspect(r, false, supervisionrule.Outcome{Repair: supervisionrule.RepairRejected})
+	if got := r.get("ws/a").silence.repair; got != supervisionrule.RepairRejected {
+		t.Errorf("a rejected token changed the repair to %q", got)
+	}
 	r.deployed("ws/a", false, true)
 	if got := r.get("ws/a").silence.repair; got != supervisionrule.RepairNone {
 		t.Errorf("wanted again: %q", got)

@@ -32,6 +32,7 @@ func (h *Hub) clientset() *fake.Clientset {
 	c.PrependReactor("get", "serviceaccounts", reading(&corev1.ServiceAccount{}))
 	c.PrependReactor("get", "namespaces", reading(&corev1.Namespace{}))
 	c.PrependReactor("create", "serviceaccounts", h.mint)
+	c.PrependReactor("create", "tokenreviews", h.review)
 	c.PrependReactor("create", "secrets", h.createSecret)
 	c.PrependReactor("update", "secrets", h.updateSecret)
 	c.PrependReactor("patch", "secrets", h.patchSecret)
@@ -51,6 +52,22 @@ func (h *Hub) read(example Object, resource schema.GroupResource, namespace, nam
 		return nil, apierrors.NewNotFound(resource, name)
 	}
 	return found.DeepCopyObject(), nil
+}
+
+// review answers a TokenReview.
+func (h *Hub) review(action testing.Action) (bool, runtime.Object, error) {
+	review, ok := action.(testing.CreateAction).GetObject().(*authenticationv1.TokenReview)
+	if !ok {
+		return true, nil, unexpected("create a review")
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.note("review", "token"); err != nil {
+		return true, nil, err
+	}
+	answer := review.DeepCopy()
+	answer.Status.Authenticated = h.rejects == nil || !h.rejects(review.Spec.Token)
+	return true, answer, nil
 }
 
 // mint answers a TokenRequest.

@@ -133,7 +133,7 @@ func (h *Hub) try(w http.ResponseWriter, token string) {
 }
 
 // RejectTokens makes the API server reject the tokens for which rejects returns true. A check is recorded as "try
-// token".
+// token", or as "review token" if it is a TokenReview.
 func (h *Hub) RejectTokens(rejects func(token string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

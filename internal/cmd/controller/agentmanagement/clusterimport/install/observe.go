@@ -28,7 +28,8 @@ func Observe(ctx context.Context, downstream hub.Downstream, accounts []types.UI
 	if in.Identity, err = downstream.Find(ctx, stored); err != nil {
 		return err
 	}
-	in.Known = supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), accounts)
+	in.Stored = kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey])
+	in.Known = supervisionrule.KnowsIdentity(in.Stored, accounts)
 	bootstrap := &corev1.Secret{ObjectMeta: here(names.AgentBootstrap)}
 	if _, err := downstream.Find(ctx, bootstrap); err != nil {
 		return err
