@@ -118,3 +118,9 @@ func parsePublic(text string) (*ecdsa.PublicKey, error) {
 	}
 	return key, nil
 }
+
+// CheckPublic returns an error that wraps ErrKey unless the text is a public key as Key.Public returns it.
+func CheckPublic(text string) error {
+	_, err := parsePublic(text)
+	return err
+}

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,6 +73,11 @@ func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace 
 		Type:       protocol.SecretTypeCredential,
 		Data:       credential.Encode(),
 	}
+}
+
+// AddRecovery adds what its agent needs to return after a loss to a credential Secret.
+func AddRecovery(secret *corev1.Secret, recovery protocol.Recovery) {
+	maps.Copy(secret.Data, recovery.Encode())
 }
 
 // answerMeta returns the metadata of the credential Secret and of the Role and RoleBinding that make it readable. The

@@ -131,6 +131,9 @@ type Outcome struct {
 	Mint       *protocol.Mint
 	Credential protocol.Credential
 	Reader     []runtime.Object
+	// Key is the public key that has signed the request that is answered now, or "". Its agent also gets what it needs to
+	// return after a loss.
+	Key string
 	// Join, if set, is recorded on the Cluster, because the credential of a signed request is in use.
 	Join *Join
 	// Unpin means that the Cluster's pinned key is removed before the credential is handed out: another agent, which
@@ -291,7 +294,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		if lifetime := lifetimeOf(in); lifetime > 0 {
 			out.Mint.Lifetime, out.Mint.Renewed = lifetime, true
 		}
-		out.Credential = credentialOf(cluster, in.Namespaces)
+		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""

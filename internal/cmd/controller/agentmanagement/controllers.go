@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/hubdocument"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/manageagent"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/orphans"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/recovery"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/revocation"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/token"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -38,6 +39,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		{"contentreaders", contentreaders.Register},
 		{"grant", grant.Register},
 		{"revocation", revocation.Register},
+		{"recovery", recovery.Register},
 		{"capi", capi.Register},
 		{"credentialexpiry", credentialexpiry.Register},
 	} {

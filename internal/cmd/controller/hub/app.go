@@ -22,6 +22,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -70,6 +71,8 @@ type Context struct {
 	Liveness *liveness.Tracker
 	// Identities knows which cluster is behind a Cluster.
 	Identities *identities.Identities
+	// Recoveries knows what lets agents return after a loss.
+	Recoveries *recoveries.Recoveries
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]
 	ClusterGroups             generic.ControllerInterface[*fleet.ClusterGroup, *fleet.ClusterGroupList]
@@ -97,6 +100,8 @@ type Context struct {
 	CredentialSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 	// ValuesSecrets are those of type protocol.SecretTypeValues in all namespaces.
 	ValuesSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
+	// RecoverySecrets are those of type protocol.SecretTypeRecovery that the hub has created for agents.
+	RecoverySecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 	// BootstrapSecrets are those of set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
@@ -169,6 +174,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		Namespaces: func() identities.Namespaces { return a.AllNamespaces },
 		Cluster:    func(namespace, name string) (*fleet.Cluster, error) { return a.Clusters.Cache().Get(namespace, name) },
 	})
+	a.Recoveries = recoveries.New(func() kubernetes.Interface { return a.Kube }, a.Namespaces.System, a.Clock)
 	a.addUndecodable()
 	if err := a.addKinds(); err != nil {
 		return nil, err

@@ -15,10 +15,10 @@ import (
 )
 
 // addScopes creates the three scopes: a cache holds one selection per kind, and Secrets need three.
-func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
+func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err error) {
 	clients, err := newClients(a.RESTConfig, a.undecodable)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
@@ -43,16 +43,22 @@ func (a *Context) addScopes() (main, values, bootstrap *scope, err error) {
 	values = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byField("type", string(protocol.SecretTypeValues)),
 	}})
+	recovery = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+		all["Secret"].gvk: func(o *metav1.ListOptions) {
+			managed(o) // the hub's own agent has one with its private key
+			byField("type", string(protocol.SecretTypeRecovery))(o)
+		},
+	}})
 	bootstrap = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{})),
 	}})
-	a.scopes = []*scope{main, values, bootstrap}
-	return main, values, bootstrap, nil
+	a.scopes = []*scope{main, values, recovery, bootstrap}
+	return main, values, recovery, bootstrap, nil
 }
 
 // addKinds creates the controllers of all kinds.
 func (a *Context) addKinds() error {
-	main, values, bootstrap, err := a.addScopes()
+	main, values, recovery, bootstrap, err := a.addScopes()
 	if err != nil {
 		return err
 	}
@@ -74,6 +80,7 @@ func (a *Context) addKinds() error {
 	a.Deployments = namespaced[*appsv1.Deployment, *appsv1.DeploymentList](main, "Deployment")
 	a.CredentialSecrets = namespaced[*corev1.Secret, *corev1.SecretList](main, "Secret")
 	a.ValuesSecrets = namespaced[*corev1.Secret, *corev1.SecretList](values, "Secret")
+	a.RecoverySecrets = namespaced[*corev1.Secret, *corev1.SecretList](recovery, "Secret")
 	a.BootstrapSecrets = namespaced[*corev1.Secret, *corev1.SecretList](bootstrap, "Secret")
 	return nil
 }

@@ -76,6 +76,7 @@ func (a *Context) stillFilling(kinds string) {
 // notKubeconfigs excludes Secrets of frequent types that never hold a kubeconfig.
 const notKubeconfigs = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token," +
 	"type!=fleet.cattle.io/agent-credential,type!=fleet.cattle.io/cluster-registration-values," +
+	"type!=fleet.cattle.io/agent-recovery,type!=fleet.cattle.io/hub-key," +
 	"type!=fleet.cattle.io/bundle-deployment/v1alpha1,type!=fleet.cattle.io/bundle-values/v1alpha1"
 
 // watchKubeconfigSecrets enqueues the Clusters that name a Secret when that Secret changes. It watches only names and

@@ -10,7 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -22,6 +25,8 @@ const (
 	notInForceDelay = 25 * time.Millisecond
 	notInForceSoon  = 10 * time.Second
 	notInForceLate  = 2 * time.Second
+	// recoveryDelay is for the recovery token of a workspace's first Cluster, which the controller-manager creates.
+	recoveryDelay = 100 * time.Millisecond
 	// pendingDelay is for a token Secret without a token yet.
 	pendingDelay = 500 * time.Millisecond
 )
@@ -55,11 +60,44 @@ func (h *handler) handOut(ctx context.Context, r *round) error {
 		return err
 	}
 	r.out.Credential.Token = token
-	if err := h.writeCredential(grant.CredentialSecret(r.request, h.app.Namespaces.Registration, r.out.Credential)); err != nil {
+	secret := grant.CredentialSecret(r.request, h.app.Namespaces.Registration, r.out.Credential)
+	err = h.addRecovery(ctx, r, secret)
+	if errors.Is(err, recoveries.ErrPending) && h.waited(r.request) < noticeable {
+		return h.postpone(r, recoveryDelay)
+	}
+	if err != nil { // the agent gets it later from Secret fleet-recovery
+		h.app.Log.Warn("credential handed out without recovery data", "registration", r.key(), "error", err)
+	}
+	if err := h.writeCredential(secret); err != nil {
 		return fmt.Errorf("writing the credential of registration %s: %w", r.key(), err)
 	}
 	h.recordGranted(r)
 	return nil
+}
+
+// addRecovery adds what the agent of a signed request needs to return after a loss, if the hub has a key.
+func (h *handler) addRecovery(ctx context.Context, r *round, secret *corev1.Secret) error {
+	if r.out.Key == "" || h.app.Recoveries.Key().Public() == "" {
+		return nil
+	}
+	account, err := h.recoveryAccount(r.request.Namespace)
+	if err != nil {
+		return err
+	}
+	data, err := h.app.Recoveries.Data(ctx, grant.ClusterOf(r.in), r.out.Key, account)
+	if err == nil {
+		grant.AddRecovery(secret, data)
+	}
+	return err
+}
+
+// recoveryAccount returns the recovery account of a workspace, or nil.
+func (h *handler) recoveryAccount(workspace string) (*corev1.ServiceAccount, error) {
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(workspace, names.Recovery))
+	if err != nil || !recoveries.IsAccount(account) {
+		return nil, err
+	}
+	return account, nil
 }
 
 // postpone enqueues a request that has its rights but no credential yet. Its status says so if it waits for long.

@@ -105,6 +105,7 @@ func (h *Hub) addKinds() {
 	bindings := newKind[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList](h, rbac, "ClusterRoleBinding", managed)
 	a.ClusterRoleBindings = clusterKind[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList]{kind: bindings}
 	a.CredentialSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeCredential))
+	a.RecoverySecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeRecovery))
 	a.ValuesSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeValues))
 
 	a.Clusters.Cache().AddIndexer(hub.ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {

@@ -1,0 +1,208 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/recovery"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	// keyTimeout limits one attempt to load the hub's key, keyRetry is the time between two attempts.
+	keyTimeout, keyRetry = 10 * time.Second, 30 * time.Second
+	// pendingSoon is the time until the controller-manager has filled a new token Secret. After pendingLong something is
+	// probably wrong with it, and pendingLate is used instead.
+	pendingSoon, pendingLong, pendingLate = time.Second, time.Minute, 5 * time.Minute
+	// dataSetID is the set of the Secret with the recovery data of a Cluster. Changing it orphans them.
+	dataSetID = "fleet-recovery-data"
+)
+
+// reasonUnavailable is the reason of the Event about an object that has the name of one of ours.
+const reasonUnavailable = "RecoveryUnavailable"
+
+type handler struct {
+	app *hub.Context
+	// accounts are the objects of workspaces, data those of Clusters.
+	accounts, data *reconcile.Set
+	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
+	// reported.
+	tokens, reported sync.Map
+}
+
+// Register watches Clusters, and what was created for them.
+func Register(ctx context.Context, a *hub.Context) error {
+	h := &handler{
+		app:      a,
+		accounts: reconcile.NewSet(recoveries.SetID, reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings)).InWaves(),
+		data:     reconcile.NewSet(dataSetID, reconcile.KindOf(a.RecoverySecrets)),
+	}
+	a.First(h.loadKey)
+	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+		return h.onCluster(ctx, cluster)
+	})
+	return errors.Join(h.accounts.Watch(h.enqueueOne), h.data.Watch(reconcile.Enqueue(a.Clusters)))
+}
+
+// loadKey loads the hub's key before the controllers start. If that fails, it tries again in the background: agents can
+// register without it.
+func (h *handler) loadKey(ctx context.Context) {
+	if h.tryKey(ctx) {
+		return
+	}
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, keyRetry, false, func(ctx context.Context) (bool, error) { return h.tryKey(ctx), nil })
+		h.enqueueAll()
+	}()
+}
+
+func (h *handler) tryKey(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, keyTimeout)
+	defer cancel()
+	err := h.app.Recoveries.LoadKey(ctx)
+	if err != nil {
+		h.app.Log.Error("the hub's key cannot be loaded, so agents that lose their credential cannot return by themselves; correct or delete the Secret",
+			"secret", h.app.Namespaces.System+"/"+names.HubKey, "error", err)
+	}
+	return err == nil
+}
+
+// enqueueAll enqueues all Clusters.
+func (h *handler) enqueueAll() {
+	all, err := h.app.Clusters.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return // only a cache that has not started
+	}
+	for _, cluster := range all {
+		h.app.Clusters.Enqueue(cluster.Namespace, cluster.Name)
+	}
+}
+
+// enqueueOne enqueues one Cluster of a workspace whose recovery account changed.
+func (h *handler) enqueueOne(workspace types.NamespacedName) {
+	found, err := h.app.Clusters.Cache().List(workspace.Name, labels.Everything())
+	if err == nil && len(found) > 0 {
+		h.app.Clusters.Enqueue(found[0].Namespace, found[0].Name)
+	}
+}
+
+func (h *handler) onCluster(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	if cluster == nil || !recovery.Applies(cluster) || h.app.Leaves(cluster.Namespace) || h.app.Recoveries.Key().Public() == "" {
+		return cluster, nil
+	}
+	account, err := h.ensureAccount(ctx, cluster)
+	if err != nil {
+		return cluster, h.report(cluster, err)
+	}
+	if key := recovery.KeyToPin(cluster); key != "" {
+		if cluster, err = h.pin(cluster, key); err != nil {
+			return cluster, err
+		}
+	}
+	return cluster, h.report(cluster, h.writeData(ctx, cluster, account))
+}
+
+// ensureAccount creates the recovery account of a workspace, its rights and its token. It returns the account, or nil
+// if the cache does not show it yet.
+func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*corev1.ServiceAccount, error) {
+	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(cluster.Namespace))
+	if err != nil || namespace == nil {
+		return nil, err
+	}
+	owner := reconcile.OwnerOf(corev1.SchemeGroupVersion.WithKind("Namespace"), namespace)
+	if err := h.accounts.Apply(owner, recovery.Account(namespace.Name)...); err != nil {
+		return nil, fmt.Errorf("creating the recovery account of workspace %s: %w", namespace.Name, err)
+	}
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace.Name, names.Recovery))
+	if err != nil || !recoveries.IsAccount(account) {
+		return nil, err // its appearance in the cache enqueues a Cluster
+	}
+	if uid, known := h.tokens.Load(namespace.Name); known && uid == account.UID {
+		return account, nil
+	}
+	if err := h.app.Recoveries.EnsureToken(ctx, account); err != nil {
+		return nil, err
+	}
+	h.tokens.Store(namespace.Name, account.UID)
+	return account, nil
+}
+
+// pin records the key that an agent has reported, unless the Cluster got a key or was blocked since.
+func (h *handler) pin(cluster *fleet.Cluster, key string) (*fleet.Cluster, error) {
+	pinned, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if c.Annotations[fleet.AnnotationAgentKey] == "" && !revocation.IsBlocked(c) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationAgentKey, key)
+		}
+	})
+	if err != nil {
+		return cluster, fmt.Errorf("pinning the key of the agent of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	}
+	h.app.Log.Info("agent key written", "cluster", cluster.Namespace+"/"+cluster.Name, "pinned", true)
+	return pinned, nil
+}
+
+// writeData writes the Secret with the recovery data of a Cluster, or removes it if no key is pinned.
+func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account *corev1.ServiceAccount) error {
+	owner := reconcile.OwnerOf(fleet.SchemeGroupVersion.WithKind("Cluster"), cluster)
+	key := cluster.Annotations[fleet.AnnotationAgentKey]
+	if key == "" {
+		return h.data.Apply(owner)
+	}
+	if cluster.Status.Namespace == "" || cluster.Spec.ClientID == "" {
+		return nil
+	}
+	if taken, err := h.app.NamespaceTaken(cluster); err != nil || taken {
+		return err
+	}
+	wanted, err := h.app.Recoveries.Data(ctx, cluster, key, account)
+	if errors.Is(err, recoveries.ErrPending) {
+		delay := pendingSoon
+		if account != nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > pendingLong {
+			delay = pendingLate
+		}
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, delay)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(recovery.Secret(cluster, wanted).Namespace, names.Recovery))
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		held, err := protocol.ParseRecovery(found.Data)
+		if err == nil && !recovery.IsDue(held, wanted.HubKey, wanted.Token, recoveries.TicketOf(cluster, key), h.app.Clock()) {
+			return nil
+		}
+	}
+	return h.data.Apply(owner, recovery.Secret(cluster, wanted))
+}
+
+// report reports an object of another owner that has the name of one of ours, once. Other errors are returned.
+func (h *handler) report(cluster *fleet.Cluster, err error) error {
+	taken := (*reconcile.TakenError)(nil)
+	if err == nil || !errors.As(err, &taken) && !errors.Is(err, recoveries.ErrTaken) {
+		return err
+	}
+	if _, before := h.reported.LoadOrStore(cluster.Namespace+": "+err.Error(), true); !before {
+		h.app.Log.Warn("agents of this workspace cannot recover", "cluster", cluster.Namespace+"/"+cluster.Name, "error", err)
+		h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reasonUnavailable, "the agent of this Cluster cannot return by itself after a loss: "+err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package recovery
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const clusterNamespace = "cluster-ws-c1-552959a9c359"
+
+func agentKey(t *testing.T) string {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Public()
+}
+
+func cluster(modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
+	c := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u-c1", Labels: map[string]string{"env": "dev"}},
+		Spec:       fleet.ClusterSpec{ClientID: "client"}, Status: fleet.ClusterStatus{Namespace: clusterNamespace},
+	}
+	for _, modify := range modifiers {
+		modify(c)
+	}
+	return c
+}
+
+func annotated(key, value string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, key, value) }
+}
+
+func reporting(key string) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Agent.RecoveryKey = key }
+}
+
+// start is a hub with a key and workspace ws.
+func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
+	t.Helper()
+	hub := hubtest.New(t)
+	if err := Register(t.Context(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.App.Recoveries.LoadKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hub.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", UID: "u-ws"}})
+	hub.Put(objects...)
+	hub.Requests()
+	return hub
+}
+
+// settled is start after the recovery account has its token.
+func settled(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
+	t.Helper()
+	hub := start(t, objects...)
+	handle(t, hub)
+	hub.Sync()
+	handle(t, hub)
+	token := hubtest.MustGet[*corev1.Secret](t, hub, "ws", names.RecoveryToken).DeepCopy()
+	token.Annotations[corev1.ServiceAccountUIDKey] = string(hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery).UID)
+	token.Data = map[string][]byte{"token": []byte("jwt")}
+	hub.Put(token)
+	hub.Requests()
+	hub.Woken()
+	return hub
+}
+
+func handle(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	if err := hub.Handle("Cluster", "ws/c1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFirstCluster_CreatesTheRecoveryAccount(t *testing.T) {
+	hub := start(t, cluster())
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "create ServiceAccount ws/fleet-recovery", "create Role ws/fleet-recovery", "create RoleBinding ws/fleet-recovery")
+	hub.Sync()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "get Secret ws/fleet-recovery-token", "create Secret ws/fleet-recovery-token")
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+	if account := hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery); !recoveries.IsAccount(account) {
+		t.Errorf("labels %v", account.Labels)
+	}
+}
+
+func TestForeignAccount_IsLeftAloneAndReportedOnce(t *testing.T) {
+	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: names.Recovery, Labels: map[string]string{fleet.LabelManaged: "true"}}}
+	hub := start(t, cluster(annotated(fleet.AnnotationAgentKey, agentKey(t))), foreign)
+	for range 2 {
+		handle(t, hub)
+	}
+	if got := hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery); got.Labels[fleet.LabelSetHash] != "" {
+		t.Error("the account was adopted")
+	}
+	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], "RecoveryUnavailable") {
+		t.Errorf("Events %v", told)
+	}
+	if hubtest.Get[*corev1.Secret](hub, clusterNamespace, names.Recovery) != nil {
+		t.Error("recovery data was written")
+	}
+}
+
+func TestReportedKey_IsPinnedOnce(t *testing.T) {
+	key, other := agentKey(t), agentKey(t)
+	for name, test := range map[string]struct {
+		cluster *fleet.Cluster
+		want    string
+	}{
+		"no key":           {cluster(reporting(key)), key},
+		"another key":      {cluster(reporting(key), annotated(fleet.AnnotationAgentKey, other)), other},
+		"key was blocked":  {cluster(reporting(key), annotated(fleet.AnnotationBlockedKey, key)), ""},
+		"any key blocked":  {cluster(reporting(key), annotated(fleet.AnnotationBlockedKey, other)), ""},
+		"not a key":        {cluster(reporting("x")), ""},
+		"nothing reported": {cluster(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := settled(t, test.cluster)
+			if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationAgentKey]; got != test.want {
+				t.Errorf("pinned key %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
+	key := agentKey(t)
+	hub := settled(t, cluster(annotated(fleet.AnnotationAgentKey, key)))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "get Secret ws/fleet-recovery-token", "create Secret "+clusterNamespace+"/fleet-recovery")
+	ticket := func() identity.Ticket {
+		t.Helper()
+		secret := hubtest.MustGet[*corev1.Secret](t, hub, clusterNamespace, names.Recovery)
+		data, err := protocol.ParseRecovery(secret.Data)
+		if err != nil || data.Token != "jwt" || secret.Type != protocol.SecretTypeRecovery {
+			t.Fatalf("token %q, type %s, %v", data.Token, secret.Type, err)
+		}
+		ticket, err := identity.VerifyTicket(hub.App.Recoveries.Key().Public(), data.Ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ticket
+	}
+	first := ticket()
+	if first.Key != identity.Thumbprint(key) || first.Labels["env"] != "dev" {
+		t.Errorf("ticket %+v", first)
+	}
+	hub.Sync()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+
+	hub.Pass(31 * 24 * time.Hour)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
+	if !ticket().Time.After(first.Time) {
+		t.Error("the ticket is not newer")
+	}
+	hub.Sync()
+	hub.Put(cluster(annotated(fleet.AnnotationAgentKey, key), func(c *fleet.Cluster) { c.Labels["env"] = "prod" }))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
+	if got := ticket().Labels["env"]; got != "prod" {
+		t.Errorf("label %q", got)
+	}
+	hub.Sync()
+	hub.Put(cluster(annotated(fleet.AnnotationBlockedKey, key)))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "delete Secret "+clusterNamespace+"/fleet-recovery")
+}
+
+func TestNothingIsCreated(t *testing.T) {
+	now := metav1.Now()
+	for name, modify := range map[string]func(*fleet.Cluster){
+		"for a Cluster that is being deleted": func(c *fleet.Cluster) { c.DeletionTimestamp, c.Finalizers = &now, []string{"x"} },
+		"for a Cluster of another manager":    func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "another"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, cluster(modify))
+			handle(t, hub)
+			hubtest.ExpectRequests(t, hub)
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package recoveries
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TicketLife is how long a ticket is valid. Only the hub's clock is compared with itself.
+const TicketLife = 90 * 24 * time.Hour
+
+const (
+	// maxBlocked is the maximum number of entries for one workspace. Each has about 70 bytes.
+	maxBlocked = 4000
+	// beforeKey is the key of the time up to which all tickets are blocked, because their entries were dropped.
+	beforeKey = "before"
+)
+
+// Block makes the tickets of a deleted Cluster invalid: those of the key with this thumbprint that were signed before.
+func (r *Recoveries) Block(ctx context.Context, workspace, thumbprint string) error {
+	if thumbprint == "" {
+		return nil
+	}
+	r.blocking.Lock()
+	defer r.blocking.Unlock()
+	blocked, name, now := r.kube().CoreV1().ConfigMaps(r.system), blockedName(workspace), r.clock()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		found, err := reconcile.Optional(blocked.Get(ctx, name, metav1.GetOptions{}))
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			_, err = blocked.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}},
+				Data:       withBlocked(nil, thumbprint, now),
+			}, metav1.CreateOptions{})
+			return err
+		}
+		changed := found.DeepCopy()
+		changed.Data = withBlocked(found.Data, thumbprint, now)
+		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("blocking the tickets of a deleted Cluster in ConfigMap %s/%s: %w", r.system, name, err)
+	}
+	return nil
+}
+
+// IsBlocked reports whether the ticket's Cluster was deleted after the ticket was signed.
+func (r *Recoveries) IsBlocked(ctx context.Context, ticket identity.Ticket) (bool, error) {
+	name := blockedName(ticket.Workspace)
+	found, err := reconcile.Optional(r.kube().CoreV1().ConfigMaps(r.system).Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
+		return false, fmt.Errorf("reading the blocked tickets from ConfigMap %s/%s: %w", r.system, name, err)
+	}
+	return found != nil && isBlocked(found.Data, ticket), nil
+}
+
+func blockedName(workspace string) string {
+	return names.SafeConcat(names.DeletedClusters, workspace, names.KeyHash(workspace))
+}
+
+// isBlocked compares only times of the hub's clock. An entry that cannot be read blocks.
+func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
+	for _, key := range []string{beforeKey, ticket.Key} {
+		text, exists := entries[key]
+		if !exists {
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, text); err != nil || !ticket.Time.After(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// withBlocked returns the entries with another one. It drops entries whose tickets have expired. If there are still too
+// many, it drops the oldest, and blocks all tickets that are as old as they are.
+func withBlocked(entries map[string]string, thumbprint string, now time.Time) map[string]string {
+	kept := maps.Clone(entries)
+	if kept == nil {
+		kept = map[string]string{}
+	}
+	kept[thumbprint] = now.UTC().Format(time.RFC3339)
+	expired := now.Add(-TicketLife).UTC().Format(time.RFC3339)
+	maps.DeleteFunc(kept, func(_, at string) bool { return at < expired }) // RFC 3339 in UTC sorts by time
+	if len(kept) <= maxBlocked {
+		return kept
+	}
+	before := kept[beforeKey]
+	delete(kept, beforeKey)
+	oldest := slices.SortedFunc(maps.Keys(kept), func(a, b string) int { return cmp.Or(cmp.Compare(kept[a], kept[b]), cmp.Compare(a, b)) })
+	for _, key := range oldest[:len(oldest)-maxBlocked*3/4] {
+		before = max(before, kept[key])
+		delete(kept, key)
+	}
+	kept[beforeKey] = before
+	return kept
+}

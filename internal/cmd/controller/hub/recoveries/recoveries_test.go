@@ -1,0 +1,225 @@
+package recoveries_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const system = "cattle-fleet-system"
+
+type world struct {
+	*recoveries.Recoveries
+	client *fake.Clientset
+	now    time.Time
+}
+
+func newWorld() *world {
+	w := &world{client: fake.NewClientset(), now: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)}
+	w.Recoveries = recoveries.New(func() kubernetes.Interface { return w.client }, system, func() time.Time { return w.now })
+	return w
+}
+
+func account(uid string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery", UID: types.UID(uid)}}
+}
+
+func TestKey_IsCreatedOnceAndKept(t *testing.T) {
+	w := newWorld()
+	if w.Key().Public() != "" {
+		t.Fatal("a key before it was loaded")
+	}
+	for range 2 {
+		if err := w.LoadKey(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := recoveries.New(func() kubernetes.Interface { return w.client }, system, time.Now)
+	if err := again.LoadKey(t.Context()); err != nil || again.Key().Public() != w.Key().Public() || again.Key().Public() == "" {
+		t.Errorf("another start has another key: %v", err)
+	}
+}
+
+func TestUnusableKey_IsReportedAndKept(t *testing.T) {
+	for name, secret := range map[string]*corev1.Secret{
+		"another type": {Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"key": []byte("x")}},
+		"damaged":      {Type: protocol.SecretTypeHubKey, Data: map[string][]byte{"key": []byte("x")}},
+		"empty":        {Type: protocol.SecretTypeHubKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			secret.ObjectMeta = metav1.ObjectMeta{Namespace: system, Name: "fleet-hub-key"}
+			if err := w.client.Tracker().Add(secret); err != nil {
+				t.Fatal(err)
+			}
+			err := w.LoadKey(t.Context())
+			if !errors.Is(err, recoveries.ErrKeyUnusable) || !strings.Contains(err.Error(), "cattle-fleet-system/fleet-hub-key") {
+				t.Errorf("error %v", err)
+			}
+			for _, action := range w.client.Actions() {
+				if action.GetVerb() != "get" {
+					t.Errorf("request %s", action.GetVerb())
+				}
+			}
+		})
+	}
+}
+
+func TestData_NeedsKeyAccountAndToken(t *testing.T) {
+	w, ctx := newWorld(), t.Context()
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", Labels: map[string]string{"env": "dev"}}, Spec: fleet.ClusterSpec{ClientID: "client"}}
+	expectPending := func(account *corev1.ServiceAccount) {
+		t.Helper()
+		if _, err := w.Data(ctx, cluster, "key", account); !errors.Is(err, recoveries.ErrPending) {
+			t.Fatalf("error %v", err)
+		}
+	}
+	expectPending(account("u1"))
+	if err := w.LoadKey(ctx); err != nil {
+		t.Fatal(err)
+	}
+	expectPending(nil)
+	if err := w.EnsureToken(ctx, account("u1")); err != nil {
+		t.Fatal(err)
+	}
+	expectPending(account("u1"))
+	fill(t, w, "u1")
+	got, err := w.Data(ctx, cluster, "key", account("u1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := identity.VerifyTicket(w.Key().Public(), got.Ticket)
+	if err != nil || ticket.Cluster != "c1" || ticket.Workspace != "ws" || ticket.ClientID != "client" || ticket.Key != identity.Thumbprint("key") || ticket.Labels["env"] != "dev" || !ticket.Time.Equal(w.now) {
+		t.Errorf("ticket %+v, %v", ticket, err)
+	}
+	if got.Token != "jwt-u1" || got.HubKey != w.Key().Public() || string(got.WorkspaceKey) != string(w.Key().WorkspaceKey("ws")) {
+		t.Error("other data")
+	}
+	expectPending(account("u2")) // the account was created again, and the token of the old one does not work
+	cluster.Labels["large"] = strings.Repeat("x", 1<<15)
+	got, err = w.Data(ctx, cluster, "key", account("u1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ticket, err := identity.VerifyTicket(w.Key().Public(), got.Ticket); err != nil || len(ticket.Labels) != 0 {
+		t.Errorf("labels %d, %v", len(ticket.Labels), err)
+	}
+}
+
+// fill fills the token Secret as the controller-manager does.
+func fill(t *testing.T, w *world, uid string) {
+	t.Helper()
+	secrets := w.client.CoreV1().Secrets("ws")
+	secret, err := secrets.Get(t.Context(), "fleet-recovery-token", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret.Annotations[corev1.ServiceAccountUIDKey] = uid
+	secret.Data = map[string][]byte{"token": []byte("jwt-" + uid)}
+	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForeignTokenSecret_IsLeftAlone(t *testing.T) {
+	w := newWorld()
+	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token"}, Type: corev1.SecretTypeServiceAccountToken}
+	if err := w.client.Tracker().Add(foreign); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.EnsureToken(t.Context(), account("u1")); !errors.Is(err, recoveries.ErrTaken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
+	w, ctx := newWorld(), t.Context()
+	blocked := func(key string, at time.Time) bool {
+		t.Helper()
+		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: key, Time: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	start := w.now
+	if blocked("k1", start) {
+		t.Error("blocked without a deletion")
+	}
+	for _, key := range []string{"k1", "k2", ""} {
+		if err := w.Block(ctx, "ws", key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !blocked("k1", start.Add(-time.Hour)) || !blocked("k2", start) || blocked("k3", start) {
+		t.Error("other tickets are blocked")
+	}
+	if blocked("k1", start.Add(time.Second)) {
+		t.Error("a ticket of the next registration with the key is blocked")
+	}
+	w.now = start.Add(recoveries.TicketLife + time.Hour) // all these tickets have expired
+	if err := w.Block(ctx, "ws", "k4"); err != nil {
+		t.Fatal(err)
+	}
+	if blocked("k1", start.Add(-time.Hour)) {
+		t.Error("an expired entry is kept")
+	}
+	if other, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws2", Key: "k4", Time: start}); err != nil || other {
+		t.Errorf("the ticket of another workspace is blocked: %v", err)
+	}
+}
+
+func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
+	w, ctx := newWorld(), t.Context()
+	start := w.now
+	if err := w.Block(ctx, "ws", "last"); err != nil {
+		t.Fatal(err)
+	}
+	only, err := w.client.CoreV1().ConfigMaps(system).List(ctx, metav1.ListOptions{})
+	if err != nil || len(only.Items) != 1 {
+		t.Fatalf("%d ConfigMaps, %v", len(only.Items), err)
+	}
+	for i := range 4000 {
+		only.Items[0].Data[fmt.Sprintf("%043d", i)] = start.Add(time.Duration(i) * time.Second).Format(time.RFC3339)
+	}
+	if _, err := w.client.CoreV1().ConfigMaps(system).Update(ctx, &only.Items[0], metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.now = start.Add(2 * time.Hour)
+	if err := w.Block(ctx, "ws", "last"); err != nil {
+		t.Fatal(err)
+	}
+	maps, err := w.client.CoreV1().ConfigMaps(system).List(ctx, metav1.ListOptions{})
+	if err != nil || len(maps.Items) != 1 {
+		t.Fatalf("%d ConfigMaps, %v", len(maps.Items), err)
+	}
+	size := 0
+	for key, value := range maps.Items[0].Data {
+		size += len(key) + len(value)
+	}
+	if size > 300<<10 {
+		t.Errorf("%d bytes", size)
+	}
+	for i, want := range map[int]bool{0: true, 3999: true} {
+		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: fmt.Sprintf("%043d", i), Time: start})
+		if err != nil || got != want {
+			t.Errorf("ticket %d: blocked %t, %v", i, got, err)
+		}
+	}
+	if got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: "another", Time: start.Add(90 * time.Minute)}); err != nil || got {
+		t.Errorf("a new ticket is blocked: %v", err)
+	}
+}

@@ -1,0 +1,84 @@
+package recovery
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// ticketAge is the age at which the ticket of a Cluster is replaced, long before it expires.
+const ticketAge = 30 * 24 * time.Hour
+
+// Account returns the recovery account of a workspace and its only right: to create ClusterRegistrations there.
+func Account(workspace string) []runtime.Object {
+	account := &corev1.ServiceAccount{TypeMeta: objects.TypeMeta("ServiceAccount"), ObjectMeta: objects.Managed(workspace, names.Recovery)}
+	account.TypeMeta.APIVersion = "v1"
+	return []runtime.Object{
+		account,
+		objects.RoleOf(objects.Managed(workspace, names.Recovery), rbacv1.PolicyRule{
+			APIGroups: []string{fleet.SchemeGroupVersion.Group}, Resources: []string{"clusterregistrations"}, Verbs: []string{"create"},
+		}),
+		objects.BindingOf(objects.Managed(workspace, names.Recovery), "Role", names.Recovery, objects.Subject(workspace, names.Recovery)),
+	}
+}
+
+// Applies reports whether this hub keeps anything for the agent of a Cluster.
+func Applies(cluster *fleet.Cluster) bool {
+	return cluster.DeletionTimestamp == nil && !clusters.ManagedElsewhere(cluster)
+}
+
+// KeyToPin returns the key that the agent of a Cluster has reported, if the Cluster has none, or "". A key is never
+// overwritten, and a blocked key is never pinned.
+func KeyToPin(cluster *fleet.Cluster) string {
+	key := cluster.Status.Agent.RecoveryKey
+	if key == "" || cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) || identity.CheckPublic(key) != nil {
+		return ""
+	}
+	return key
+}
+
+// IsDue reports whether the Secret with the recovery data of a Cluster has to be written. held is what the Secret
+// contains, and hub the hub's public key. wanted is the current ticket without its time.
+func IsDue(held protocol.Recovery, hub, token string, wanted identity.Ticket, now time.Time) bool {
+	if held.HubKey != hub || held.Token != token {
+		return true
+	}
+	ticket, err := identity.VerifyTicket(hub, held.Ticket)
+	if err != nil || !now.Before(ticket.Time.Add(ticketAge)) || ticket.Time.After(now.Add(ticketAge)) {
+		return true
+	}
+	labelled := maps.Equal(ticket.Labels, wanted.Labels) || len(ticket.Labels) == 0 && !fits(wanted)
+	return ticket.Workspace != wanted.Workspace || ticket.Cluster != wanted.Cluster || ticket.ClientID != wanted.ClientID ||
+		ticket.Key != wanted.Key || !labelled
+}
+
+// maxLabels is the size in bytes from which labels may not fit into a ticket.
+const maxLabels = 8 << 10
+
+func fits(ticket identity.Ticket) bool {
+	size := 0
+	for key, value := range ticket.Labels {
+		size += len(key) + len(value) + 6
+	}
+	return size < maxLabels
+}
+
+// Secret returns the Secret with which the agent of a Cluster gets its recovery data.
+func Secret(cluster *fleet.Cluster, data protocol.Recovery) *corev1.Secret {
+	meta := objects.Managed(clusters.NamespaceOf(cluster), names.Recovery)
+	meta.Annotations = map[string]string{fleet.AnnotationCluster: cluster.Name, fleet.AnnotationClusterNamespace: cluster.Namespace}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: protocol.SecretTypeRecovery, Data: data.Encode()}
+	secret.APIVersion, secret.Kind = "v1", "Secret"
+	return secret
+}
