@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -30,7 +31,8 @@ const requestTimeout = kube.RequestTimeout
 type Hub interface {
 	// Register creates a ClusterRegistration. It uses the import identity.
 	Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error)
-	// Credential reads the Secret with the credential for a request. It uses the import identity.
+	// Credential reads a Secret: with the import identity the credential for a request, and with the agent's identity
+	// what the hub has for its recovery.
 	Credential(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// WatchCredential watches that one Secret. If the Secret exists, the first event is its creation. It uses the
 	// import identity.
@@ -38,6 +40,8 @@ type Hub interface {
 	// Prove lists the BundleDeployments of the agent's namespace, limited to one. Only an agent's identity may do
 	// that.
 	Prove(ctx context.Context, namespace string) error
+	// Document reads the hub document.
+	Document(ctx context.Context) (string, error)
 	// Renew requests a token of an account. Only the account itself may do that.
 	Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error)
 }
@@ -99,6 +103,14 @@ func (h apiHub) Prove(ctx context.Context, namespace string) error {
 	defer cancel()
 	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
 		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
+}
+
+func (h apiHub) Document(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	found := &corev1.ConfigMap{}
+	err := h.core.RESTClient().Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(names.HubDocument).MaxRetries(noRetries).Do(ctx).Into(found)
+	return found.Data[names.HubDocumentKey], err
 }
 
 func (h apiHub) Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error) {

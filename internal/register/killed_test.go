@@ -81,6 +81,13 @@ func (m mortalHub) Credential(ctx context.Context, namespace, name string) (*cor
 	return m.next.Credential(ctx, namespace, name)
 }
 
+func (m mortalHub) Document(ctx context.Context) (string, error) {
+	if err := m.request("get document"); err != nil {
+		return "", err
+	}
+	return m.next.Document(ctx)
+}
+
 func (m mortalHub) WatchCredential(ctx context.Context, namespace, name string) (watch.Interface, error) {
 	if err := m.request("watch credential"); err != nil {
 		return nil, err

@@ -26,10 +26,11 @@ const (
 	// A recovery request that the hub refuses or does not grant is repeated ever more slowly.
 	firstRecoveryPause = 10 * time.Second
 	longRecoveryPause  = 2 * time.Minute
+	longDocumentPause  = 5 * time.Minute
 	// longKeepPause is the longest pause between two attempts to read the recovery Secret.
 	longKeepPause = time.Minute
 	// What the hub has for a recovery is read once a day, or sooner until there is something.
-	firstRefreshPause = time.Minute
+	firstRefreshPause = 70 * time.Second
 	longRefreshPause  = 24 * time.Hour
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second

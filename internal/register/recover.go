@@ -24,6 +24,7 @@ func (a *agent) noticeLoss() {
 	case a.found.identity != nil && answer == registering.Accepted:
 		a.loss, a.recovering = loss{}, nil
 		a.recoveries.reset()
+		a.documents.reset()
 	case a.found.identity != nil && answer != registering.Rejected && answer != registering.Untrusted:
 		a.loss = loss{}
 	case a.loss.since.IsZero():
@@ -53,10 +54,11 @@ func (a *agent) lookAtKept(ctx context.Context) {
 // recoveryState returns what the agent can recover with, or nil.
 func (a *agent) recoveryState() *registering.Recovery {
 	access, complete := a.kept.data.Access()
-	if a.kept.key.Public() == "" || !complete {
+	canVerify := a.kept.data.HubKey != "" && access.APIServerURL != ""
+	if a.kept.key.Public() == "" || !complete && !canVerify {
 		return nil
 	}
-	state := &registering.Recovery{Server: access.APIServerURL, CanRequest: complete, Since: a.loss.since, Chance: a.loss.chance}
+	state := &registering.Recovery{Server: access.APIServerURL, CanRequest: complete, CanVerify: canVerify, Since: a.loss.since, Chance: a.loss.chance}
 	if a.recovering != nil {
 		state.Attempt = a.recovering.Attempt
 	}

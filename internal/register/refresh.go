@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/fleet-hub/fleet/internal/identity"
@@ -20,12 +21,18 @@ func (a *agent) scheduleRefresh() {
 // refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
 func (a *agent) refresh(ctx context.Context) {
 	err := a.refreshRecovery(ctx)
+	if err != nil && ctx.Err() == nil {
+		a.log.Debug("the hub has nothing for a recovery of this agent", "error", err)
+	}
+	unread := a.refreshDocument(ctx)
+	if unread != nil && ctx.Err() == nil {
+		a.log.Warn("the hub document cannot be used, trying again", "error", unread)
+	}
 	if ctx.Err() != nil {
 		return
 	}
-	if err != nil {
+	if err = errors.Join(err, unread); err != nil {
 		a.refreshes.tried(a.now(), err)
-		a.log.Debug("the hub has nothing for a recovery of this agent", "error", err)
 		return
 	}
 	a.refreshes.reset()

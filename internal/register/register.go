@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	Log *slog.Logger
 	// Connect creates the client for one identity. Nil means a client for the API server in the configuration.
 	Connect func(*rest.Config) (Hub, error)
+	// FetchDocument reads the hub document at an address without a credential. Nil means recovery.Fetch.
+	FetchDocument func(ctx context.Context, server string) (string, error)
 	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
 	// callback.
 	OnStage func(stage registering.Stage, reason string)
@@ -120,7 +123,7 @@ type agent struct {
 	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
 	rejected chan struct{} // the hub rejected a request of the identity in use
 
-	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes pace
+	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace
 
 	found   found               // result of the last look
 	verdict registering.Verdict // on the stored identity, at its own address
@@ -159,6 +162,9 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.Connect == nil {
 		o.Connect = connect
 	}
+	if o.FetchDocument == nil {
+		o.FetchDocument = recovery.Fetch
+	}
 	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -170,6 +176,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 		*p = pace{first: firstPause, long: long, random: o.Random}
 	}
 	a.recoveries = pace{first: firstRecoveryPause, long: longRecoveryPause, random: o.Random}
+	a.documents = pace{first: firstRecoveryPause, long: longDocumentPause, random: o.Random}
 	a.keeps = pace{first: firstPause, long: longKeepPause, random: o.Random}
 	a.refreshes = pace{first: firstRefreshPause, long: longRefreshPause, random: o.Random}
 	a.reported = &atomic.Pointer[reported]{}
@@ -233,6 +240,8 @@ func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 		a.proveCredential(ctx, a.attemptOf(step))
 	case registering.RecoveryTurn:
 		a.awaitTurn(ctx, step)
+	case registering.HubDocument:
+		a.consultDocument(ctx, step)
 	}
 }
 

@@ -84,8 +84,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		TokenName: at.bootstrap.TokenName, MadeAt: a.now(),
 	}
 	a.proofs.reset()
-	a.log.Info(map[bool]string{false: "registration requested", true: "recovery requested"}[at.isRecovery],
-		"registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+	if at.isRecovery {
+		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+		return nil
+	}
+	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 	return nil
 }
 

@@ -81,6 +81,8 @@ type world struct {
 
 	renewal       renewals // how the hub renews tokens
 	recoveryToken string
+	document      string                   // the hub document
+	anonymous     map[string]string        // by address: what others show as the hub document
 	sealsFor      string                   // another key than that of the request
 	gives         func() map[string][]byte // the data of Secret fleet-recovery, nil: this hub has none
 
@@ -208,7 +210,7 @@ func (w *world) run(d time.Duration) {
 	err := Run(ctx, Options{
 		Local: w.local, Namespace: agentNS, Pod: "fleet-agent-pod",
 		Clock: func() time.Time { return time.Now().Add(w.skew) }, Random: zeros{},
-		Connect: w.connect, Log: w.log(),
+		Connect: w.connect, FetchDocument: w.fetch, Log: w.log(),
 		OnStage: func(stage registering.Stage, reason string) {
 			w.say("[agent]  %s", strings.TrimSpace(string(stage)+" "+reason))
 		},
@@ -370,7 +372,7 @@ func (w *world) sealed(request *fleet.ClusterRegistration, data map[string][]byt
 
 // nameOf is how a token is called in the story.
 func (w *world) nameOf(token string) string {
-	if token == w.recoveryToken {
+	if account, err := protocol.ParseAccountToken(token); err == nil && account.AccountUID == "recovery-account" {
 		return "fleet-recovery"
 	}
 	return token
@@ -458,6 +460,30 @@ func (v *visitor) Prove(_ context.Context, namespace string) error {
 	}
 	v.say("[agent]  LIST bundledeployments in %s as %s at %s: %s", namespace, v.token, v.server, short(err))
 	return err
+}
+
+func (v *visitor) Document(context.Context) (string, error) {
+	v.hubMu.Lock()
+	defer v.hubMu.Unlock()
+	if err := v.answer(v.accounts[v.token]); err != nil {
+		return "", err
+	}
+	if v.document == "" {
+		return "", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, names.HubDocument)
+	}
+	return v.document, nil
+}
+
+// fetch is the hub document for clients without a credential.
+func (w *world) fetch(_ context.Context, server string) (string, error) {
+	w.hubMu.Lock()
+	defer w.hubMu.Unlock()
+	text, found := w.anonymous[server]
+	if server == hubURL && !found {
+		text = w.document
+	}
+	w.say("[agent]  GET hub document without a credential at %s", server)
+	return text, nil
 }
 
 func (v *visitor) Renew(_ context.Context, _, account string, lifetime time.Duration) (string, error) {

@@ -1,0 +1,152 @@
+package register
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
+)
+
+// errElsewhere means that no hub that the agent knows answers at the address of a hub document with its CA.
+var errElsewhere = errors.New("no hub that this CA verifies answers at the address of the hub document")
+
+// errNothingNew means that a hub document contains what the agent has already.
+var errNothingNew = errors.New("the hub document has no other address, CA or recovery token")
+
+// refreshDocument reads the hub document over the verified connection. A hub without one, or one that does not show
+// it, is no error.
+func (a *agent) refreshDocument(ctx context.Context) error {
+	if a.kept.data.HubKey == "" {
+		return nil
+	}
+	hub, err := a.Connect(a.found.access.Config())
+	if err != nil {
+		return err
+	}
+	text, err := hub.Document(ctx)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the hub document: %w", err)
+	}
+	return a.takeDocument(ctx, text, true)
+}
+
+// consultDocument looks for another address, CA or recovery token in a hub document, when the hub rejects every token
+// or is not trusted. Afterwards the recovery token is tried again.
+func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
+	due := a.documents.until(a.now())
+	if asks := a.asks.until(a.now()); step.AskAgain && asks < due {
+		if a.pause(ctx, asks) {
+			a.askStored(ctx)
+		}
+		return
+	}
+	if !a.pause(ctx, due) {
+		return
+	}
+	before, verdict := a.kept.data, a.verdict
+	err := a.fetchDocument(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil && a.verdict == verdict && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
+		err = errNothingNew
+	}
+	a.documents.tried(a.now(), err)
+	a.recovering = nil
+	if err != nil {
+		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, and no hub document helps; trying again until there is a bootstrap secret", "error", err)
+	}
+}
+
+// fetchDocument reads the hub document without a credential, at each address that the agent knows.
+func (a *agent) fetchDocument(ctx context.Context) error {
+	servers := []string{a.kept.data.APIServerURL}
+	if stored := a.found.access.Server; a.found.identity != nil && stored != servers[0] {
+		servers = append(servers, stored)
+	}
+	var failed []error
+	for _, server := range servers {
+		text, err := a.FetchDocument(ctx, server)
+		if err == nil {
+			err = a.takeDocument(ctx, text, false)
+		}
+		if err == nil {
+			return nil
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// takeDocument stores what is new in a hub document: the recovery token, and the address and the CA after a test. It
+// accepts only the hub key that the agent has. works means that the hub accepts the agent at its current address.
+func (a *agent) takeDocument(ctx context.Context, text string, works bool) error {
+	data := a.kept.data
+	document, err := identity.VerifyDocument(data.HubKey, text)
+	if err != nil {
+		return err
+	}
+	current := a.currentAccess()
+	test, err := registering.UseDocument(registering.DocumentInput{
+		Document: document, Serial: data.Serial, Server: current.Server, CA: current.CA,
+		SystemStore: a.found.config.AgentTLSMode == kube.TLSModeSystemStore, Works: works,
+	})
+	if err != nil {
+		return err
+	}
+	if token, err := document.Token(data.WorkspaceKey); err == nil {
+		if _, err := protocol.ParseAccountToken(token); err == nil {
+			data.Token = token
+		}
+	}
+	var failed error
+	if test {
+		current, failed = a.moveTo(ctx, current, document)
+	}
+	if failed == nil {
+		data.APIServerURL, data.APIServerCA, data.Serial = current.Server, current.CA, document.Serial
+	}
+	return errors.Join(failed, a.keep(ctx, data))
+}
+
+// currentAccess returns the access of the stored identity, or that of the recovery token if there is none.
+func (a *agent) currentAccess() Access {
+	if a.found.identity != nil {
+		return a.found.access
+	}
+	data := a.kept.data
+	return Access{Server: data.APIServerURL, CA: data.APIServerCA, Token: data.Token, Namespace: data.ClusterNamespace}
+}
+
+// moveTo tests the address and the CA of a hub document. If the hub accepts the stored identity there, they are stored
+// with it. A hub that answers, but rejects the identity, is the place for a recovery request.
+func (a *agent) moveTo(ctx context.Context, from Access, document identity.Document) (Access, error) {
+	to := from
+	to.Server, to.CA = document.URL, document.CA
+	there, err := a.trustingKept(ctx, to)
+	if err != nil {
+		return from, err
+	}
+	err = a.prove(ctx, there, from.Namespace)
+	switch answer := answerOf(err); {
+	case answer == registering.Accepted && a.found.identity != nil:
+		if err := a.write(ctx, there, *a.found.identity); err != nil {
+			return from, err
+		}
+		a.log.Info("using the address and CA of the hub document from now on; the identity stays the same", "hub", there.Server)
+		return there, nil
+	case answer == registering.Accepted, answer == registering.Rejected:
+		return there, nil
+	}
+	return from, fmt.Errorf("%w %s: %w", errElsewhere, document.URL, err)
+}

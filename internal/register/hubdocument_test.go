@@ -1,0 +1,198 @@
+package register
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
+)
+
+const otherURL = "https://other.example:6443"
+
+// signed is a hub document with this address, and with the recovery token of now.
+func (k *keeper) signed(w *world, serial int64, url string, ca []byte) string {
+	document := identity.Document{URL: url, CA: ca, Serial: serial, AddressSerial: serial}
+	if err := document.AddToken(k.hub.WorkspaceKey("fleet-default"), w.recoveryToken); err != nil {
+		w.t.Error(err)
+	}
+	text, err := k.hub.SignDocument(document)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return text
+}
+
+// renewRecoveryToken replaces the recovery token, as after a loss of the API server's signing key.
+func (w *world) renewRecoveryToken() {
+	delete(w.tokens, w.recoveryToken)
+	w.recoveryToken = rulestest.BoundJWT("recovery-account", time.Unix(1<<40, 0))
+	w.tokens[w.recoveryToken] = true
+}
+
+// The hub changes while the agent serves. It has stored the document with serial 5.
+func TestHubDocument_WhenTheHubChanges(t *testing.T) {
+	start := func(w *world, k *keeper) {
+		k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
+		w.accounts["old"] = true
+		w.identitySecret("old")
+		w.document = k.signed(w, 5, hubURL, w.ca)
+	}
+	inWorld(t, "document-new-ca-with-overlap", func(t *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		both := append(append([]byte{}, w.ca...), newCA(t)...)
+		w.document = k.signed(w, 6, hubURL, both)
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.APIServerCA, want.Serial = both, 6
+		w.expectKept(want)
+	})
+	inWorld(t, "document-new-ca", func(t *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		ca := newCA(t)
+		w.later(2*time.Minute, "hub", "has another CA", func() {
+			w.signer = ca
+			w.document = k.signed(w, 6, hubURL, ca)
+			w.turnAway(401, nil)
+		})
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.APIServerCA, want.Serial = ca, 6
+		w.expectKept(want)
+	})
+	inWorld(t, "document-new-address", func(_ *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		w.document = k.signed(w, 6, otherURL, w.ca)
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.APIServerURL, want.Serial = otherURL, 6
+		w.expectKept(want)
+	})
+	inWorld(t, "document-address-that-does-not-work", func(_ *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		w.strangers = true
+		w.document = k.signed(w, 6, "https://nowhere.example", newCA(w.t))
+		w.signer = w.ca
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.Serial = 5
+		w.expectKept(want)
+	})
+	inWorld(t, "document-new-signing-key", func(_ *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		w.later(2*time.Minute, "hub", "rejects all tokens", func() {
+			delete(w.accounts, "old")
+			w.renewRecoveryToken()
+			w.document = k.signed(w, 6, hubURL, w.ca)
+			w.turnAway(401, nil)
+		})
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.Serial = 6
+		w.expectKept(want)
+	})
+	inWorld(t, "document-new-ca-and-signing-key", func(t *testing.T, w *world) {
+		k := w.keeper()
+		start(w, k)
+		ca := newCA(t)
+		w.later(2*time.Minute, "hub", "is replaced", func() {
+			delete(w.accounts, "old")
+			w.renewRecoveryToken()
+			w.signer = ca
+			w.document = k.signed(w, 6, hubURL, ca)
+			w.turnAway(401, nil)
+		})
+		w.run(time.Hour)
+		want := k.kept(w)
+		want.APIServerCA, want.Serial = ca, 6
+		w.expectKept(want)
+	})
+}
+
+// A server that stands in for the hub, with another CA, gets neither the agent nor its tokens.
+func TestForgedHubDocument_IsNotUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		document func(t *testing.T, w *world, k *keeper) string
+		text     string // in the log
+	}{
+		"lower serial": {func(t *testing.T, w *world, k *keeper) string { return k.signed(w, 4, otherURL, newCA(t)) }, "older than the last one"},
+		"signature of another hub": {func(t *testing.T, w *world, _ *keeper) string {
+			foreign := &keeper{hub: newIdentityKey(t)}
+			return foreign.signed(w, 6, otherURL, newCA(t))
+		}, "not a document of this hub"},
+		"no signature": {func(*testing.T, *world, *keeper) string { return `{"url":"https://other.example","serial":6}` }, "not a document of this hub"},
+		"alg none": {func(*testing.T, *world, *keeper) string {
+			return "eyJhbGciOiJub25lIiwidHlwIjoiZmxlZXQtaHViLWRvY3VtZW50K2p3cyJ9.eyJzZXJpYWwiOjZ9."
+		}, "not a document of this hub"},
+		"a ticket of the hub": {func(_ *testing.T, w *world, k *keeper) string { return k.given(w).Ticket }, "not a document of this hub"},
+		"1 MiB":               {func(*testing.T, *world, *keeper) string { return strings.Repeat("a", 1<<20) }, "not a document of this hub"},
+		"nothing":             {func(*testing.T, *world, *keeper) string { return "" }, "not a document of this hub"},
+		"CA that does not verify the server": {func(t *testing.T, w *world, k *keeper) string {
+			return k.signed(w, 6, hubURL, newCA(t)) // as one that has expired since
+		}, "answers at the address of the hub document"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
+				w.identitySecret("old")
+				w.logs, w.signer = true, newCA(t)
+				w.document = test.document(t, w, k)
+				w.run(20 * time.Minute)
+				want := k.kept(w)
+				want.Serial = 5
+				w.expectKept(want)
+				story := strings.Join(w.lines, "\n")
+				if w.storedToken() != "old" || !strings.Contains(story, test.text) || strings.Contains(story, w.recoveryToken) || strings.Contains(story, ": ok") {
+					t.Errorf("the story, which should contain %q:\n%s", test.text, story)
+				}
+			})
+		})
+	}
+}
+
+// The recovery token was lost, and the hub document has it.
+func TestLostRecoveryToken_IsInTheHubDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		k := w.keeper()
+		k.keep(w, func(data map[string][]byte) { data["recoveryToken"] = data["recoveryToken"][:5] })
+		w.document = k.signed(w, 6, hubURL, w.ca)
+		w.run(10 * time.Minute)
+		if w.times("serves fleet-default") != 1 {
+			t.Errorf("the agent did not recover:\n%s", strings.Join(w.lines, "\n"))
+		}
+		want := k.kept(w)
+		want.Serial = 6
+		w.expectKept(want)
+	})
+}
+
+// Only a verified connection delivers a new key of the hub. Its documents begin with their own serials.
+func TestNewHubKey_IsAcceptedFromTheCredentialOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		k := w.keeper()
+		k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("500") })
+		w.accounts["old"] = true
+		w.identitySecret("old")
+		k.hub = newIdentityKey(t)
+		w.document = k.signed(w, 6, hubURL, w.ca)
+		w.run(10 * time.Minute)
+		want := k.kept(w)
+		want.Serial = 6
+		w.expectKept(want)
+		if got := protocol.ParseKept(w.storedData()).HubKey; got != k.hub.Public() {
+			t.Errorf("hub key %s", got)
+		}
+	})
+}

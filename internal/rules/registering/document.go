@@ -1,0 +1,52 @@
+package registering
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+)
+
+// ErrLowerSerial means that a hub document is older than the last one that the agent stored.
+var ErrLowerSerial = errors.New("the hub document is older than the last one")
+
+// DocumentInput is the input of UseDocument.
+type DocumentInput struct {
+	// Document is a hub document whose signature was verified.
+	Document identity.Document
+	// Serial is the serial of the last document that the agent stored, or 0.
+	Serial int64
+	// Server and CA are the address in use and the CA that has to have signed its certificate.
+	Server string
+	CA     []byte
+	// SystemStore means that the TLS mode is system-store.
+	SystemStore bool
+	// Works means that the hub accepts the agent at Server.
+	Works bool
+}
+
+// UseDocument reports whether the agent has to test the address of a hub document. It refuses a lower serial, because an
+// old document may name a CA or an address that no longer belongs to the hub. While the connection works, an address is
+// tested only once: the agent may reach the hub at another one for a reason.
+func UseDocument(in DocumentInput) (test bool, err error) {
+	document := in.Document
+	if document.Serial < in.Serial {
+		return false, fmt.Errorf("serial %d instead of at least %d: %w", document.Serial, in.Serial, ErrLowerSerial)
+	}
+	known := document.AddressSerial
+	if known == 0 {
+		known = document.Serial
+	}
+	if document.URL == "" || in.Works && known <= in.Serial {
+		return false, nil
+	}
+	if !sameServer(in.Server, document.URL) {
+		return true, nil
+	}
+	rooted := in.SystemStore && len(in.CA) == 0 || len(document.CA) == 0
+	if in.Works && rooted { // the system's roots suffice, or the hub does not know its CA
+		return false, nil
+	}
+	return !bytes.Equal(bytes.TrimSpace(in.CA), bytes.TrimSpace(document.CA)), nil
+}
