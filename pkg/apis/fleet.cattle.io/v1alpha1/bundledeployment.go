@@ -41,6 +41,7 @@ type BundleDeploymentSpec struct {
 
 	// StagedOptions is the newest state computed from the Bundle.
 	// +optional
+	// +structType=atomic
 	StagedOptions BundleDeploymentOptions `json:"stagedOptions,omitempty"`
 
 	// StagedDeploymentID is the ID of StagedOptions.
@@ -50,6 +51,7 @@ type BundleDeploymentSpec struct {
 
 	// Options is the state that the agent must reach. The rollout copies StagedOptions here.
 	// +optional
+	// +structType=atomic
 	Options BundleDeploymentOptions `json:"options,omitempty"`
 
 	// DeploymentID is "<name of the Content>:<hash of the options>".
@@ -135,6 +137,7 @@ type BundleDeploymentStatus struct {
 	// Display holds texts for printer columns.
 	// +optional
 	// +nullable
+	// +structType=atomic
 	Display BundleDeploymentDisplay `json:"display,omitempty"`
 
 	// SyncGeneration is the options' forceSyncGeneration last deployed.
@@ -149,6 +152,7 @@ type BundleDeploymentStatus struct {
 
 	// ResourceCounts counts them by state.
 	// +optional
+	// +structType=atomic
 	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
 
 	// DownstreamResourcesGeneration is the spec's, once the copies are in place.

@@ -10,6 +10,7 @@ type BundleStatus struct {
 
 	// Summary counts the BundleDeployments by state.
 	// +optional
+	// +structType=atomic
 	Summary BundleSummary `json:"summary,omitempty"`
 
 	// NewlyCreated is always 0: it counts what a pass over the Bundle creates while
@@ -44,6 +45,7 @@ type BundleStatus struct {
 
 	// Display holds texts for printer columns.
 	// +optional
+	// +structType=atomic
 	Display BundleDisplay `json:"display,omitempty"`
 
 	// ResourceKey is no longer filled.

@@ -63,14 +63,17 @@ type ClusterGroupStatus struct {
 
 	// Summary counts the bundles of the group's Clusters by state.
 	// +optional
+	// +structType=atomic
 	Summary BundleSummary `json:"summary,omitempty"`
 
 	// Display holds texts for printer columns.
 	// +optional
+	// +structType=atomic
 	Display ClusterGroupDisplay `json:"display,omitempty"`
 
 	// ResourceCounts counts the deployed resources of the group's Clusters by state.
 	// +optional
+	// +structType=atomic
 	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
 }
 

@@ -23,10 +23,12 @@ type ClusterStatus struct {
 
 	// Summary counts the cluster's bundles by state.
 	// +optional
+	// +structType=atomic
 	Summary BundleSummary `json:"summary,omitempty"`
 
 	// ResourceCounts counts the deployed resources of the cluster by state.
 	// +optional
+	// +structType=atomic
 	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
 
 	// ReadyGitRepos is the number of GitRepos whose deployments here are ready.
@@ -123,10 +125,12 @@ type ClusterStatus struct {
 
 	// Display holds texts for printer columns.
 	// +optional
+	// +structType=atomic
 	Display ClusterDisplay `json:"display,omitempty"`
 
 	// Agent contains the agent's last heartbeat and the facts it reports about its cluster. The agent writes it.
 	// +optional
+	// +structType=atomic
 	Agent AgentStatus `json:"agent,omitempty"`
 
 	// Scheduled is true when a Schedule covers this cluster.
