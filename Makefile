@@ -63,6 +63,7 @@ test: ## Run every test: rules, controllers and user stories on real API servers
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p 3 -timeout 20m ./...
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
+	@cd dev/tools/growth && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
 
 test-unit: ## Run the tests that need no control plane, with fewer random sequences than `make test`.
@@ -91,10 +92,16 @@ walls: ## Attack one tenant of a hub as another one, with N=20000 random sequenc
 	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
 
+# The drawing of how the cost of a registration grows. The one of ten thousand clusters belongs to the documents.
+CURVE ?= $(if $(filter 10000,$(N)),docs/developing,bin)/growth.svg
+
 bench: build ## Measure what clusters cost a hub, and an agent its cluster, as JSON: N=100 of them, or 10, 100 and 1000. See docs/developing/benchmarks.md.
 	@go run ./dev/plane/prebuild
 	@go build -o bin/bench ./e2e/bench
-	@exec bin/bench -binaries bin $(if $(N),-n $(N)) $(BENCH)
+	@go build -C dev/tools/growth -o $(CURDIR)/bin/growth .
+	@rm -f bin/growth.json
+	@bin/bench -binaries bin -growth bin/growth.json $(if $(N),-n $(N)) $(BENCH)
+	@[ ! -f bin/growth.json ] || { bin/growth -from bin/growth.json -to '$(CURVE)' && echo 'the growth curve: $(CURVE)' >&2; }
 
 generate: ## Regenerate deepcopy functions, CRDs, docs/api.md and docs/cli.md.
 	go generate ./...

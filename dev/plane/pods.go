@@ -81,6 +81,16 @@ func (p *Plane) PodPIDs(cluster, namespace, pod string) ([]int, error) {
 	return c.pods.PIDs(namespace, pod), nil
 }
 
+// APIServerPID returns the process ID of the cluster's API server, for measurements, or 0 if it is not running.
+func (c *Cluster) APIServerPID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apiServer == nil {
+		return 0
+	}
+	return c.apiServer.process.PID
+}
+
 // PodLog returns what the process of a pod has written so far, including earlier restarts.
 func (p *Plane) PodLog(cluster, namespace, pod string) ([]byte, error) {
 	c := p.Cluster(cluster)

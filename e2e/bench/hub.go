@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/growth"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -42,6 +43,7 @@ type bench struct {
 	agents   []*swarm.Agent // agents that stay
 	made     int            // number of client IDs in use
 	bundles  []string       // Bundles that stay
+	curve    growth.Curve
 }
 
 // start starts a hub with the product, waits until its own cluster is registered and there are no more writes.

@@ -35,6 +35,8 @@ type options struct {
 	atOnce    int
 	first     int
 	singles   int
+	step      int
+	growth    string
 	manyOf    int
 	fleet     int
 	checkin   time.Duration
@@ -62,6 +64,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	scenarios := flags.String("scenarios", strings.Join(allScenarios(), ","), "what to play, of "+strings.Join(allScenarios(), ", ")+"; all others need registration, but agent does not")
 	flags.IntVar(&o.atOnce, "at-once", 20, "number of agents that register at the same time")
 	flags.IntVar(&o.first, "first", 100, "scenario next: number of clusters that register last and are compared with the first ones")
+	flags.IntVar(&o.step, "step", 1000, "number of clusters between two points of the growth curve")
+	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
 	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: number of Bundles for all clusters")
 	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: number of Bundles for all clusters")
@@ -78,6 +82,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
+	}
+	if o.step < 1 {
+		return o, fmt.Errorf("invalid flag -step: %d is not a number of clusters: %w", o.step, errUsage)
 	}
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(text)

@@ -13,7 +13,7 @@ import (
 
 func TestParse_ReadsTheFlags(t *testing.T) {
 	defaults := options{
-		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
+		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, step: 1000, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
 		agent: agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1},
 	}
@@ -37,6 +37,8 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 		"more samples than releases: error":     {args: []string{"-agent-releases", "19"}, err: errUsage},
 		"no sample: error":                      {args: []string{"-agent-samples", "0"}, err: errUsage},
 		"invalid number: error":                 {args: []string{"-n", "many"}, err: errUsage},
+		"no step: error":                        {args: []string{"-step", "0"}, err: errUsage},
+		"a growth curve by the hundred":         {args: []string{"-step", "100", "-growth", "g.json"}, want: with(func(o *options) { o.step, o.growth = 100, "g.json" })},
 		"no cluster: error":                     {args: []string{"-n", "10,0"}, err: errUsage},
 		"unknown scenario: error":               {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
 		"additional argument: error":            {args: []string{"-n", "10", "100"}, err: errUsage},

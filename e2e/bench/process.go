@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/e2e/bench/growth"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -37,6 +38,27 @@ func (b *bench) controller(ctx context.Context) (process, error) {
 		}
 	}
 	return process{}, errNoController
+}
+
+// reading reads what the controller and the API server have used so far.
+func (b *bench) reading(ctx context.Context) (growth.Reading, error) {
+	here, err := b.controller(ctx)
+	if err != nil {
+		return growth.Reading{}, err
+	}
+	server := b.world.Plane.Hub.APIServerPID()
+	m, err := newMeter(here.pid, server)
+	if err != nil {
+		return growth.Reading{}, err
+	}
+	controllerMemory, err := memoryOf(here.pid)
+	if err != nil {
+		return growth.Reading{}, err
+	}
+	serverMemory, err := memoryOf(server)
+	return growth.Reading{
+		Controller: m.at[0], APIServer: m.at[1], ControllerResident: controllerMemory.Resident, APIServerResident: serverMemory.Resident,
+	}, err
 }
 
 // footprint is the memory of a process.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/growth"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
@@ -64,6 +65,27 @@ func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	}
 	made.used, err = meter.used()
 	return made, err
+}
+
+// grow registers n more agents, and adds a point to the growth curve.
+func (b *bench) grow(ctx context.Context, n int) (batch, error) {
+	before, err := b.reading(ctx)
+	if err != nil {
+		return batch{}, err
+	}
+	made, err := b.join(ctx, n)
+	if err != nil {
+		return batch{}, err
+	}
+	after, err := b.reading(ctx)
+	if err != nil {
+		return batch{}, err
+	}
+	b.say("%s", b.curve.Add(n, made.span, before, after))
+	if b.growth == "" {
+		return made, nil
+	}
+	return made, b.curve.Write(b.growth)
 }
 
 // add adds agents with new client IDs. They stay until the end.
@@ -128,14 +150,14 @@ func (b *bench) registration(ctx context.Context, n int) (all joined, first *bat
 	if err != nil {
 		return joined{}, nil, err
 	}
-	batches := []int{n}
-	if b.plays(next) && n > b.first {
-		batches = []int{b.first, n - b.first}
+	firstOnes := 0
+	if b.plays(next) {
+		firstOnes = min(b.first, n)
 	}
 	var sum batch
-	for i, size := range batches {
+	for i, size := range growth.Steps(n, firstOnes, b.step) {
 		b.say("%d clusters register, %d at a time", size, b.atOnce)
-		made, err := b.join(ctx, size)
+		made, err := b.grow(ctx, size)
 		if err != nil {
 			return joined{}, nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/fleet-hub/fleet/e2e/bench/growth"
 )
 
 // report is the printed document.
@@ -29,20 +31,22 @@ type machine struct {
 
 // run holds the figures of one hub. Scenarios that were not run are omitted.
 type run struct {
-	Clusters     int        `json:"clusters"`
-	AtOnce       int        `json:"atOnce"`
-	Speed        speeds     `json:"speed"`
-	Registration joined     `json:"registration"`
-	Single       *spread    `json:"oneAtATime,omitempty"`
-	Next         *flatness  `json:"next,omitempty"`
-	Restart      *restarted `json:"restart,omitempty"`
-	Deliver      *delivered `json:"deliver,omitempty"`
-	Change       *delivered `json:"change,omitempty"`
-	Many         *laden     `json:"many,omitempty"`
-	Fleet        *grown     `json:"joinFleet,omitempty"`
-	Idle         *resting   `json:"idle,omitempty"`
-	Herd         *returned  `json:"herd,omitempty"`
-	Budgets      []budget   `json:"budgets"`
+	Clusters     int    `json:"clusters"`
+	AtOnce       int    `json:"atOnce"`
+	Speed        speeds `json:"speed"`
+	Registration joined `json:"registration"`
+	// Growth has a point for each -step clusters.
+	Growth  growth.Curve `json:"growth"`
+	Single  *spread      `json:"oneAtATime,omitempty"`
+	Next    *flatness    `json:"next,omitempty"`
+	Restart *restarted   `json:"restart,omitempty"`
+	Deliver *delivered   `json:"deliver,omitempty"`
+	Change  *delivered   `json:"change,omitempty"`
+	Many    *laden       `json:"many,omitempty"`
+	Fleet   *grown       `json:"joinFleet,omitempty"`
+	Idle    *resting     `json:"idle,omitempty"`
+	Herd    *returned    `json:"herd,omitempty"`
+	Budgets []budget     `json:"budgets"`
 }
 
 // measureAll measures one size after another and prints all results at the end. After an error it prints the
@@ -86,6 +90,8 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 // play runs the scenarios in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
 	r := run{Clusters: n, AtOnce: b.atOnce, Speed: speeds{Before: speed(b.clock)}}
+	here := thisMachine()
+	b.curve.Title = fmt.Sprintf("%d clusters, %d at once, on %d processors with %g GiB of memory, speed %d", n, b.atOnce, here.Processors, here.MemoryGiB, r.Speed.Before)
 	var first *batch
 	for _, step := range []struct {
 		scenario string
@@ -105,8 +111,9 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		if step.scenario != registration && !b.plays(step.scenario) {
 			continue
 		}
-		if step.scenario == fleetOf && n > fleetLimit {
-			continue // skipped: it would need too many BundleDeployments
+		if isTooLarge(step.scenario, n) {
+			b.say("scenario %s is skipped: too many clusters", step.scenario)
+			continue
 		}
 		if step.scenario == next && first.clusters == n {
 			continue // skipped: the first clusters are also the last ones
@@ -115,9 +122,21 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			return run{}, fmt.Errorf("running scenario %s: %w", step.scenario, err)
 		}
 	}
-	r.Speed.After = speed(b.clock)
+	r.Growth, r.Speed.After = b.curve, speed(b.clock)
 	r.Budgets = budgetsOf(r)
 	return r, nil
+}
+
+// isTooLarge reports whether a scenario would not end in reasonable time and memory with so many clusters: join-fleet and
+// many need as many BundleDeployments for each, idle and herd have each agent report every few seconds.
+func isTooLarge(scenario string, clusters int) bool {
+	switch scenario {
+	case fleetOf:
+		return clusters > fleetLimit
+	case many, idle, herd:
+		return clusters > promisedClusters
+	}
+	return false
 }
 
 // kept returns a pointer to the result.
