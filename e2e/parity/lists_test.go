@@ -9,9 +9,7 @@ import (
 
 // Objects that several rows match.
 const (
-	registered  = "hub ClusterRegistration *"
-	credentials = "hub * cattle-fleet-clusters-system/*"
-	reader      = "hub Role* cattle-fleet-clusters-system/import-token-*-creds"
+	registered = "hub ClusterRegistration *"
 	// westAgent matches west's Cluster, and its agent's Bundle and BundleDeployment. westGroup is west's
 	// ClusterGroup.
 	westAgent   = "hub * *<cluster env=prod>"
@@ -21,10 +19,10 @@ const (
 
 // Reasons of several rows.
 const (
-	ownLife    = "credentials end by themselves and belong to no set; they are found by the registration they name (decision 2)"
-	afterToken = "the role for reading a credential is named after the registration that it answers, of which a token may have many"
-	replaced   = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 8)"
-	unheard    = "recorded before the first heartbeat, without which our agents are not managed (decision 8)"
+	replaced = "recorded while west's agent was being replaced; ours takes itself over in its pod (decision 8)"
+	unheard  = "recorded before the first heartbeat, without which our agents are not managed (decision 8)"
+	// firstUse is the reason why ours has no credential of an agent that reports.
+	firstUse = "a credential and the right to read it go at the first heartbeat (decision 42)"
 	// sharedContent is the reason for differences in the rights to read Contents.
 	sharedContent = "agents share the bindings by which they read Contents (decision 4)"
 	signed        = "agents sign their requests (decision 37)"
@@ -40,10 +38,7 @@ func usedTokenRows() []parity.Row {
 	for _, kind := range []string{"ClusterRegistrationToken", "ServiceAccount", "Role*", "Secret"} {
 		rows = append(rows, parity.Row{Is: parity.Missing, On: "hub " + kind + " fleet-*/import-token-*", Why: used})
 	}
-	for _, is := range []parity.Side{parity.Missing, parity.Added} { // the account whose UID is in the name is gone
-		rows = append(rows, parity.Row{Is: is, On: reader, At: "subjects[*", Why: used})
-	}
-	return append(rows, parity.Row{Is: parity.Changed, On: reader, At: "subjects[order]", Why: used})
+	return rows
 }
 
 // decided returns the permanent differences.
@@ -83,13 +78,8 @@ func decided() []parity.Row {
 
 		{Is: parity.Missing, On: "hub ClusterRoleBinding /*-content", Why: sharedContent},
 		{Is: parity.Added, On: "hub ClusterRoleBinding /fleet-content-readers-*", Why: sharedContent},
-		{Is: parity.Changed, On: reader, At: "metadata.name", Why: afterToken},
-		{Is: parity.Changed, On: reader, At: "roleRef.name", Why: afterToken},
-		{Is: parity.Added, On: "hub Role cattle-fleet-clusters-system/*-creds", At: "rules[0].verbs[1]", Why: "an agent may watch for its one credential instead of asking again and again"},
-		{Is: parity.Missing, On: credentials, At: "metadata.annotations[objectset.rio.cattle.io/*]", Why: ownLife},
-		{Is: parity.Missing, On: credentials, At: "metadata.labels[objectset.rio.cattle.io/hash]", Why: ownLife},
-		{Is: parity.Added, On: credentials, At: "metadata.annotations[fleet.cattle.io/cluster-registration*]", Why: ownLife},
-		{Is: parity.Added, On: "hub Role* cattle-fleet-clusters-system/*", At: "metadata.labels[fleet.cattle.io/cluster]", Why: ownLife},
+		{Is: parity.Missing, On: "hub Role* cattle-fleet-clusters-system/*-creds", Why: firstUse},
+		{Is: parity.Missing, On: "hub Secret cattle-fleet-clusters-system/*", Why: firstUse},
 
 		{Is: parity.Missing, On: "west ClusterRole* /fleet-agent-system-fleet-agent-role*", Why: "one pair of roles for the agent, whichever way it came"},
 		{Is: parity.Missing, On: "west ConfigMap cattle-fleet-system/fleet-agent", At: "data.config.clientID", Why: "every way in writes the agent's configuration alike: what is not set is not there (decision 8)"},

@@ -16,7 +16,7 @@ import (
 // The minimum numbers of the comparison. Smaller numbers mean that objects or fields are missing.
 const (
 	recordedObjects = 140
-	equalFields     = 2700
+	equalFields     = 2680
 )
 
 // pause is the pause between two comparisons.
