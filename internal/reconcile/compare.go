@@ -110,6 +110,9 @@ func fieldChange(foundField, wantedField any) (change any, differs bool, err err
 	if Equal(foundField, wantedField) {
 		return nil, false, nil
 	}
+	if differInLength(foundField, wantedField) {
+		return wantedField, true, nil // without the cost of a conversion, which long lists would often have
+	}
 	found, err := toJSON(foundField)
 	if err != nil {
 		return nil, false, err
@@ -252,4 +255,10 @@ func trackLabels(obj Object) {
 	keys := slices.Sorted(maps.Keys(obj.GetLabels()))
 	keys = slices.DeleteFunc(keys, func(key string) bool { return key == fleet.LabelSetHash })
 	annotate(obj, AnnotationLabelKeys, strings.Join(keys, ","))
+}
+
+// differInLength reports whether both values are lists with elements, and one has more.
+func differInLength(found, wanted any) bool {
+	a, b := reflect.ValueOf(found), reflect.ValueOf(wanted)
+	return a.Kind() == reflect.Slice && b.Kind() == reflect.Slice && a.Len() > 0 && b.Len() > 0 && a.Len() != b.Len()
 }

@@ -74,7 +74,10 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		return in, h.gatherOfCluster(&in, cluster)
 	}
 	if in.MaxClusters = h.app.Env.MaxClustersPerToken; in.MaxClusters > 0 {
-		in.TokenClusters = h.countClusters(request.Namespace, grant.CreatedWith(in.NamedToken))
+		token := request.Namespace + "/" + grant.CreatedWith(in.NamedToken)
+		in.TokenClusters = h.tokens.atMost(token, in.MaxClusters, func() int {
+			return h.countClusters(request.Namespace, grant.CreatedWith(in.NamedToken))
+		})
 	}
 	return in, nil
 }

@@ -31,6 +31,8 @@ type handler struct {
 	stages *metrics.Stages
 	// queue decides which requests are processed now.
 	queue *queue
+	// tokens counts the Clusters of each token.
+	tokens tallies
 	// correct maps a request to the state in which its rights were last found to be correct.
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.

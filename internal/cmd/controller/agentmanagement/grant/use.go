@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A credential is deleted when its agent uses it. The queue of credentials has workers of its own, so that no other
@@ -16,13 +17,15 @@ type use struct {
 	account string
 	// asked is the heartbeat whose account was read last.
 	asked string
+	// deleted is the UID of the Secret that was deleted. The cache may still have it.
+	deleted types.UID
 }
 
 // noteUse remembers who uses the credential of a request, so that each heartbeat is read at most once for that.
 func (h *handler) noteUse(r *round) {
 	now := use{asked: r.in.HeartbeatAsked}
 	if r.out.InUse {
-		now.account = string(r.in.Account.UID)
+		now.account, now.deleted = string(r.in.Account.UID), h.useOf(r.key()).deleted
 	}
 	if now == (use{}) {
 		h.used.Delete(r.key())
@@ -50,7 +53,8 @@ func (h *handler) onCredential(secret *corev1.Secret) error {
 		return nil
 	}
 	for _, request := range requestOf(secret) {
-		if h.useOf(request.String()).account == "" {
+		of := h.useOf(request.String())
+		if of.account == "" || of.deleted == secret.UID {
 			continue
 		}
 		err := h.removeReader(request)
@@ -60,6 +64,8 @@ func (h *handler) onCredential(secret *corev1.Secret) error {
 		if err != nil {
 			return fmt.Errorf("deleting the used credential of registration %s: %w", request, err)
 		}
+		of.deleted = secret.UID
+		h.used.Store(request.String(), of)
 		h.app.Log.Debug("credential deleted, its agent uses it", "secret", secret.Namespace+"/"+secret.Name, "registration", request.String())
 	}
 	return nil

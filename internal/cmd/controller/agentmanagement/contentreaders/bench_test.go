@@ -1,0 +1,45 @@
+package contentreaders
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+)
+
+// BenchmarkOneMore measures what another agent costs when its binding has as many subjects as with 10,000 clusters: one
+// write and a look at the result.
+func BenchmarkOneMore(b *testing.B) {
+	hub := hubtest.New(b)
+	hub.App.Log = slog.New(slog.DiscardHandler)
+	if err := Register(b.Context(), hub.App); err != nil {
+		b.Fatal(err)
+	}
+	hub.Put(cluster())
+	add := func(i int) {
+		name := fmt.Sprintf("request-%06d", i)
+		hub.Put(request(name), account(name))
+	}
+	handle := func() {
+		if err := hub.Handle(kind, shared); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for i := range 312 {
+		add(i)
+	}
+	handle()
+	b.ReportAllocs()
+	next := 1000
+	for b.Loop() {
+		b.StopTimer()
+		hub.Sync()
+		next++
+		add(next)
+		b.StartTimer()
+		for range 2 {
+			handle()
+		}
+	}
+}
