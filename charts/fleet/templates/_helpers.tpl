@@ -72,6 +72,7 @@ every template that reads values includes it first.
     "replicas" 1
     "registrationTokenTTL" (dict "required" false "default" "720h")
     "maxClustersPerToken" 5000
+    "contentReaders" "agents"
     "allowInsecureKubeconfigs" false)
   "shards" list
   "image" (dict "repository" "fleethub/fleet" "tag" "" "imagePullPolicy" "IfNotPresent")
@@ -218,6 +219,8 @@ is kept, which is the one the process would see: server-side apply rejects lists
   value: {{ .Values.controller.registrationTokenTTL.default | toString | quote }}
 - name: FLEET_MAX_CLUSTERS_PER_TOKEN
   value: {{ int .Values.controller.maxClustersPerToken | quote }}
+- name: FLEET_CONTENT_READERS
+  value: {{ .Values.controller.contentReaders | quote }}
 - name: FLEET_ALLOW_INSECURE_KUBECONFIGS
   value: {{ .Values.controller.allowInsecureKubeconfigs | quote }}
 - name: FLEET_AGENT_REPLICA_COUNT

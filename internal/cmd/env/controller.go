@@ -15,6 +15,12 @@ import (
 // DefaultMaxClustersPerToken is the default limit of Clusters that one registration token may create.
 const DefaultMaxClustersPerToken = 5000
 
+// Values of FLEET_CONTENT_READERS.
+const (
+	ContentReadersAgents          = "agents"
+	ContentReadersServiceAccounts = "serviceaccounts"
+)
+
 // Controller contains the options of fleetcontroller.
 type Controller struct {
 	// Namespace is the system namespace: flag --namespace, variable NAMESPACE.
@@ -57,6 +63,10 @@ type Controller struct {
 	// MaxClustersPerToken is the number of Clusters that one registration token may create. 0 means no limit.
 	// Variable FLEET_MAX_CLUSTERS_PER_TOKEN, not in Rancher Fleet.
 	MaxClustersPerToken int
+	// AllReadContents lets every service account of the hub read Contents by name, instead of those of the agents. This
+	// keeps the cost of authorization constant. Variable FLEET_CONTENT_READERS is ContentReadersServiceAccounts then;
+	// not in Rancher Fleet.
+	AllReadContents bool
 	// Agent contains the settings of imported agents.
 	Agent AgentSettings
 	// Elsewhere means that the pod has another container for the registration, `fleetcontroller agentmanagement`, as
@@ -107,6 +117,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 	c.AllowInsecureKubeconfigs = r.boolean("FLEET_ALLOW_INSECURE_KUBECONFIGS")
 	c.ServiceHost = r.text("KUBERNETES_SERVICE_HOST", "")
 	c.MaxClustersPerToken = r.count("FLEET_MAX_CLUSTERS_PER_TOKEN", DefaultMaxClustersPerToken, 0)
+	c.AllReadContents = r.choice("FLEET_CONTENT_READERS", ContentReadersAgents, ContentReadersServiceAccounts) == ContentReadersServiceAccounts
 	c.Agent = AgentSettings{
 		Replicas:       int32(r.count("FLEET_AGENT_REPLICA_COUNT", 1, 0)), //nolint:gosec // parsed as 32 bits
 		LeaseDuration:  r.durationText("FLEET_AGENT_ELECTION_LEASE_DURATION", "30s"),

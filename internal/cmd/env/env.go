@@ -9,7 +9,9 @@ package env
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -60,6 +62,15 @@ func (r *reader) text(variable, fallback string) string {
 		return value
 	}
 	return fallback
+}
+
+// choice returns one of the allowed values; the first is the default.
+func (r *reader) choice(variable string, allowed ...string) string {
+	value := r.text(variable, allowed[0])
+	if r.err == nil && !slices.Contains(allowed, value) {
+		r.err = fmt.Errorf("variable %s: %q is none of %s", variable, value, strings.Join(allowed, ", "))
+	}
+	return value
 }
 
 func (r *reader) duration(variable string) time.Duration {

@@ -45,7 +45,7 @@ func TestController(t *testing.T) {
 			env: of(
 				"NAMESPACE", "n", "POD_NAME", "pod-1", "FLEET_METRICS_BIND_ADDRESS", ":1", "FLEET_HEALTHPROBE_BIND_ADDRESS", ":2",
 				"CATTLE_ELECTION_LEASE_DURATION", "30s", "CATTLE_ELECTION_RENEW_DEADLINE", "25s", "CATTLE_ELECTION_RETRY_PERIOD", "10s",
-				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2", "FLEET_MAX_CLUSTERS_PER_TOKEN", "7", "FLEET_ALLOW_INSECURE_KUBECONFIGS", "true",
+				"FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "true", "FLEET_AGENT_REPLICA_COUNT", "2", "FLEET_MAX_CLUSTERS_PER_TOKEN", "7", "FLEET_CONTENT_READERS", "serviceaccounts", "FLEET_ALLOW_INSECURE_KUBECONFIGS", "true",
 				"KUBERNETES_SERVICE_HOST", "10.96.0.1",
 				"FLEET_AGENT_ELECTION_LEASE_DURATION", "1m", "FLEET_AGENT_ELECTION_RENEW_DEADLINE", "50s", "FLEET_AGENT_ELECTION_RETRY_PERIOD", "5s",
 				"FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS", "true", "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true",
@@ -54,6 +54,7 @@ func TestController(t *testing.T) {
 				c.Namespace, c.Identity, c.MetricsAddress, c.HealthAddress = "n", "pod-1", ":1", ":2"
 				c.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
 				c.TTLRequired, c.AllowInsecureKubeconfigs, c.MaxClustersPerToken = true, true, 7
+				c.AllReadContents = true
 				c.ServiceHost = "10.96.0.1"
 				c.Agent = AgentSettings{
 					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true,
@@ -70,17 +71,19 @@ func TestController(t *testing.T) {
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
-		"a negative number of Clusters": {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
-		"a shard that is no name":       {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
-		"no namespace at all":           {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
-		"a time that is none":           {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
-		"a time that is negative":       {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
-		"an agent's time that is none":  {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
-		"a yes that is none":            {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
-		"a count that is none":          {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is not a whole number of at least 0`},
-		"a count below nothing":         {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is not a whole number of at least 0`},
-		"a count beyond all bounds":     {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is not a whole number of at least 0`},
-		"the first of two wrong things": {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
+		"a negative number of Clusters":    {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
+		"agents read Contents, said aloud": {env: of("FLEET_CONTENT_READERS", "agents")},
+		"unknown readers of Contents":      {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is none of agents, serviceaccounts`},
+		"a shard that is no name":          {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
+		"no namespace at all":              {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
+		"a time that is none":              {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
+		"a time that is negative":          {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
+		"an agent's time that is none":     {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
+		"a yes that is none":               {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
+		"a count that is none":             {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is not a whole number of at least 0`},
+		"a count below nothing":            {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is not a whole number of at least 0`},
+		"a count beyond all bounds":        {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is not a whole number of at least 0`},
+		"the first of two wrong things":    {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

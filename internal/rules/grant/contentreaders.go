@@ -3,6 +3,7 @@ package grant
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,14 +23,28 @@ import (
 const (
 	contentBindings      = 32
 	contentBindingPrefix = names.ContentRole + "-readers-"
+	// AllContentReaders is the name of the ClusterRoleBinding that lets all service accounts of the hub read Contents.
+	AllContentReaders = contentBindingPrefix + "all"
+	// allServiceAccounts is the group of all service accounts.
+	allServiceAccounts = "system:serviceaccounts"
 )
+
+// ContentBindings returns the names of all ClusterRoleBindings that ContentBinding can return.
+func ContentBindings() (all []string) {
+	for i := range contentBindings {
+		all = append(all, contentBindingName(uint32(i)))
+	}
+	return all
+}
+
+func contentBindingName(i uint32) string { return fmt.Sprintf("%s%02d", contentBindingPrefix, i) }
 
 // ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents. All accounts of a
 // Cluster are in its namespace and share one binding.
 func ContentBinding(account types.NamespacedName) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(account.Namespace)) // writing to a hash never fails
-	return fmt.Sprintf("%s%02d", contentBindingPrefix, sum.Sum32()%contentBindings)
+	return contentBindingName(sum.Sum32() % contentBindings)
 }
 
 // IsContentBinding reports whether a ClusterRoleBinding of this name is one that agents share.
@@ -43,18 +58,27 @@ func ContentReaders(name string, accounts []types.NamespacedName) *rbacv1.Cluste
 		ObjectMeta: objects.Managed("", name),
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: names.ContentRole},
 	}
-	accounts = slices.Clone(accounts)
-	slices.SortFunc(accounts, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	keys := make(map[string]types.NamespacedName, len(accounts))
 	for _, account := range accounts {
-		binding.Subjects = append(binding.Subjects, objects.Subject(account.Namespace, account.Name))
+		keys[account.String()] = account // the key is built once, not for each comparison
 	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		binding.Subjects = append(binding.Subjects, objects.Subject(keys[key].Namespace, keys[key].Name))
+	}
+	return binding
+}
+
+// AllReadContents returns the ClusterRoleBinding AllContentReaders.
+func AllReadContents() *rbacv1.ClusterRoleBinding {
+	binding := ContentReaders(AllContentReaders, nil)
+	binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: allServiceAccounts}}
 	return binding
 }
 
 // ReadsContents reports whether a ClusterRoleBinding lets an account read Contents. It returns false for nil.
 func ReadsContents(binding *rbacv1.ClusterRoleBinding, account types.NamespacedName) bool {
 	return binding != nil && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == names.ContentRole &&
-		slices.Contains(binding.Subjects, objects.Subject(account.Namespace, account.Name))
+		(slices.Contains(binding.Subjects, objects.Subject(account.Namespace, account.Name)) || slices.Contains(binding.Subjects, AllReadContents().Subjects[0]))
 }
 
 // RequestOf returns the request that an account's annotations name, and false if they name none. Any client that may

@@ -65,6 +65,14 @@ func (a *Context) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.Ro
 	return bindings, roles, err
 }
 
+// ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents on this hub.
+func (a *Context) ContentBinding(account types.NamespacedName) string {
+	if a.Env.AllReadContents {
+		return grant.AllContentReaders
+	}
+	return grant.ContentBinding(account)
+}
+
 // AgentDefaults returns the agent settings from the controllers' environment. Both the import and the agent's Bundle
 // use them, so that they deploy the same agent.
 func (a *Context) AgentDefaults() importing.AgentDefaults {

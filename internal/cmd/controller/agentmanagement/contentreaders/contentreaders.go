@@ -2,11 +2,14 @@
 // account is added or deleted, its ClusterRoleBinding is computed again from all accounts that belong to it.
 //
 //	account of a request ─► the ClusterRoleBinding that it shares ─► grant continues
+//
+// With Env.AllReadContents there is one ClusterRoleBinding for all service accounts instead.
 package contentreaders
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -34,7 +37,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		if _, says := grant.RequestOf(account); !says {
 			return nil, nil
 		}
-		return []string{bindingOf(account).Name}, nil
+		return []string{grant.ContentBinding(reconcile.KeyOf(account))}, nil
 	})
 	a.ClusterRoleBindings.OnChange(hub.Lasting(ctx), "contentreaders", func(name string, binding *rbacv1.ClusterRoleBinding) (*rbacv1.ClusterRoleBinding, error) {
 		return binding, h.onChange(name, binding)
@@ -43,30 +46,94 @@ func Register(ctx context.Context, a *hub.Context) error {
 		if _, says := grant.RequestOf(account); !says {
 			return nil
 		}
-		return []types.NamespacedName{bindingOf(account)}
+		return []types.NamespacedName{{Name: a.ContentBinding(reconcile.KeyOf(account))}}
 	}, reconcile.EnqueueCluster(a.ClusterRoleBindings))
 }
 
-func bindingOf(account *corev1.ServiceAccount) types.NamespacedName {
-	return types.NamespacedName{Name: grant.ContentBinding(reconcile.KeyOf(account))}
-}
-
-func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) error {
-	if !grant.IsContentBinding(name) {
-		return nil
-	}
-	readers, err := h.readers(name)
+func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) (err error) {
 	switch {
-	case err != nil:
-	case len(readers) > 0:
-		err = h.bindings.Ensure(grant.ContentReaders(name, readers))
-	case binding != nil:
-		err = h.bindings.Remove(binding)
+	case !grant.IsContentBinding(name):
+		return nil
+	case name == grant.AllContentReaders:
+		err = h.writeForAll(binding)
+	case h.app.Env.AllReadContents:
+		err = h.replace(binding)
+	default:
+		err = h.write(name, binding)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ClusterRoleBinding %s: %w", name, err)
 	}
 	return nil
+}
+
+// writeForAll writes the ClusterRoleBinding for all service accounts, which then replaces those of accounts. If it is
+// not wanted, it is deleted when each account is in the binding that it shares, so that no agent loses its right.
+func (h *handler) writeForAll(binding *rbacv1.ClusterRoleBinding) error {
+	if h.app.Env.AllReadContents {
+		h.enqueue(grant.ContentBindings()...)
+		return h.bindings.Ensure(grant.AllReadContents())
+	}
+	if binding == nil {
+		return nil
+	}
+	for _, name := range grant.ContentBindings() {
+		complete, err := h.isComplete(name)
+		if err != nil {
+			return err
+		}
+		if !complete {
+			h.enqueue(name) // its change enqueues this binding again
+			return nil
+		}
+	}
+	return h.bindings.Remove(binding)
+}
+
+// isComplete reports whether the cache has all accounts in a shared ClusterRoleBinding.
+func (h *handler) isComplete(name string) (bool, error) {
+	readers, err := h.readers(name)
+	if err != nil || len(readers) == 0 {
+		return err == nil, err
+	}
+	binding, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(name))
+	return !slices.ContainsFunc(readers, func(account types.NamespacedName) bool { return !grant.ReadsContents(binding, account) }), err
+}
+
+// replace deletes a shared ClusterRoleBinding when all service accounts may read Contents.
+func (h *handler) replace(binding *rbacv1.ClusterRoleBinding) error {
+	if binding == nil {
+		return nil
+	}
+	all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(grant.AllContentReaders))
+	if err != nil || !grant.ReadsContents(all, types.NamespacedName{}) {
+		h.enqueue(grant.AllContentReaders) // its change enqueues this binding again
+		return err
+	}
+	return h.bindings.Remove(binding)
+}
+
+// write writes a ClusterRoleBinding that accounts share.
+func (h *handler) write(name string, binding *rbacv1.ClusterRoleBinding) error {
+	if all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(grant.AllContentReaders)); err != nil || all != nil {
+		h.enqueue(grant.AllContentReaders)
+	}
+	readers, err := h.readers(name)
+	switch {
+	case err != nil:
+		return err
+	case len(readers) > 0:
+		return h.bindings.Ensure(grant.ContentReaders(name, readers))
+	case binding != nil:
+		return h.bindings.Remove(binding)
+	}
+	return nil
+}
+
+func (h *handler) enqueue(bindings ...string) {
+	for _, name := range bindings {
+		reconcile.EnqueueCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: name})
+	}
 }
 
 // readers returns the accounts that belong to a shared ClusterRoleBinding.

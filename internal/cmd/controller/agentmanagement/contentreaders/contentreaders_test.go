@@ -231,7 +231,7 @@ func TestManyShareAFew(t *testing.T) {
 		sa.Namespace, r.Namespace, c.Namespace = names.ClusterNamespace(workspace, c.Name), workspace, workspace
 		sa.Annotations[fleet.AnnotationClusterRegistrationNamespace] = workspace
 		hub.Put(sa, r, c)
-		woken = append(woken, bindingOf(sa).Name)
+		woken = append(woken, grant.ContentBinding(types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}))
 	}
 	slices.Sort(woken)
 	readers := 0

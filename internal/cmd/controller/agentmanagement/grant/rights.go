@@ -159,7 +159,7 @@ func readersOf(a *hub.Context) func(reconcile.Object) bool {
 
 // readsContents reports whether the caches contain the binding that lets an account read Contents.
 func readsContents(a *hub.Context, account types.NamespacedName) (bool, error) {
-	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(grant.ContentBinding(account)))
+	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(a.ContentBinding(account)))
 	return grant.ReadsContents(binding, account), err
 }
 
@@ -167,6 +167,9 @@ func readsContents(a *hub.Context, account types.NamespacedName) (bool, error) {
 func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests []types.NamespacedName) {
 	if !grant.IsContentBinding(binding.Name) {
 		return nil
+	}
+	if binding.Name == grant.AllContentReaders {
+		return h.allRequests()
 	}
 	for _, subject := range binding.Subjects {
 		account, err := h.app.ServiceAccounts.Cache().Get(subject.Namespace, subject.Name)
@@ -180,6 +183,20 @@ func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests [
 	return requests
 }
 
+// allRequests returns the requests that may wait for the right of all accounts.
+func (h *handler) allRequests() (waiting []types.NamespacedName) {
+	all, err := h.app.ClusterRegistrations.Cache().List("", labels.Everything())
+	if err != nil {
+		return nil // the cache has not started; then each request is enqueued when it appears
+	}
+	for _, request := range all {
+		if !request.Status.Granted {
+			waiting = append(waiting, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+		}
+	}
+	return waiting
+}
+
 // awaitContents enqueues the ClusterRoleBinding that a request waits for.
 func (h *handler) awaitContents(in grant.Input) {
 	if in.Account == nil {
@@ -187,7 +204,7 @@ func (h *handler) awaitContents(in grant.Input) {
 	}
 	account := types.NamespacedName{Namespace: in.Account.Namespace, Name: in.Account.Name}
 	if reads, err := readsContents(h.app, account); err == nil && !reads {
-		reconcile.EnqueueCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: grant.ContentBinding(account)})
+		reconcile.EnqueueCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: h.app.ContentBinding(account)})
 	}
 }
 

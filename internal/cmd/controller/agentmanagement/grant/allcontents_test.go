@@ -1,0 +1,39 @@
+package grant
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/rules/grant"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *testing.T) {
+	hub := start(t, request(), cluster(), asked())
+	hub.App.Env.AllReadContents = true
+	handle(t, hub)
+	hub.Sync()
+	hub.Requests()
+	hub.Woken()
+	hub.Put(readersOfContents(account))
+	handle(t, hub)
+	expectNothingHandedOut(t, hub)
+	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+grant.AllContentReaders, requests+" ws/r1 in 10s")
+
+	hub.Put(grant.AllReadContents())
+	handle(t, hub)
+	expectCredential(t, hub)
+}
+
+func TestBindingForAllAppears_WakesWaitingRequests(t *testing.T) {
+	granted := request(named("r2"), func(r *fleet.ClusterRegistration) { r.Status.Granted = true })
+	hub := start(t, request(), granted)
+	want := []types.NamespacedName{{Namespace: "ws", Name: "r1"}}
+	if diff := cmp.Diff(want, (&handler{app: hub.App}).contentReaders(grant.AllReadContents())); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}
