@@ -35,6 +35,8 @@ type Proxy struct {
 	// URL is the proxy's URL. CA is the CA of its certificate in PEM.
 	URL string
 	CA  []byte
+	// OtherCA is the CA of the certificate that it serves with Impersonate.
+	OtherCA []byte
 
 	server       *http.Server
 	toServer     *http.Transport
@@ -61,6 +63,8 @@ func NewProxy(to Server, now time.Time) (*Proxy, error) {
 		p.certificates[i] = certificate
 		if i == 0 {
 			p.CA = ca
+		} else {
+			p.OtherCA = ca
 		}
 	}
 	roots := x509.NewCertPool()

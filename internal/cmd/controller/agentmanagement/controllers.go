@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/manageagent"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/orphans"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/recovery"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/recoverytokens"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/revocation"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/token"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -42,6 +43,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		{"recovery", recovery.Register},
 		{"capi", capi.Register},
 		{"credentialexpiry", credentialexpiry.Register},
+		{"recoverytokens", recoverytokens.Register},
 	} {
 		if err := controller.register(ctx, a); err != nil {
 			return fmt.Errorf("registering controller %s: %w", controller.name, err)

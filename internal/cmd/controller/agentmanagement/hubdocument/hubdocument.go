@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/identity"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -57,12 +57,8 @@ func Register(ctx context.Context, a *hub.Context) error {
 
 // publish signs and writes the document if it is not as wanted.
 func (h *handler) publish(ctx context.Context) error {
-	key, err := h.key(ctx)
-	if err != nil {
-		h.report(err)
-		return nil // the Secret's problem does not end by trying again soon
-	}
-	if key == nil {
+	key := h.app.Recoveries.Key()
+	if key.Public() == "" {
 		h.later()
 		return nil
 	}
@@ -70,13 +66,13 @@ func (h *handler) publish(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the hub document: %w", err)
 	}
-	in, err := h.gather(ctx, *key, written)
+	in, err := h.gather(ctx, key, written)
 	if err != nil {
 		return err
 	}
 	out := decide(in)
 	if out.sign {
-		if err := h.write(*key, in, out, written); err != nil {
+		if err := h.write(key, in, out, written); err != nil {
 			h.report(err)
 			return nil
 		}
@@ -98,22 +94,6 @@ func addressSerial(in input, out outcome) int64 {
 // later enqueues the next attempt, while something is awaited of which no event comes.
 func (h *handler) later() {
 	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, waitDelay)
-}
-
-// key returns the hub's key, or nil if it does not exist yet.
-func (h *handler) key(ctx context.Context) (*identity.Key, error) {
-	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(h.app.Namespaces.System).Get(ctx, names.HubKey, metav1.GetOptions{}))
-	if err != nil || secret == nil {
-		return nil, err
-	}
-	if secret.Type != protocol.SecretTypeHubKey {
-		return nil, fmt.Errorf("secret %s/%s with the hub's key is not of type %s", secret.Namespace, secret.Name, protocol.SecretTypeHubKey)
-	}
-	key, err := identity.ParseKey(secret.Data[protocol.RecoveryKeyKey])
-	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s with the hub's key: %w", secret.Namespace, secret.Name, err)
-	}
-	return &key, nil
 }
 
 // gather reads what the decision needs. A document that another key has signed, as before the hub's key was lost, does
@@ -149,7 +129,7 @@ func (h *handler) recoveryTokens(ctx context.Context) (map[string]string, error)
 	}
 	tokens := map[string]string{}
 	for _, account := range accounts {
-		if account.Name != names.Recovery || account.DeletionTimestamp != nil {
+		if !recoveries.IsAccount(account) {
 			continue
 		}
 		token, err := h.tokenOf(ctx, account)
@@ -174,7 +154,7 @@ func (h *handler) tokenOf(ctx context.Context, account *corev1.ServiceAccount) (
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("reading the recovery token of workspace %s: %w", account.Namespace, err)
-	case secret == nil, secret.Type != corev1.SecretTypeServiceAccountToken, secret.Annotations[corev1.ServiceAccountUIDKey] != string(account.UID):
+	case !recoveries.IsTokenOf(secret, account):
 		return "", nil
 	}
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])

@@ -12,15 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 const (
 	own       = "cattle-fleet-system/fleet-controller"
-	readKey   = "get Secret cattle-fleet-system/fleet-hub-key"
 	readOld   = "get ConfigMap kube-public/fleet-hub"
 	creates   = "create ConfigMap kube-public/fleet-hub"
 	updates   = "update ConfigMap kube-public/fleet-hub"
@@ -59,9 +60,18 @@ func start(t *testing.T, key identity.Key, objects ...hubtest.Object) *hubtest.H
 		t.Fatal(err)
 	}
 	hub.Put(append([]hubtest.Object{keySecret(t, key)}, objects...)...)
+	loadKey(t, hub)
 	hub.Sync()
 	hub.Woken()
 	return hub
+}
+
+func loadKey(t *testing.T, hub *hubtest.Hub) {
+	t.Helper()
+	if err := hub.App.Recoveries.LoadKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hub.Requests()
 }
 
 // restart is another process of the same hub.
@@ -82,13 +92,14 @@ func handle(t *testing.T, hub *hubtest.Hub) {
 
 func account(uid string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ws", Name: "fleet-recovery", UID: types.UID(uid), Labels: map[string]string{fleet.LabelManaged: "true"},
+		Namespace: "ws", Name: "fleet-recovery", UID: types.UID(uid),
+		Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(recoveries.SetID, names.Owner{GVK: "/v1, Kind=Namespace", Name: "ws"})},
 	}}
 }
 
 func tokenSecret(uid, token string) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", Annotations: map[string]string{corev1.ServiceAccountUIDKey: uid}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", Annotations: map[string]string{corev1.ServiceAccountUIDKey: uid, corev1.ServiceAccountNameKey: "fleet-recovery"}},
 		Type:       corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(token)},
 	}
 }
@@ -111,19 +122,19 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 	key := newKey(t)
 	hub := start(t, key)
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey, readOld, creates)
+	hubtest.ExpectRequests(t, hub, readOld, creates)
 	first := current(t, hub, key)
 	if first.URL != hubURL || string(first.CA) != "PEM" || first.Serial != hub.Now().Unix() || hub.App.PublishedAddress().Serial != first.Serial {
 		t.Errorf("document %+v, address serial %d", first, hub.App.PublishedAddress().Serial)
 	}
 
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey, readOld) // nothing has changed
+	hubtest.ExpectRequests(t, hub, readOld) // nothing has changed
 
 	hub.Pass(time.Minute)
 	hub.Put(account("u1"), tokenSecret("u1", "jwt"))
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey, readOld, readToken, updates)
+	hubtest.ExpectRequests(t, hub, readOld, readToken, updates)
 	second := current(t, hub, key)
 	if token, err := second.Token(key.WorkspaceKey("ws")); err != nil || token != "jwt" || second.Serial != first.Serial+60 {
 		t.Errorf("token %q, error %v, serial %d after %d", token, err, second.Serial, first.Serial)
@@ -132,12 +143,12 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 		t.Errorf("the address is known since %d, want %d", hub.App.PublishedAddress().Serial, first.Serial)
 	}
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey, readOld) // the token is not read again
+	hubtest.ExpectRequests(t, hub, readOld) // the token is not read again
 
 	hub.Pass(time.Minute)
 	hub.App.Config.Set(config.Config{APIServerURL: "https://new.example", APIServerCA: []byte("PEM")})
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey, readOld, updates)
+	hubtest.ExpectRequests(t, hub, readOld, updates)
 	if third := current(t, hub, key); third.URL != "https://new.example" || hub.App.PublishedAddress().Serial != third.Serial || len(third.Tokens) != 1 {
 		t.Errorf("document %+v, address serial %d", third, hub.App.PublishedAddress().Serial)
 	}
@@ -163,6 +174,7 @@ func TestReplacedHubKey_SignsANewDocument(t *testing.T) {
 	hub := start(t, key)
 	handle(t, hub)
 	hub.Put(keySecret(t, other))
+	loadKey(t, hub)
 	hub.Pass(time.Hour)
 	handle(t, hub)
 	if got := current(t, hub, other); got.Serial != hub.Now().Unix() || got.AddressSerial != got.Serial {
@@ -173,11 +185,12 @@ func TestReplacedHubKey_SignsANewDocument(t *testing.T) {
 func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	key := newKey(t)
 	hub := start(t, key, account("u2"), tokenSecret("u1", "of an earlier account"))
-	hub.Remove(keySecret(t, key))
+	loaded := hub.App.Recoveries
+	hub.App.Recoveries = recoveries.New(nil, "", hub.Now)
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, readKey)
+	hubtest.ExpectRequests(t, hub)
 	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay))
-	hub.Put(keySecret(t, key))
+	hub.App.Recoveries = loaded
 	handle(t, hub)
 	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay)) // for the token
 	if got := current(t, hub, key); len(got.Tokens) != 0 {
@@ -194,16 +207,10 @@ func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 func TestProblem_IsTriedAgainLater(t *testing.T) {
 	key := newKey(t)
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "fleet-hub"}}
-	damaged, another := keySecret(t, key), keySecret(t, key)
-	damaged.Data["key"] = []byte("damaged")
-	another.Type = corev1.SecretTypeOpaque
 	tests := map[string]func(*hubtest.Hub){
 		"ConfigMap of another owner":  func(h *hubtest.Hub) { h.Put(foreign) },
-		"damaged key of the hub":      func(h *hubtest.Hub) { h.Put(damaged) },
-		"Secret of another type":      func(h *hubtest.Hub) { h.Put(another) },
 		"ConfigMap cannot be written": func(h *hubtest.Hub) { h.Fail(creates, errServer) },
 		"URL that agents cannot use":  func(h *hubtest.Hub) { h.App.Config.Set(config.Config{APIServerURL: "http://hub"}) },
-		"Secret that cannot be read":  func(h *hubtest.Hub) { h.Fail(readKey, errServer) },
 		"CA that exceeds the document": func(h *hubtest.Hub) {
 			h.App.Config.Set(config.Config{APIServerURL: hubURL, APIServerCA: make([]byte, 1<<20)})
 		},

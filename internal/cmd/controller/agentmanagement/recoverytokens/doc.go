@@ -1,0 +1,7 @@
+// Package recoverytokens replaces the recovery tokens of workspaces that the API server rejects, as after a change of the
+// key that signs tokens. An agent that lost its credential could not return with such a token.
+//
+//	start, every hour ─► token of each recovery account ─ TokenReview ─► rejected: token and account deleted
+//
+// The recovery controller then creates another account, and the hub document contains its token.
+package recoverytokens

@@ -1,0 +1,79 @@
+package recoverytokens
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+const (
+	reads   = "get Secret ws/fleet-recovery-token"
+	reviews = "review token"
+	mints   = "mint ws/fleet-recovery 10m0s"
+	drops   = "delete Secret ws/fleet-recovery-token"
+	deletes = "delete ServiceAccount ws/fleet-recovery"
+)
+
+var errServer = errors.New("the server is upset")
+
+// start is a hub with the recovery account of a workspace and its token.
+func start(t *testing.T) (*hubtest.Hub, *handler) {
+	t.Helper()
+	hub := hubtest.New(t)
+	set := names.SetHash(recoveries.SetID, names.Owner{GVK: "/v1, Kind=Namespace", Name: "ws"})
+	hub.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws", Name: "fleet-recovery", UID: "u1", Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: set},
+	}}, tokenSecret("u1"), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws2", Name: "fleet-recovery", UID: "u2", Labels: map[string]string{fleet.LabelManaged: "true"}, // of another owner
+	}})
+	hub.Sync()
+	return hub, &handler{app: hub.App, pace: flowcontrol.NewFakeAlwaysRateLimiter()}
+}
+
+func tokenSecret(account string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", UID: "u-secret", Annotations: map[string]string{
+			corev1.ServiceAccountUIDKey: account, corev1.ServiceAccountNameKey: "fleet-recovery",
+		}},
+		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("stored")},
+	}
+}
+
+func stored(token string) bool { return token == "stored" }
+
+func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(*hubtest.Hub)
+		want    []string
+	}{
+		"token is accepted":           {func(*hubtest.Hub) {}, []string{reads, reviews}},
+		"token is rejected":           {func(h *hubtest.Hub) { h.RejectTokens(stored) }, []string{reads, reviews, mints, reviews, drops, deletes}},
+		"every token is rejected":     {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, mints, reviews}},
+		"token of an earlier account": {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
+		"token does not exist":        {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
+		"hub does not answer":         {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
+		"hub creates no token":        {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
+		"token cannot be deleted":     {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
+		"Secret cannot be read":       {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, h := start(t)
+			test.prepare(hub)
+			h.reviewAll(t.Context())
+			got := strings.Join(hub.Requests(), "; ")
+			if want := strings.Join(test.want, "; "); got != want {
+				t.Errorf("requests\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
