@@ -74,11 +74,12 @@ func fits(ticket identity.Ticket) bool {
 	return size < maxLabels
 }
 
-// Secret returns the Secret with which the agent of a Cluster gets its recovery data.
-func Secret(cluster *fleet.Cluster, data protocol.Recovery) *corev1.Secret {
+// Secret returns the Secret with which the agent of a Cluster gets its recovery data. An agent that joined earlier does
+// not know the namespace in which the hub answers requests.
+func Secret(cluster *fleet.Cluster, registrationNamespace string, data protocol.Recovery) *corev1.Secret {
 	meta := objects.Managed(clusters.NamespaceOf(cluster), names.Recovery)
 	meta.Annotations = map[string]string{fleet.AnnotationCluster: cluster.Name, fleet.AnnotationClusterNamespace: cluster.Namespace}
-	secret := &corev1.Secret{ObjectMeta: meta, Type: protocol.SecretTypeRecovery, Data: data.Encode()}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: protocol.SecretTypeRecovery, Data: protocol.Kept{Recovery: data, SystemRegistrationNamespace: registrationNamespace}.Encode()}
 	secret.APIVersion, secret.Kind = "v1", "Secret"
 	return secret
 }

@@ -181,7 +181,7 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err != nil {
 		return err
 	}
-	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(recovery.Secret(cluster, wanted).Namespace, names.Recovery))
+	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(recovery.Secret(cluster, h.app.Namespaces.Registration, wanted).Namespace, names.Recovery))
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 			return nil
 		}
 	}
-	return h.data.Apply(owner, recovery.Secret(cluster, wanted))
+	return h.data.Apply(owner, recovery.Secret(cluster, h.app.Namespaces.Registration, wanted))
 }
 
 // report reports an object of another owner that has the name of one of ours, once. Other errors are returned.

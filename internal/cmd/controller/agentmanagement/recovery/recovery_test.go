@@ -151,6 +151,9 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 		if err != nil || data.Token != "jwt" || secret.Type != protocol.SecretTypeRecovery {
 			t.Fatalf("token %q, type %s, %v", data.Token, secret.Type, err)
 		}
+		if got := protocol.ParseKept(secret.Data).SystemRegistrationNamespace; got != hub.App.Namespaces.Registration {
+			t.Errorf("registration namespace %q", got)
+		}
 		ticket, err := identity.VerifyTicket(hub.App.Recoveries.Key().Public(), data.Ticket)
 		if err != nil {
 			t.Fatal(err)
