@@ -45,6 +45,9 @@ type Config struct {
 	// AgentCredentialLifetime is the lifetime of the credentials of agents that renew them. 0 means that they do not
 	// expire.
 	AgentCredentialLifetime metav1.Duration `json:"agentCredentialLifetime,omitempty"`
+	// AgentCredentialReadmit set to false keeps the hub from creating Clusters, and keys of Clusters, again from the tickets
+	// of agents.
+	AgentCredentialReadmit *bool `json:"agentCredentialReadmit,omitempty"`
 	// ManageAgent set to false turns off the Bundles that manage the agents.
 	ManageAgent *bool `json:"manageAgent,omitempty"`
 	// APIServerURL is the hub's address for agents. A kubeconfig Secret may override it.
@@ -200,3 +203,6 @@ func isZero(value any) bool {
 	}
 	return false
 }
+
+// Readmits reports whether Clusters, and keys of Clusters, are created again from the tickets of agents.
+func (c Config) Readmits() bool { return c.AgentCredentialReadmit == nil || *c.AgentCredentialReadmit }

@@ -12,6 +12,7 @@ import (
 const (
 	OutcomeGranted    = "granted"
 	OutcomeRejected   = "rejected"
+	OutcomeUnproven   = "unproven"
 	OutcomeSuperseded = "superseded"
 	OutcomeSucceeded  = "succeeded"
 	OutcomeFailed     = "failed"

@@ -53,6 +53,11 @@ var ErrAnswer = errors.New("not the answer to a recovery request")
 func EncodeAnswer(credential Credential, recovery Recovery) ([]byte, error) {
 	data := credential.Encode()
 	maps.Copy(data, recovery.Encode())
+	return EncodeData(data)
+}
+
+// EncodeData returns the document that ParseAnswer parses, for the data of a credential Secret.
+func EncodeData(data map[string][]byte) ([]byte, error) {
 	document, err := json.Marshal(data)
 	if err != nil {
 		return nil, fmt.Errorf("encoding an answer: %w", err)

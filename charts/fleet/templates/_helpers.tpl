@@ -65,7 +65,7 @@ every template that reads values includes it first.
   "allowLocalKubeconfigs" false
   "plainValuesInSecrets" false
   "refusedKubeconfigCIDRs" list
-  "agentCredential" (dict "lifetime" "0")
+  "agentCredential" (dict "lifetime" "0" "readmit" true)
   "hubDocument" (dict "anonymous" true)
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
@@ -180,6 +180,7 @@ The controllers' configuration. Its keys are those of config.Config. Omitted key
 {{- with .Values.refusedKubeconfigCIDRs }}{{ $_ := set $config "refusedKubeconfigCIDRs" . }}{{ end -}}
 {{- $lifetime := toString (.Values.agentCredential).lifetime -}}
 {{- if not (has $lifetime (list "0" "0s" "")) }}{{ $_ := set $config "agentCredentialLifetime" $lifetime }}{{ end -}}
+{{- if eq (toString (.Values.agentCredential).readmit) "false" }}{{ $_ := set $config "agentCredentialReadmit" false }}{{ end -}}
 {{- $capi := dict -}}
 {{- range $key, $value := .Values.capi }}{{ if $value }}{{ $_ := set $capi $key $value }}{{ end }}{{ end -}}
 {{- with $capi }}{{ $_ := set $config "capi" . }}{{ end -}}

@@ -18,6 +18,9 @@ func ClusterOf(in Input) *fleet.Cluster {
 	if in.Named != nil && (in.Request.Status.Granted || in.Named.Spec.ClientID == in.Request.Spec.ClientID) {
 		return in.Named
 	}
+	if named := in.Recovery.Named; named != nil && named.Spec.ClientID == in.Request.Spec.ClientID {
+		return named
+	}
 	found := append([]*fleet.Cluster(nil), in.Clusters...)
 	if in.Derived != nil && in.Derived.Spec.ClientID == in.Request.Spec.ClientID {
 		found = append(found, in.Derived)

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -26,6 +28,9 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 	}
 	if answersAnother(in) {
 		return true // the Secret already answers the other request
+	}
+	if len(in.Credential.Data[protocol.EncryptedKey]) > 0 { // only its agent can read it
+		return in.Credential.Annotations[fleet.AnnotationCredentialAccount] == string(in.Account.UID)
 	}
 	credential, err := protocol.ParseCredential(in.Credential.Data)
 	if err == nil && Used(in.Request, cluster) && hasExpired(credential.Token, string(in.Account.UID), in.Now) {
@@ -75,6 +80,22 @@ func CredentialSecret(request *fleet.ClusterRegistration, registrationNamespace 
 	}
 }
 
+// Seal replaces the content of a credential Secret with its encryption for a key. account is the UID of the account of
+// the credential.
+func Seal(secret *corev1.Secret, key, account string) error {
+	document, err := protocol.EncodeData(secret.Data)
+	if err != nil {
+		return err
+	}
+	sealed, err := identity.Seal(key, document)
+	if err != nil {
+		return fmt.Errorf("encrypting an answer: %w", err)
+	}
+	secret.Data = map[string][]byte{protocol.EncryptedKey: []byte(sealed)}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, fleet.AnnotationCredentialAccount, account)
+	return nil
+}
+
 // AddRecovery adds what its agent needs to return after a loss to a credential Secret.
 func AddRecovery(secret *corev1.Secret, recovery protocol.Recovery) {
 	maps.Copy(secret.Data, recovery.Encode())
@@ -96,7 +117,7 @@ func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistrat
 // deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
 func unreadable(in Input, cluster *fleet.Cluster) bool {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return len(readers(in)) == 0 && noted && clusters.LastSeen(cluster) == before
+	return len(readersOf(in)) == 0 && noted && clusters.LastSeen(cluster) == before
 }
 
 // isFetchable reports whether our answer exists and is to be readable. What Rancher Fleet answered is readable
@@ -132,18 +153,16 @@ func candidates(in Input) []*fleet.ClusterRegistrationToken {
 // that. It returns nil if the request names no token that exists and no import created it: no account can read the
 // answer.
 func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
-	tokens := readers(in)
-	if len(tokens) == 0 {
+	accounts := readersOf(in)
+	if len(accounts) == 0 {
 		return nil
 	}
 	name := ReaderName(SharedName(in))
 	meta := func() metav1.ObjectMeta {
 		return answerMeta(in.Namespaces.Registration, name, cluster.Name, in.Request)
 	}
-	binding := objects.BindingOf(meta(), "Role", name, accountOf(tokens[0]))
-	for _, another := range tokens[1:] {
-		binding.Subjects = append(binding.Subjects, accountOf(another))
-	}
+	binding := objects.BindingOf(meta(), "Role", name, accounts[0])
+	binding.Subjects = append(binding.Subjects, accounts[1:]...)
 	return []runtime.Object{
 		// watch in addition to get: our agents learn about the credential as soon as it is written
 		objects.RoleOf(meta(), rbacv1.PolicyRule{

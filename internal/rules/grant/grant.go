@@ -47,6 +47,8 @@ const (
 	AwaitingNamespace Stage = "AwaitingNamespace"
 	// AwaitingRights means that the account and its rights are written, but the cache does not show them yet.
 	AwaitingRights Stage = "AwaitingRights"
+	// Unproven means that a recovery request proves nothing, so it is deleted.
+	Unproven Stage = "Unproven"
 	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
 	// Done means that the credential was handed out, and was fetched or has expired. The rights stay.
@@ -91,6 +93,8 @@ type Input struct {
 	UsedBy string
 	// HeartbeatAsked is the heartbeat whose account was read last, in RFC 3339, or "" if none was.
 	HeartbeatAsked string
+	// Recovery is set for recovery requests. Their ReaderAccount is the recovery account of the workspace.
+	Recovery Recovery
 	// WorkspaceLeaves means that the request's namespace is being deleted.
 	WorkspaceLeaves bool
 	// Queue is the queue in which the request has no place, if any.
@@ -134,6 +138,12 @@ type Outcome struct {
 	// Key is the public key that has signed the request that is answered now, or "". Its agent also gets what it needs to
 	// return after a loss.
 	Key string
+	// Sealed means that the answer is encrypted for this key.
+	Sealed bool
+	// RecoveredBy, if set, is recorded on the Cluster: the pods that have recovered it.
+	RecoveredBy string
+	// Alternating are two pods that recover the Cluster in turn.
+	Alternating []string
 	// Join, if set, is recorded on the Cluster, because the credential of a signed request is in use.
 	Join *Join
 	// Unpin means that the Cluster's pinned key is removed before the credential is handed out: another agent, which
@@ -207,6 +217,10 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 		return Outcome{Stage: Abandoned}
 	case leaving(in, cluster):
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
+	case IsRecovery(in.Request) && !isAnswered(in) && isUnproven(in, cluster):
+		return Outcome{Stage: Unproven}
+	case cluster == nil && IsRecovery(in.Request):
+		return awaitCluster(in, readmitted(in))
 	case cluster == nil && ofGoneImport(in):
 		return Outcome{Stage: Abandoned}
 	}
@@ -295,6 +309,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 			out.Mint.Lifetime, out.Mint.Renewed = lifetime, true
 		}
 		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
+		out.Sealed, out.RecoveredBy = IsRecovery(in.Request), recoveredNow(in, cluster)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""

@@ -18,7 +18,7 @@ type Join struct {
 // yet. The signature is for this account. It returns nil if several accounts may read the answer.
 func Signer(in Input) *fleet.ClusterRegistrationToken {
 	annotations := in.Request.Annotations
-	if annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
+	if IsRecovery(in.Request) || annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
 		return nil
 	}
 	if tokens := readers(in); len(tokens) == 1 {
@@ -36,6 +36,9 @@ func keyOf(in Input) string {
 	annotations := in.Request.Annotations
 	if isAnswered(in) {
 		return annotations[fleet.AnnotationAgentKeyAtGrant]
+	}
+	if IsRecovery(in.Request) {
+		return recoveryKey(in)
 	}
 	if Signer(in) == nil || in.ReaderAccount == "" {
 		return ""

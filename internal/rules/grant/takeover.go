@@ -14,6 +14,9 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 	if isAnswered(in) { // a credential that was handed out is not revoked
 		return false
 	}
+	if IsRecovery(in.Request) { // the recovery account lets no agent join, not even where none is registered
+		return !isConfirmed(in, cluster) && (revocation.IsBlocked(cluster) || !isProven(in, cluster))
+	}
 	return hasAgent(in, cluster) && !spokenFor(in, cluster)
 }
 
@@ -59,7 +62,7 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 		readable = in.Imported // old agents send no label
 	}
 	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
-	case cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name:
+	case isConfirmed(in, cluster):
 		return true
 	case revocation.IsBlocked(cluster):
 		return false
@@ -71,6 +74,11 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	return in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
 		return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
 	})
+}
+
+// isConfirmed reports whether a user with write access to the Cluster has confirmed a request. The Cluster may be nil.
+func isConfirmed(in Input, cluster *fleet.Cluster) bool {
+	return cluster != nil && cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name
 }
 
 // isTokenOf reports whether a granted request was made with exactly this token. A token that was created again under
@@ -90,18 +98,31 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	if !in.Now.Before(ends) {
 		return Outcome{Stage: Abandoned}
 	}
+	pods := alternatingIn(in, cluster)
 	problem, orElse := "this request names another token or none", ", or register with that agent's token"
 	switch {
 	case revocation.IsBlocked(cluster):
 		problem, orElse = "its key was revoked", ""
+	case len(pods) > 0:
+		problem, orElse = "it returns in turn with this one, so that one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
+	case IsRecovery(in.Request):
+		problem, orElse = "the ticket of this request has expired or may not be used", ""
 	case cluster.Annotations[fleet.AnnotationAgentKey] != "":
 		problem, orElse = "this request is not signed with that agent's key", ""
 	}
 	return Outcome{
-		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Reason: fleet.ReasonTakeoverPending,
+		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Alternating: pods, Reason: fleet.ReasonTakeoverPending,
 		Message: "another agent is registered for this Cluster, and " + problem + ": to replace that agent, even if it is silent, run `fleet confirm-takeover " +
 			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`" + orElse + "; otherwise this request is deleted 40 minutes after its creation",
 	}
+}
+
+// alternatingIn returns the pods of alternating recoveries if they are why a request waits.
+func alternatingIn(in Input, cluster *fleet.Cluster) []string {
+	if !IsRecovery(in.Request) || revocation.IsBlocked(cluster) {
+		return nil
+	}
+	return alternating(in, cluster)
 }
 
 // says reports whether the request's condition has a reason.

@@ -14,6 +14,10 @@ const (
 	Revoke Write = "Revoke"
 	// RemoveReader deletes the right to read the credential.
 	RemoveReader Write = "RemoveReader"
+	// DeleteUnproven deletes the request, and counts and reports it.
+	DeleteUnproven Write = "DeleteUnproven"
+	// RecordRecovery writes Outcome.RecoveredBy to the Cluster.
+	RecordRecovery Write = "RecordRecovery"
 	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.Reader.
 	CreateCluster Write = "CreateCluster"
 	// SetOwner writes Outcome.Own.
@@ -48,6 +52,8 @@ func writes(in Input, out Outcome) []Write {
 		return []Write{Revoke}
 	case Abandoned:
 		return []Write{DeleteRequest} // garbage collection and Revoke delete its objects
+	case Unproven:
+		return []Write{DeleteUnproven}
 	case Queued:
 		return []Write{WriteStatus}
 	case Rejected: // the right to read is granted early, before it is known which request is answered
@@ -69,6 +75,9 @@ func writes(in Input, out Outcome) []Write {
 func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 	if out.Unpin {
 		steps = append(steps, UnpinKey)
+	}
+	if out.RecoveredBy != "" {
+		steps = append(steps, RecordRecovery)
 	}
 	if out.Mint != nil {
 		steps = append(steps, HandOut)

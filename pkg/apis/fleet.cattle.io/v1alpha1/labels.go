@@ -101,6 +101,12 @@ const (
 	// AnnotationAgentTicket, on a ClusterRegistration, is the ticket with which an agent returns that has lost its
 	// credential. Not in Rancher Fleet.
 	AnnotationAgentTicket = "fleet.cattle.io/agent-ticket"
+	// AnnotationCredentialAccount, on an encrypted credential Secret, is the UID of the account of the credential. Not in
+	// Rancher Fleet.
+	AnnotationCredentialAccount = "fleet.cattle.io/credential-account"
+	// AnnotationRecoveredBy, on a Cluster, names the last pods of its agent that have recovered a credential, with the
+	// times. Not in Rancher Fleet.
+	AnnotationRecoveredBy = "fleet.cattle.io/recovered-by"
 	// AnnotationAgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified. Not in
 	// Rancher Fleet.
 	AnnotationAgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"

@@ -30,12 +30,14 @@ const takenRecheck = 15 * time.Second
 
 type handler struct {
 	app *hub.Context
+	// lasting is the context of requests that no kind's client makes.
+	lasting context.Context //nolint:containedctx // the handlers of the kinds have none
 }
 
 // Register watches Clusters and their namespaces. It also watches the objects in these namespaces that delay the
 // deletion of a Cluster.
 func Register(ctx context.Context, a *hub.Context) error {
-	h := &handler{app: a}
+	h := &handler{app: a, lasting: ctx}
 	a.Clusters.OnChange(hub.Lasting(ctx), "cluster", h.onChange)
 	nudge := reconcile.Enqueue(a.Clusters)
 	return errors.Join(
@@ -120,6 +122,9 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	}
 	h.requeue(cluster, out.stage)
 	if out.removeFinalizer {
+		if err := h.blockTickets(cluster); err != nil {
+			return cluster, err
+		}
 		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
 		return h.setFinalizer(cluster, false)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
+	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -68,12 +69,50 @@ func (h *handler) handOut(ctx context.Context, r *round) error {
 	if err != nil { // the agent gets it later from Secret fleet-recovery
 		h.app.Log.Warn("credential handed out without recovery data", "registration", r.key(), "error", err)
 	}
+	if r.out.Sealed {
+		if err := grant.Seal(secret, r.out.Key, string(r.in.Account.UID)); err != nil {
+			return fmt.Errorf("answering registration %s: %w", r.key(), err)
+		}
+	}
 	if err := h.writeCredential(secret); err != nil {
 		return fmt.Errorf("writing the credential of registration %s: %w", r.key(), err)
 	}
 	h.recordGranted(r)
 	return nil
 }
+
+// deleteUnproven deletes a recovery request that proves nothing. It counts each, and reports the first of a Cluster.
+func (h *handler) deleteUnproven(r *round) error {
+	cluster := grant.ClusterOf(r.in)
+	about := r.request.Namespace
+	if cluster != nil {
+		about += "/" + cluster.Name
+	}
+	if _, before := h.unproven.LoadOrStore(about, true); !before {
+		h.app.Log.Warn("recovery request refused: its proof or ticket is not valid; further ones are only counted", "registration", r.key(), "cluster", about)
+		if cluster != nil {
+			h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reasonRecoveryRefused,
+				"a request to recover this Cluster's agent does not prove that it comes from this agent, and was deleted; if an agent of this Cluster has lost its key, register it again")
+		}
+	}
+	h.app.Metrics.Registration(metrics.OutcomeUnproven)
+	return h.deleteRequest(r.request)
+}
+
+// recordRecovery records on the Cluster which pods have recovered it.
+func (h *handler) recordRecovery(r *round) error {
+	cluster := grant.ClusterOf(r.in)
+	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRecoveredBy, r.out.RecoveredBy)
+	})
+	if err != nil {
+		return fmt.Errorf("recording the recovery of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	}
+	return nil
+}
+
+// reasonRecoveryRefused is the reason of the Event about a recovery request that was deleted.
+const reasonRecoveryRefused = "RecoveryRefused"
 
 // addRecovery adds what the agent of a signed request needs to return after a loss, if the hub has a key.
 func (h *handler) addRecovery(ctx context.Context, r *round, secret *corev1.Secret) error {

@@ -63,6 +63,11 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
 	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
 	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
+	if grant.IsRecovery(request) {
+		if err := h.gatherRecovery(&in); err != nil {
+			return in, err
+		}
+	}
 	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.NamedToken))
 	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom))
 	in.Namesakes = slices.DeleteFunc(byIndex(r, h.app.ClusterRegistrations.Cache(), byName, request.Name),
@@ -161,4 +166,29 @@ func (h *handler) heartbeatAccount(cached *fleet.Cluster) (account, lastSeen str
 func isOf[T metav1.Object](object T, request *fleet.ClusterRegistration) bool {
 	of := requestOf(object)
 	return len(of) == 1 && of[0].Namespace == request.Namespace && of[0].Name == request.Name
+}
+
+// gatherRecovery adds what the hub knows about a recovery request. The token that the request may name does not count.
+func (h *handler) gatherRecovery(in *grant.Input) error {
+	in.NamedToken = nil
+	in.Recovery = grant.Recovery{Hub: h.app.Recoveries.Key().Public(), Readmit: h.app.Config.Get().Readmits()}
+	account, err := h.recoveryAccount(in.Request.Namespace)
+	if err != nil {
+		return err
+	}
+	if account != nil {
+		in.ReaderAccount = string(account.UID)
+	}
+	ticket, ok := grant.TicketOf(in.Request, in.Recovery.Hub)
+	if !ok || in.Request.Status.Granted {
+		return nil
+	}
+	if in.Recovery.Named, err = reconcile.Optional(h.app.Clusters.Cache().Get(ticket.Workspace, ticket.Cluster)); err != nil {
+		return err
+	}
+	if named := in.Recovery.Named; named != nil && named.Annotations[fleet.AnnotationAgentKey] != "" {
+		return nil // the ticket does not matter
+	}
+	in.Recovery.Deleted, err = h.app.Recoveries.IsBlocked(h.lasting, ticket)
+	return err
 }

@@ -29,6 +29,10 @@ type handler struct {
 	prover   *accounts.Prover
 	// stages measures the requests until the first use of their credential.
 	stages *metrics.Stages
+	// lasting is the context of requests while gathering.
+	lasting context.Context //nolint:containedctx // the handlers of the kinds have none
+	// unproven are the Clusters for which an unproven request was reported.
+	unproven sync.Map
 	// queue decides which requests are processed now.
 	queue *queue
 	// tokens counts the Clusters of each token.
@@ -48,7 +52,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	}
 	read := readersOf(a)
 	h := &handler{
-		app: a, prover: prover, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, prover: prover, lasting: ctx, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
@@ -125,6 +129,10 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 	switch write {
 	case grant.RemoveFinalizers:
 		return h.removeFinalizers(r)
+	case grant.DeleteUnproven:
+		return h.deleteUnproven(r)
+	case grant.RecordRecovery:
+		return h.recordRecovery(r)
 	case grant.DeleteRequest:
 		return h.deleteRequest(r.request)
 	case grant.Revoke:

@@ -149,6 +149,10 @@ func (h *handler) recordReason(r *round) {
 	case grant.TakeoverPending:
 		h.app.Log.Info("registration waits to take over", "registration", r.key(), "cluster", r.request.Namespace+"/"+r.out.ClusterName)
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
+		if len(r.out.Alternating) > 0 {
+			h.app.Recorder.Event(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason, r.out.Message)
+			return
+		}
 		h.app.Recorder.Eventf(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason,
 			"registration %s asks to replace this Cluster's agent and does not prove that it is the same agent: to allow it, run `fleet confirm-takeover %s %s -n %s`", r.request.Name, r.out.ClusterName, r.request.Name, r.request.Namespace)
 	default:
@@ -176,7 +180,7 @@ func (h *handler) measure(in grant.Input, out grant.Outcome) {
 	switch out.Stage {
 	case grant.Queued:
 		return
-	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.TakeoverPending, grant.ManagedElsewhere, grant.OtherManager:
+	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.Unproven, grant.TakeoverPending, grant.ManagedElsewhere, grant.OtherManager:
 		h.stages.Drop(key)
 	case grant.Done:
 		if grant.Used(in.Request, grant.ClusterOf(in)) {

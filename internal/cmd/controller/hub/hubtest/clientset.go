@@ -30,6 +30,9 @@ func (h *Hub) clientset() *fake.Clientset {
 	}
 	c.PrependReactor("get", "secrets", reading(&corev1.Secret{}))
 	c.PrependReactor("get", "serviceaccounts", reading(&corev1.ServiceAccount{}))
+	c.PrependReactor("get", "configmaps", reading(&corev1.ConfigMap{}))
+	c.PrependReactor("create", "configmaps", h.createConfigMap)
+	c.PrependReactor("update", "configmaps", h.updateConfigMap)
 	c.PrependReactor("get", "namespaces", reading(&corev1.Namespace{}))
 	c.PrependReactor("create", "serviceaccounts", h.mint)
 	c.PrependReactor("create", "tokenreviews", h.review)

@@ -102,3 +102,22 @@ func (h *Hub) liveSecret(action testing.Action, name string) (*corev1.Secret, er
 	}
 	return found, nil
 }
+
+func (h *Hub) createConfigMap(action testing.Action) (bool, runtime.Object, error) {
+	return h.writeConfigMap("create", action.(testing.CreateAction).GetObject())
+}
+
+func (h *Hub) updateConfigMap(action testing.Action) (bool, runtime.Object, error) {
+	return h.writeConfigMap("update", action.(testing.UpdateAction).GetObject())
+}
+
+func (h *Hub) writeConfigMap(verb string, object runtime.Object) (bool, runtime.Object, error) {
+	stored := object.(*corev1.ConfigMap).DeepCopy()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.note(verb, "ConfigMap "+keyOf(stored.Namespace, stored.Name)); err != nil {
+		return true, nil, err
+	}
+	h.store(stored)
+	return true, stored.DeepCopy(), nil
+}

@@ -1,0 +1,160 @@
+package grant
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// recoverable is a hub with a key and the recovery account of workspace ws.
+func recoverable(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
+	t.Helper()
+	hub := start(t, append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ws", Name: names.Recovery, UID: "u-recovery",
+		Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: names.SetHash(recoveries.SetID, names.Owner{GVK: "/v1, Kind=Namespace", Name: "ws"})},
+	}}, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: names.RecoveryToken, Annotations: map[string]string{
+			corev1.ServiceAccountNameKey: names.Recovery, corev1.ServiceAccountUIDKey: "u-recovery",
+		}},
+		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("recovery-jwt")},
+	})...)
+	if err := hub.App.Recoveries.LoadKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hub.Requests()
+	return hub
+}
+
+func newKey(t *testing.T) identity.Key {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func pinnedTo(key identity.Key) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) {
+		c.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public()}
+	}
+}
+
+// recovery is request r1 of the agent with a key that has lost its credential.
+func recovery(t *testing.T, hub *hubtest.Hub, key identity.Key) *fleet.ClusterRegistration {
+	t.Helper()
+	r := request()
+	r.Labels = nil
+	r.Spec.ClusterLabels = map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0"}
+	proof, err := key.Prove(identity.Claims{ClientID: r.Spec.ClientID, ClientRandom: r.Spec.ClientRandom, Account: "u-recovery", Hub: hub.App.Recoveries.Key().Thumbprint()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := hub.App.Recoveries.Key().SignTicket(identity.Ticket{
+		Workspace: "ws", Cluster: "c1", ClientID: "client", Key: key.Thumbprint(), Time: hub.Now(), Labels: map[string]string{"env": "dev"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof, fleet.AnnotationAgentTicket: ticket}
+	return r
+}
+
+func TestSignedRequest_GetsRecoveryData(t *testing.T) {
+	r, key := signed(t, "u-import")
+	hub := recoverable(t, r, cluster(), asked(), importAccount())
+	settle(t, hub, 2)
+	data := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential).Data
+	got, err := protocol.ParseRecovery(data)
+	if err != nil || len(data) != 9 || got.Token != "recovery-jwt" {
+		t.Fatalf("%d keys, %v", len(data), err)
+	}
+	ticket, err := identity.VerifyTicket(hub.App.Recoveries.Key().Public(), got.Ticket)
+	if err != nil || ticket.Key != identity.Thumbprint(key) || ticket.Cluster != "c1" {
+		t.Errorf("ticket %+v, %v", ticket, err)
+	}
+}
+
+func TestUnsignedRequest_GetsFiveKeys(t *testing.T) {
+	hub := recoverable(t, request(), cluster(), asked(), importAccount())
+	settle(t, hub, 2)
+	if data := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential).Data; len(data) != 5 {
+		t.Errorf("%d keys, want 5", len(data))
+	}
+}
+
+func TestRecoveryRequest_GetsAnEncryptedAnswer(t *testing.T) {
+	key := newKey(t)
+	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
+	hub.Put(recovery(t, hub, key))
+	settle(t, hub, 2)
+	if !current(t, hub).Status.Granted {
+		t.Fatalf("not granted: %+v", current(t, hub).Status)
+	}
+	secret := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential)
+	if len(secret.Data) != 1 {
+		t.Fatalf("%d keys", len(secret.Data))
+	}
+	document, err := key.Open(string(secret.Data[protocol.EncryptedKey]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := protocol.ParseAnswer(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := protocol.ParseCredential(data)
+	if _, recoveryErr := protocol.ParseRecovery(data); err != nil || recoveryErr != nil || got.ClusterName != "c1" || got.DeploymentNamespace != clusterNamespace {
+		t.Errorf("Cluster %s, %v, %v", got.ClusterName, err, recoveryErr)
+	}
+	if by := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationRecoveredBy]; !strings.HasPrefix(by, "fleet-agent-0=") {
+		t.Errorf("recovered by %q", by)
+	}
+	hub.Requests()
+	handle(t, hub)
+	expectRequests(t, hub) // once
+}
+
+func TestUnprovenRequests_AreDeletedAndReportedOnce(t *testing.T) {
+	key, other := newKey(t), newKey(t)
+	hub := recoverable(t, cluster(pinnedTo(key)))
+	for range 2 {
+		hub.Put(recovery(t, hub, other))
+		handle(t, hub)
+		expectRequests(t, hub, "delete ClusterRegistration ws/r1")
+		hub.Sync()
+	}
+	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], reasonRecoveryRefused) {
+		t.Errorf("Events %v", told)
+	}
+}
+
+func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
+	key := newKey(t)
+	hub := recoverable(t)
+	hub.Put(recovery(t, hub, key))
+	handle(t, hub)
+	made := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
+	if made.Spec.ClientID != "client" || made.Annotations[fleet.AnnotationAgentKey] != key.Public() || made.Labels["env"] != "dev" {
+		t.Errorf("Cluster %+v", made.ObjectMeta)
+	}
+	hub.Remove(made)
+	if err := hub.App.Recoveries.Block(t.Context(), "ws", key.Thumbprint()); err != nil {
+		t.Fatal(err)
+	}
+	hub.Requests()
+	handle(t, hub)
+	if hubtest.Get[*fleet.Cluster](hub, "ws", "c1") != nil || hubtest.Get[*fleet.ClusterRegistration](hub, "ws", "r1") != nil {
+		t.Error("the deleted Cluster returned, or its request stays")
+	}
+}

@@ -1,0 +1,190 @@
+package grant
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// TicketLife is how long a ticket is valid. Only the hub's clock is compared with itself.
+const TicketLife = 90 * 24 * time.Hour
+
+// alternationWindow is how long the hub remembers which pods have recovered a Cluster.
+const alternationWindow = 24 * time.Hour
+
+// Recovery is what a hub knows about a recovery request. An agent that has lost its credential creates such a request
+// with the recovery account, which all agents of the workspace share. Only its signature proves which agent it is.
+type Recovery struct {
+	// Hub is the hub's public key, or "" if it has none.
+	Hub string
+	// Named is the Cluster that the ticket names.
+	Named *fleet.Cluster
+	// Deleted means that the Cluster of the ticket was deleted after the ticket was signed.
+	Deleted bool
+	// Readmit means that Clusters that the hub lacks, and their keys, are created again from valid tickets.
+	Readmit bool
+}
+
+// IsRecovery reports whether a request is a recovery request.
+func IsRecovery(request *fleet.ClusterRegistration) bool {
+	return request.Annotations[fleet.AnnotationAgentTicket] != ""
+}
+
+// TicketOf returns the ticket of a recovery request, and false if the hub has not signed it for this workspace and
+// client ID.
+func TicketOf(request *fleet.ClusterRegistration, hub string) (identity.Ticket, bool) {
+	if hub == "" {
+		return identity.Ticket{}, false
+	}
+	ticket, err := identity.VerifyTicket(hub, request.Annotations[fleet.AnnotationAgentTicket])
+	return ticket, err == nil && ticket.Workspace == request.Namespace && ticket.ClientID == request.Spec.ClientID
+}
+
+// recoveryKey returns the key that has signed a recovery request, or "". An agent that does not know the hub's key signs
+// for none.
+func recoveryKey(in Input) string {
+	if in.ReaderAccount == "" {
+		return ""
+	}
+	annotations := in.Request.Annotations
+	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
+	key := annotations[fleet.AnnotationAgentKey]
+	for _, hub := range []string{identity.Thumbprint(in.Recovery.Hub), ""} {
+		claims.Hub = hub
+		if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) == nil {
+			return key
+		}
+	}
+	return ""
+}
+
+// ticketFor returns the ticket of a request that was signed with a key, and false if the ticket is for another key.
+func ticketFor(in Input, key string) (identity.Ticket, bool) {
+	ticket, ok := TicketOf(in.Request, in.Recovery.Hub)
+	return ticket, ok && ticket.Key == identity.Thumbprint(key)
+}
+
+// readmits reports whether the ticket of a request lets the hub create its Cluster, or the key of its Cluster, again.
+func readmits(in Input) bool {
+	ticket, ok := ticketFor(in, keyOf(in))
+	return ok && in.Recovery.Readmit && !in.Recovery.Deleted && in.Now.Before(ticket.Time.Add(TicketLife))
+}
+
+// isUnproven reports whether a recovery request proves nothing about its Cluster, so that it is deleted at once. It must
+// not wait: requests of other agents of the workspace would take the places of the Cluster's own agent. Only the holder
+// of a blocked key, or of a ticket that has expired, waits for a confirmation.
+func isUnproven(in Input, cluster *fleet.Cluster) bool {
+	key := keyOf(in)
+	if key == "" || refused(in) {
+		return true
+	}
+	if isConfirmed(in, cluster) {
+		return false
+	}
+	_, ticketed := ticketFor(in, key)
+	if cluster == nil {
+		return !readmits(in) || in.Recovery.Named != nil // the name belongs to another client ID
+	}
+	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
+	case pinned != "":
+		return key != pinned
+	case revocation.IsBlocked(cluster):
+		return key != cluster.Annotations[fleet.AnnotationBlockedKey]
+	}
+	return !ticketed
+}
+
+// isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned.
+func isProven(in Input, cluster *fleet.Cluster) bool {
+	if pinned := cluster.Annotations[fleet.AnnotationAgentKey]; pinned != "" {
+		return keyOf(in) == pinned && len(alternating(in, cluster)) == 0
+	}
+	return readmits(in)
+}
+
+// readmitted returns the Cluster of a ticket, with the key that has signed the request.
+func readmitted(in Input) *fleet.Cluster {
+	key := keyOf(in)
+	ticket, _ := ticketFor(in, key) // otherwise the request is unproven
+	labels := maps.Clone(ticket.Labels)
+	if labels == nil {
+		labels = map[string]string{fleet.LabelCluster: ticket.Cluster}
+	}
+	return &fleet.Cluster{
+		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ticket.Workspace, Name: ticket.Cluster, Labels: labels, Finalizers: []string{fleet.FinalizerCluster},
+			Annotations: map[string]string{fleet.AnnotationAgentKey: key},
+		},
+		Spec: fleet.ClusterSpec{ClientID: ticket.ClientID},
+	}
+}
+
+// readersOf returns the accounts that may read the answer to a request.
+func readersOf(in Input) (accounts []rbacv1.Subject) {
+	if IsRecovery(in.Request) {
+		return []rbacv1.Subject{objects.Subject(in.Request.Namespace, names.Recovery)}
+	}
+	for _, token := range readers(in) {
+		accounts = append(accounts, accountOf(token))
+	}
+	return accounts
+}
+
+// podOf returns the pod of a recovery request, as its client claims it, or "".
+func podOf(request *fleet.ClusterRegistration) string {
+	pod := request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod]
+	if len(validation.IsDNS1123Subdomain(pod)) > 0 || len(pod) > validation.DNS1123LabelMaxLength {
+		return ""
+	}
+	return pod
+}
+
+// recoveredBy returns the pods that have recovered a Cluster lately, the last one last.
+func recoveredBy(cluster *fleet.Cluster, now time.Time) (pods []string) {
+	for _, entry := range strings.Split(cluster.Annotations[fleet.AnnotationRecoveredBy], ",") {
+		pod, text, _ := strings.Cut(entry, "=")
+		if at, err := time.Parse(time.RFC3339, text); err == nil && pod != "" && now.Before(at.Add(alternationWindow)) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods[max(0, len(pods)-2):]
+}
+
+// alternating returns two pods that recover a Cluster in turn, if this request is the third of such recoveries. They
+// have the same key: one cluster is a copy of the other.
+func alternating(in Input, cluster *fleet.Cluster) []string {
+	pods := recoveredBy(cluster, in.Now)
+	if pod := podOf(in.Request); len(pods) < 2 || pod != pods[0] || pod == pods[1] {
+		return nil
+	}
+	return pods
+}
+
+// recoveredNow returns what to record on a Cluster about the pod of this recovery, or "".
+func recoveredNow(in Input, cluster *fleet.Cluster) string {
+	pod := podOf(in.Request)
+	if !IsRecovery(in.Request) || pod == "" {
+		return ""
+	}
+	entry := pod + "=" + in.Now.UTC().Format(time.RFC3339)
+	pods := recoveredBy(cluster, in.Now)
+	switch {
+	case len(pods) > 0 && pods[len(pods)-1] == pod:
+		return "" // recorded
+	case len(pods) == 0, isConfirmed(in, cluster):
+		return entry // nothing to compare with, or the operator has decided for this pod
+	}
+	entries := strings.Split(cluster.Annotations[fleet.AnnotationRecoveredBy], ",")
+	return entries[len(entries)-1] + "," + entry
+}
