@@ -101,6 +101,21 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
 	})
 
+	It("when its identity is lost and there is no bootstrap secret: it returns by itself", func(ctx SpecContext) {
+		cluster := now(ctx, arrived(ctx).Name)
+		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
+		Expect(err).NotTo(HaveOccurred())
+		pod, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(world.On(west).Kube.CoreV1().Secrets(names.SystemNamespace).Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+
+		returned(ctx, cluster, before)
+		Expect(now(ctx, cluster.Name).UID).To(Equal(cluster.UID))
+		same, err := world.AgentPod(ctx, west)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
+	})
+
 	It("when its key is lost, too: the operator confirms it", func(ctx SpecContext) {
 		cluster := now(ctx, arrived(ctx).Name)
 		before, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
