@@ -68,7 +68,7 @@ func (r *reader) text(variable, fallback string) string {
 func (r *reader) choice(variable string, allowed ...string) string {
 	value := r.text(variable, allowed[0])
 	if r.err == nil && !slices.Contains(allowed, value) {
-		r.err = fmt.Errorf("variable %s: %q is none of %s", variable, value, strings.Join(allowed, ", "))
+		r.err = fmt.Errorf("variable %s: %q is not one of %s", variable, value, strings.Join(allowed, ", "))
 	}
 	return value
 }

@@ -73,7 +73,7 @@ func TestController(t *testing.T) {
 		},
 		"a negative number of Clusters":    {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
 		"agents read Contents, said aloud": {env: of("FLEET_CONTENT_READERS", "agents")},
-		"unknown readers of Contents":      {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is none of agents, serviceaccounts`},
+		"unknown readers of Contents":      {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is not one of agents, serviceaccounts`},
 		"a shard that is no name":          {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
 		"no namespace at all":              {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
 		"a time that is none":              {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},

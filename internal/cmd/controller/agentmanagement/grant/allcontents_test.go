@@ -22,7 +22,7 @@ func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *tes
 	hub.Put(readersOfContents(account))
 	handle(t, hub)
 	expectNothingHandedOut(t, hub)
-	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+grant.AllContentReaders, requests+" ws/r1 in 10s")
+	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+grant.AllContentReaders+" in 100ms", requests+" ws/r1 in 10s")
 
 	hub.Put(grant.AllReadContents())
 	handle(t, hub)

@@ -51,7 +51,7 @@ func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
 			hub.Requests()
 			handle(t, hub)
 			expectRequests(t, hub)
-			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents, requests+" ws/r1 in 10s")
+			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents+" in 100ms", requests+" ws/r1 in 10s")
 			expectNothingHandedOut(t, hub)
 
 			hub.Put(readersOfContents(account, "r2-u-r2"))
@@ -147,7 +147,7 @@ func TestWhatAnOlderHubGaveStaysUntilTheAccountSharesWithOthers(t *testing.T) {
 		hub.Put(ownBinding())
 		handle(t, hub)
 		expectRequests(t, hub)
-		hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents)
+		hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents+" in 100ms")
 	}
 	hub.Put(readersOfContents(account, "r2-u-r2"))
 	handle(t, hub)
@@ -211,7 +211,7 @@ func TestAGrantedAccountLosesItsShare(t *testing.T) {
 			harm(hub)
 			handle(t, hub)
 			expectRequests(t, hub)
-			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents)
+			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents+" in 100ms")
 			expectEvents(t, hub)
 			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 

@@ -137,8 +137,6 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 		return h.deleteRequest(r.request)
 	case grant.Revoke:
 		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
-	case grant.RemoveReader:
-		return h.removeReader(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
 	case grant.CreateCluster:
 		return h.createCluster(r)
 	case grant.SetOwner:
@@ -149,9 +147,8 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 		return h.writeKey(r)
 	case grant.HandOut:
 		return h.handOut(ctx, r)
-	case grant.RetireCredential:
-		h.retire(r)
-		return nil
+	case grant.RemoveReader, grant.RetireCredential:
+		return h.endAnswer(r, write)
 	case grant.WriteStatus:
 		return h.writeStatus(r)
 	case grant.DeleteSuperseded:

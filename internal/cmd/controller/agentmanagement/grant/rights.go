@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -197,6 +198,10 @@ func (h *handler) allRequests() (waiting []types.NamespacedName) {
 	return waiting
 }
 
+// contentsDelay is the time until the ClusterRoleBinding that a request waits for is computed again. The account has
+// enqueued it already. It computes all accounts that share it, and a request waits at each change of its rights.
+const contentsDelay = 100 * time.Millisecond
+
 // awaitContents enqueues the ClusterRoleBinding that a request waits for.
 func (h *handler) awaitContents(in grant.Input) {
 	if in.Account == nil {
@@ -204,7 +209,7 @@ func (h *handler) awaitContents(in grant.Input) {
 	}
 	account := types.NamespacedName{Namespace: in.Account.Namespace, Name: in.Account.Name}
 	if reads, err := readsContents(h.app, account); err == nil && !reads {
-		reconcile.EnqueueCluster(h.app.ClusterRoleBindings)(types.NamespacedName{Name: h.app.ContentBinding(account)})
+		h.app.ClusterRoleBindings.EnqueueAfter(h.app.ContentBinding(account), contentsDelay)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/rules/grant"
 )
 
 // A credential is deleted when its agent uses it. The queue of credentials has workers of its own, so that no other
@@ -40,10 +42,13 @@ func (h *handler) useOf(key string) use {
 	return of
 }
 
-// retire enqueues the credential that answers a request.
-func (h *handler) retire(r *round) {
-	secret := r.in.Credential
-	h.app.CredentialSecrets.EnqueueAfter(secret.Namespace, secret.Name, 0)
+// endAnswer removes the right to read the answer, or enqueues the credential with it.
+func (h *handler) endAnswer(r *round, write grant.Write) error {
+	if write == grant.RemoveReader {
+		return h.removeReader(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
+	}
+	h.app.CredentialSecrets.EnqueueAfter(r.in.Credential.Namespace, r.in.Credential.Name, 0)
+	return nil
 }
 
 // onCredential deletes a credential that is in use. It deletes the Secret last, so that after a failure the Secret still
