@@ -130,7 +130,6 @@ type ClusterStatus struct {
 
 	// Agent contains the agent's last heartbeat and the facts it reports about its cluster. The agent writes it.
 	// +optional
-	// +structType=atomic
 	Agent AgentStatus `json:"agent,omitempty"`
 
 	// Scheduled is true when a Schedule covers this cluster.
