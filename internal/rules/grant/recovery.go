@@ -104,12 +104,25 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	return !ticketed
 }
 
-// isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned.
+// isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned,
+// and not if the agent that it was signed for was replaced by one without a key.
 func isProven(in Input, cluster *fleet.Cluster) bool {
 	if pinned := cluster.Annotations[fleet.AnnotationAgentKey]; pinned != "" {
 		return keyOf(in) == pinned && len(alternating(in, cluster)) == 0
 	}
-	return readmits(in)
+	return readmits(in) && !isReplaced(in, cluster)
+}
+
+// isReplaced reports whether the agent of a ticket was replaced after the ticket was signed. If the time is unreadable,
+// every ticket is too old.
+func isReplaced(in Input, cluster *fleet.Cluster) bool {
+	text := cluster.Annotations[fleet.AnnotationTicketsSince]
+	if text == "" {
+		return false
+	}
+	since, err := time.Parse(time.RFC3339, text)
+	ticket, _ := ticketFor(in, keyOf(in))
+	return err != nil || !ticket.Time.After(since)
 }
 
 // readmitted returns the Cluster of a ticket, with the key that has signed the request.

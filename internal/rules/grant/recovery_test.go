@@ -46,6 +46,15 @@ func confirmedHere(in *grant.Input) {
 	in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = in.Request.Name
 }
 
+// ticketsSince means that an agent without a key replaced one with a key, this long after now.
+func ticketsSince(after time.Duration) func(*grant.Input) {
+	return func(in *grant.Input) {
+		in.Clusters[0].Annotations[fleet.AnnotationTicketsSince] = in.Now.Add(after).UTC().Format(time.RFC3339)
+	}
+}
+
+func unreadableSince(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationTicketsSince] = "x" }
+
 func TestRecoveryOfACluster(t *testing.T) {
 	type mod = func(*grant.Input)
 	const unproven, pending, granted = grant.Unproven, grant.TakeoverPending, grant.AwaitingRights
@@ -60,37 +69,40 @@ func TestRecoveryOfACluster(t *testing.T) {
 		given []mod
 		want  grant.Stage
 	}{
-		"the pinned key: granted":                               {[]mod{agent, pinned(mine), recovering(t, hub, mine)}, granted},
-		"the pinned key, no agent has reported: granted":        {[]mod{found(), pinned(mine), recovering(t, hub, mine)}, granted},
-		"the pinned key, expired ticket: granted":               {[]mod{agent, pinned(mine), recovering(t, hub, mine, expired)}, granted},
-		"the pinned key, ticket of another hub: granted":        {[]mod{agent, pinned(mine), recovering(t, otherHub, mine)}, granted},
-		"the pinned key, ticket is no ticket: granted":          {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, "x")}, granted},
-		"the pinned key, ticket of a megabyte: granted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, strings.Repeat("x", 1<<20))}, granted},
-		"the pinned key, readmission is off: granted":           {[]mod{agent, pinned(mine), recovering(t, hub, mine), off}, granted},
-		"another key with its own ticket: deleted":              {[]mod{agent, pinned(mine), recovering(t, hub, other)}, unproven},
-		"another key with the agent's ticket: deleted":          {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, other, "recovery")}, unproven},
-		"claims the pinned key, signed with another: deleted":   {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, mine, "recovery")}, unproven},
-		"signed for another account: deleted":                   {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, mine, mine, "import")}, unproven},
-		"no proof: deleted":                                     {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "")}, unproven},
-		"a proof of a megabyte: deleted":                        {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, strings.Repeat("x", 1<<20))}, unproven},
-		"a key of a megabyte: deleted":                          {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentKey, strings.Repeat("x", 1<<20))}, unproven},
-		"there is no recovery account: deleted":                 {[]mod{agent, pinned(mine), recovering(t, hub, mine), readBy("")}, unproven},
-		"no key, valid ticket: granted":                         {[]mod{agent, unpinned, recovering(t, hub, mine)}, granted},
-		"no key, expired ticket: waits":                         {[]mod{agent, unpinned, recovering(t, hub, mine, expired)}, pending},
-		"no key, no agent, expired ticket: waits":               {[]mod{found(), unpinned, recovering(t, hub, mine, expired)}, pending},
-		"no key, ticket of a deleted Cluster: waits":            {[]mod{agent, unpinned, recovering(t, hub, mine), deleted}, pending},
-		"no key, readmission is off: waits":                     {[]mod{agent, unpinned, recovering(t, hub, mine), off}, pending},
-		"no key, ticket of another hub: deleted":                {[]mod{agent, unpinned, recovering(t, otherHub, mine)}, unproven},
-		"no key, ticket of another key: deleted":                {[]mod{agent, unpinned, recovering(t, hub, mine), signedBy(t, other, other, "recovery")}, unproven},
-		"no key, own import's token exists, no ticket: deleted": {[]mod{agent, unpinned, imported, recovering(t, otherHub, mine)}, unproven},
-		"no key, ticket of another workspace: deleted":          {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.Workspace = "other" })}, unproven},
-		"no key, ticket of another client ID: deleted":          {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.ClientID = "other" })}, unproven},
-		"the blocked key: waits":                                {[]mod{agent, blocked(mine), recovering(t, hub, mine)}, pending},
-		"the blocked key, confirmed: granted":                   {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere}, granted},
-		"another key than the blocked one: deleted":             {[]mod{agent, blocked(mine), recovering(t, hub, other)}, unproven},
-		"another key than the pinned one, confirmed: granted":   {[]mod{agent, pinned(mine), recovering(t, hub, other), confirmedHere}, granted},
-		"invalid proof, confirmed: deleted":                     {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "x"), confirmedHere}, unproven},
-		"the answer to the copied request exists: deleted":      {[]mod{agent, pinned(mine), recovering(t, hub, mine), others(replayed())}, unproven},
+		"the pinned key: granted":                                     {[]mod{agent, pinned(mine), recovering(t, hub, mine)}, granted},
+		"the pinned key, no agent has reported: granted":              {[]mod{found(), pinned(mine), recovering(t, hub, mine)}, granted},
+		"the pinned key, expired ticket: granted":                     {[]mod{agent, pinned(mine), recovering(t, hub, mine, expired)}, granted},
+		"the pinned key, ticket of another hub: granted":              {[]mod{agent, pinned(mine), recovering(t, otherHub, mine)}, granted},
+		"the pinned key, ticket is no ticket: granted":                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, "x")}, granted},
+		"the pinned key, ticket of a megabyte: granted":               {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, strings.Repeat("x", 1<<20))}, granted},
+		"the pinned key, readmission is off: granted":                 {[]mod{agent, pinned(mine), recovering(t, hub, mine), off}, granted},
+		"another key with its own ticket: deleted":                    {[]mod{agent, pinned(mine), recovering(t, hub, other)}, unproven},
+		"another key with the agent's ticket: deleted":                {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, other, "recovery")}, unproven},
+		"claims the pinned key, signed with another: deleted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, mine, "recovery")}, unproven},
+		"signed for another account: deleted":                         {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, mine, mine, "import")}, unproven},
+		"no proof: deleted":                                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "")}, unproven},
+		"a proof of a megabyte: deleted":                              {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, strings.Repeat("x", 1<<20))}, unproven},
+		"a key of a megabyte: deleted":                                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentKey, strings.Repeat("x", 1<<20))}, unproven},
+		"there is no recovery account: deleted":                       {[]mod{agent, pinned(mine), recovering(t, hub, mine), readBy("")}, unproven},
+		"no key, valid ticket: granted":                               {[]mod{agent, unpinned, recovering(t, hub, mine)}, granted},
+		"no key, agent without a key came after the ticket: waits":    {[]mod{agent, unpinned, ticketsSince(-time.Minute), recovering(t, hub, mine)}, pending},
+		"no key, agent without a key came before the ticket: granted": {[]mod{agent, unpinned, ticketsSince(-2 * time.Hour), recovering(t, hub, mine)}, granted},
+		"no key, unreadable time of the agent without a key: waits":   {[]mod{agent, unpinned, unreadableSince, recovering(t, hub, mine)}, pending},
+		"no key, expired ticket: waits":                               {[]mod{agent, unpinned, recovering(t, hub, mine, expired)}, pending},
+		"no key, no agent, expired ticket: waits":                     {[]mod{found(), unpinned, recovering(t, hub, mine, expired)}, pending},
+		"no key, ticket of a deleted Cluster: waits":                  {[]mod{agent, unpinned, recovering(t, hub, mine), deleted}, pending},
+		"no key, readmission is off: waits":                           {[]mod{agent, unpinned, recovering(t, hub, mine), off}, pending},
+		"no key, ticket of another hub: deleted":                      {[]mod{agent, unpinned, recovering(t, otherHub, mine)}, unproven},
+		"no key, ticket of another key: deleted":                      {[]mod{agent, unpinned, recovering(t, hub, mine), signedBy(t, other, other, "recovery")}, unproven},
+		"no key, own import's token exists, no ticket: deleted":       {[]mod{agent, unpinned, imported, recovering(t, otherHub, mine)}, unproven},
+		"no key, ticket of another workspace: deleted":                {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.Workspace = "other" })}, unproven},
+		"no key, ticket of another client ID: deleted":                {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.ClientID = "other" })}, unproven},
+		"the blocked key: waits":                                      {[]mod{agent, blocked(mine), recovering(t, hub, mine)}, pending},
+		"the blocked key, confirmed: granted":                         {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere}, granted},
+		"another key than the blocked one: deleted":                   {[]mod{agent, blocked(mine), recovering(t, hub, other)}, unproven},
+		"another key than the pinned one, confirmed: granted":         {[]mod{agent, pinned(mine), recovering(t, hub, other), confirmedHere}, granted},
+		"invalid proof, confirmed: deleted":                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "x"), confirmedHere}, unproven},
+		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), others(replayed())}, unproven},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := rulestest.Pure(t, grant.Decide, grantInput(append([]mod{knownTo(hub)}, test.given...)...))

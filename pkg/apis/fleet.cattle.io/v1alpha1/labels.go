@@ -131,6 +131,9 @@ const (
 	// AnnotationBlockedKey, on a Cluster, is the key that was blocked last. Until another key is pinned, only a
 	// confirmation lets an agent return. Not in Rancher Fleet.
 	AnnotationBlockedKey = "fleet.cattle.io/blocked-key"
+	// AnnotationTicketsSince, on a Cluster, is the time (RFC 3339) when an agent without a key replaced one with a key.
+	// Tickets that were signed before do not let that agent return. Not in Rancher Fleet.
+	AnnotationTicketsSince = "fleet.cattle.io/tickets-since"
 	// AnnotationRevokeDerived, with value "true" on a ClusterRegistrationToken, revokes the key of every Cluster that
 	// joined with it, and then deletes the token. Not in Rancher Fleet.
 	AnnotationRevokeDerived = "fleet.cattle.io/revoke-derived"

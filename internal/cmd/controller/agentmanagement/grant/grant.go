@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -234,6 +235,7 @@ func (h *handler) writeKey(r *round) error {
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if join == nil {
 			delete(c.Annotations, fleet.AnnotationAgentKey)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationTicketsSince, r.in.Now.UTC().Format(time.RFC3339))
 			return
 		}
 		if join.Key == c.Annotations[fleet.AnnotationBlockedKey] {

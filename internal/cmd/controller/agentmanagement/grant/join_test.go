@@ -72,3 +72,15 @@ func TestRequestSignedForAnotherAccount_IsAnsweredWithoutAKey(t *testing.T) {
 		t.Errorf("granted %t, annotations %v", got.Status.Granted, got.Annotations)
 	}
 }
+
+func TestAgentWithoutKey_EndsTheTicketsOfTheOneItReplaces(t *testing.T) {
+	replaced := cluster()
+	seen(time.Unix(1, 0))(replaced)
+	replaced.Annotations = map[string]string{fleet.AnnotationAgentKey: "pinned", fleet.AnnotationConfirmTakeover: "r1"}
+	hub := start(t, request(), replaced, asked(), importAccount())
+	settle(t, hub, 2)
+	now := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
+	if now[fleet.AnnotationAgentKey] != "" || now[fleet.AnnotationTicketsSince] != hub.Now().UTC().Format(time.RFC3339) {
+		t.Errorf("annotations %v", now)
+	}
+}
