@@ -1,0 +1,123 @@
+// Package recovery_test plays disasters on a hub with many agents, and measures how soon the agents return. No step of a
+// person follows a disaster.
+//
+//	agents of one downstream cluster, each in a namespace of its own ─► front (faults.Proxy) ─► hub ◄─ controllers
+//
+// The agents register and send heartbeats with the code of the real agent.
+package recovery_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fleet-hub/fleet/dev/plane"
+	"github.com/fleet-hub/fleet/e2e/framework/helm"
+	"github.com/fleet-hub/fleet/e2e/framework/replica"
+)
+
+var count = flag.Int("agents", 100, "how many agents there are")
+
+// patience limits the wait for the return of the agents from one disaster.
+const patience = 3 * time.Minute
+
+// The hub and the cluster of the agents have control planes of their own, because only the hub is restored.
+var (
+	hubs  = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs})
+	wests = plane.Share(plane.Options{})
+)
+
+func TestMain(m *testing.M) {
+	if code, played := replica.Play(); played {
+		os.Exit(code)
+	}
+	os.Exit(hubs.Main(also{m}))
+}
+
+// also runs the tests with the second plane.
+type also struct{ tests *testing.M }
+
+// Run runs the tests.
+func (a also) Run() int { return wests.Main(a.tests) }
+
+// row is one line of the table.
+type row struct {
+	disaster      string
+	agents        int
+	took          time.Duration
+	registrations int
+}
+
+// table collects what the disasters have cost.
+type table struct{ rows []row }
+
+func (a *table) print(t *testing.T) {
+	t.Helper()
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "disaster\tagents\tseconds until the last returned\thuman steps\tregistrations")
+	for _, r := range a.rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%d\t%d\n", r.disaster, r.agents, r.took.Seconds(), 0, r.registrations)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text.String())
+}
+
+// disaster happens to some agents and is measured.
+type disaster struct {
+	name   string
+	agents []*agent
+	// strike causes it.
+	strike func(context.Context) error
+	// keepsIdentity means that the agents return with the same token.
+	keepsIdentity bool
+}
+
+// play causes disasters at the same time, and waits until all their agents have returned.
+func (h *hub) play(t *testing.T, into *table, disasters ...disaster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	before := make([]map[*agent]string, len(disasters))
+	for i, d := range disasters {
+		before[i] = map[*agent]string{}
+		for _, a := range d.agents {
+			before[i][a] = a.token()
+		}
+	}
+	began, requests := time.Now(), h.registrations.Load()
+	for _, d := range disasters {
+		if err := d.strike(ctx); err != nil {
+			t.Fatalf("%s: %v", d.name, err)
+		}
+	}
+	struck := time.Now()
+	for i, d := range disasters {
+		var last time.Time
+		for _, a := range d.agents {
+			at, err := a.awaitReturn(ctx, struck, before[i][a], d.keepsIdentity)
+			if err != nil {
+				t.Fatalf("%s: %v", d.name, err)
+			}
+			if at.After(last) {
+				last = at
+			}
+		}
+		into.rows = append(into.rows, row{disaster: d.name, agents: len(d.agents), took: last.Sub(began)})
+	}
+	made := int(h.registrations.Load() - requests)
+	for i := range disasters { // requests of disasters at the same time are told apart by their agents
+		r := &into.rows[len(into.rows)-len(disasters)+i]
+		if r.registrations = made; len(disasters) > 1 {
+			r.registrations = h.registeredBy(disasters[i].agents)
+		}
+	}
+	h.expectSameClusters(t)
+}
