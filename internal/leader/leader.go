@@ -50,17 +50,22 @@ type Options struct {
 	Log *slog.Logger
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
+	// OnRewound is called on standby when the API server was restored from an older state, so that caches that are filled
+	// already are invalid. The caller ends the process. It may be nil.
+	OnRewound func()
 
 	// predecessor is shared by the elections for several leases. first means that no lease is held yet, step that
 	// another election follows.
 	predecessor *predecessor
 	first, step bool
+	// expiry is shared by the turns of one election.
+	expiry *expiry
 	// rewinds is also shared.
 	rewinds *rewinds
 }
 
 // Lead waits until this process holds the lease and then calls run. It acquires the lease immediately when the
-// holder releases it. The context of run ends when the lease is lost or ctx ends. The lease is released only
+// holder releases it, or when a lease that is not renewed has expired. The context of run ends when the lease is lost or ctx ends. The lease is released only
 // after run has returned, so that two leaders never work at the same time. Lead returns run's error, nil if ctx
 // ended first, ErrLeaseLost if the lease was lost first, or ErrRewound if the API server was restored from an
 // older state. With several leases, losing one means losing all.
@@ -85,6 +90,8 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	term := &term{run: run, cancelWork: cancelWork, cancelElection: cancelElection, done: make(chan struct{})}
 	stop := context.AfterFunc(ctx, term.end)
 	defer stop()
+	o.expiry = &expiry{}
+	defer o.expiry.stop()
 	for again := true; again; {
 		turn := newTurn(election, watcher.Leases(o.Namespace), o)
 		elector, err := o.elector(client, turn, func(lease context.Context) { term.serve(lease, work) })
@@ -101,7 +108,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 // elector returns an elector for one turn.
 func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: inherited{predecessor: o.predecessor, first: o.first, Interface: &resourcelock.LeaseLock{
+		Lock: inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -146,7 +153,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.rewinds = &rewinds{versions: map[string]string{}}
+	o.rewinds = &rewinds{versions: map[string]string{}, noticed: o.OnRewound}
 	o.predecessor, o.first = &predecessor{}, true
 	return o
 }

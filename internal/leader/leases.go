@@ -59,23 +59,31 @@ func (p *predecessor) is(identity string) bool {
 type inherited struct {
 	resourcelock.Interface
 	predecessor *predecessor
+	expiry      *expiry
 	// first means that this is the lease that must expire.
 	first bool
 }
 
-// Get reports a lease of the predecessor as free, except the first one, which identifies the predecessor.
+// Get reports a lease as free that a watch has seen expire, and every lease of the predecessor except the first one, which
+// identifies the predecessor. Another process that acquires or renews it at the same time causes a conflict.
 func (l inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	switch {
-	case l.first && apierrors.IsNotFound(err):
+	if l.first && apierrors.IsNotFound(err) {
 		l.predecessor.saw("")
-	case err != nil:
-	case l.first && record.HolderIdentity != l.Identity():
+	}
+	if err != nil {
+		return record, raw, err
+	}
+	if record.HolderIdentity == l.Identity() {
+		return record, raw, nil
+	}
+	if l.first {
 		l.predecessor.saw(record.HolderIdentity)
-	case !l.first && l.predecessor.is(record.HolderIdentity):
+	}
+	if l.expiry.of(record) || !l.first && l.predecessor.is(record.HolderIdentity) {
 		free := *record
 		free.HolderIdentity = ""
 		return &free, raw, nil
 	}
-	return record, raw, err
+	return record, raw, nil
 }

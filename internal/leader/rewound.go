@@ -27,7 +27,7 @@ var ErrRewound = errors.New("the API server was restored from an older state; th
 type rewinds struct {
 	mu       sync.Mutex
 	versions map[string]string // by lease
-	noticed  func()            // nil while no caches are filled
+	noticed  func()            // nil while nothing depends on it
 }
 
 // during runs the work of a leader, and cancels it with ErrRewound when the store was restored.

@@ -142,3 +142,27 @@ func TestALeaderEndsWhenItsHubIsRestored(t *testing.T) {
 		t.Errorf("it is %v", err)
 	}
 }
+
+func TestLead_ReportsARestoredStoreOnStandby(t *testing.T) {
+	l := &leases{lease: heldByAnother()}
+	l.lease.ResourceVersion = "9"
+	o := election(t, l, "two")
+	o.OnStandby = func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lease = heldByAnother() // with an older version
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rewound := false
+	o.OnRewound = func() {
+		rewound = true
+		cancel()
+	}
+	if err := Lead(ctx, o, func(context.Context) error { return errors.New("must not run") }); err != nil {
+		t.Error(err)
+	}
+	if !rewound {
+		t.Error("it was not reported")
+	}
+}

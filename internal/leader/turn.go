@@ -13,10 +13,10 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// turn is one attempt to acquire the lease. On standby, it ends when the lease becomes free, so that the next
-// turn acquires it immediately. The elector alone would check again only after its retry period.
+// turn is one attempt to acquire the lease. On standby, it ends when the lease becomes free or expires, so that the
+// next turn acquires it immediately. The elector alone would check again only after its retry period.
 //
-//	stand by ─► watch the Lease ─► free ─► end of this turn ─► the next turn acquires
+//	stand by ─► watch the Lease ─► free, or expired ─► end of this turn ─► the next turn acquires
 type turn struct {
 	ctx    context.Context //nolint:containedctx // the lifetime of the turn; the elector runs in it
 	cancel context.CancelFunc
@@ -24,6 +24,8 @@ type turn struct {
 	name   string
 	// again is the minimum pause between two watches.
 	again time.Duration
+	// expiry is shared by all turns.
+	expiry *expiry
 
 	watched sync.Once
 	// state changes once: to leading or to over.
@@ -38,7 +40,7 @@ const (
 )
 
 func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o Options) *turn {
-	t := &turn{leases: leases, name: o.Name, again: o.RetryPeriod}
+	t := &turn{leases: leases, name: o.Name, again: o.RetryPeriod, expiry: o.expiry}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
 }
@@ -92,5 +94,6 @@ func (t *turn) follow(watching watch.Interface) {
 			t.free()
 			return
 		}
+		t.expiry.see(lease, t.free)
 	}
 }

@@ -1,7 +1,8 @@
 // Package controller implements the command fleetcontroller: the controllers of the hub. They run in one process,
 // unless shards of the delivery run in their own processes.
 //
-//	flags, environment ─► health and metrics ─► Check ─► leader election ─► agentmanagement.Run
+//	flags, environment ─► health and metrics ─► Check ─► leader election ─► the controllers work
+//	                                                  └► caches are filled ─┘
 package controller
 
 import (
@@ -109,24 +110,24 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	return unlessEnded(ctx, lead(ctx, shared, state))
 }
 
-// lead works while this replica is the leader. A standby replica counts as ready.
+// lead works while this replica is the leader. A standby replica fills its caches and counts as ready.
 func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 	fence := leader.NewFence(time.Now) //nolint:forbidigo // also the clock of the election
 	guarded := shared
 	guarded.Own.Config, guarded.Guard = fence.Guard(kube.RelistAfterOutage(shared.Own.Config)), fence.Guard
-	work := func(ctx context.Context) error {
-		state.SetReady(false, "leading, filling the caches")
-		return agentmanagement.Run(ctx, agentmanagement.Options{
-			Options:   guarded,
-			Also:      also(),
-			OnStarted: func() { state.SetReady(true, "leading") },
-		})
+	options := agentmanagement.Options{
+		Options:   guarded,
+		Also:      also(),
+		OnStarted: func() { state.SetReady(true, "leading") },
 	}
 	if !shared.Env.LeaderElect {
-		return work(ctx)
+		state.SetReady(false, "leading, filling the caches")
+		return agentmanagement.Run(ctx, options)
 	}
 	lease, before := leaseOf(shared.Env)
-	return leader.Lead(ctx, leader.Options{
+	s := newStandby(ctx, options)
+	defer s.end(nil)
+	return s.result(leader.Lead(s.ctx, leader.Options{
 		Config:        shared.Own.Config,
 		Namespace:     shared.Env.Namespace,
 		Name:          lease,
@@ -138,7 +139,11 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 		Fence:         fence,
 		Log:           shared.Log,
 		OnStandby:     func() { state.SetReady(true, "standing by") },
-	}, work)
+		OnRewound:     func() { s.end(leader.ErrRewound) },
+	}, func(ctx context.Context) error {
+		state.SetReady(false, "leading, filling the caches")
+		return s.work(ctx)
+	}))
 }
 
 // unlessEnded returns nil if work stopped because ctx ended.

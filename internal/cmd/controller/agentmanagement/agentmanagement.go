@@ -1,7 +1,7 @@
 // Package agentmanagement runs the controllers of the hub that register clusters, and other controllers that share
 // their caches.
 //
-//	app.New ─► every Register ─► Start ─► until the context ends
+//	Prepare: hub.New ─► every Register ─► Fill the caches ─► Work, when this process leads, until the context ends
 package agentmanagement
 
 import (
@@ -26,9 +26,24 @@ type Options struct {
 
 // Run runs the controllers until ctx ends, which is not an error.
 func Run(ctx context.Context, o Options) error {
+	prepared, err := Prepare(ctx, o)
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	return prepared.Work(ctx)
+}
+
+// Prepared has full caches and controllers that do nothing yet.
+type Prepared struct {
+	hub     *hub.Context
+	options Options
+}
+
+// Prepare fills the caches and keeps them up to date until ctx ends. It writes nothing.
+func Prepare(ctx context.Context, o Options) (*Prepared, error) {
 	a, err := hub.New(ctx, o.Options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	own := RegisterFunc(Register)
 	if o.Env.Shard != "" {
@@ -36,20 +51,41 @@ func Run(ctx context.Context, o Options) error {
 	}
 	for _, register := range append([]RegisterFunc{own}, o.Also...) {
 		if err := register(ctx, a); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := a.Start(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // asked to stop while starting
-		}
-		return fmt.Errorf("starting the controllers: %w", err)
+	if err := a.Fill(ctx); err != nil {
+		return nil, fmt.Errorf("starting the controllers: %w", err)
 	}
-	o.Log.Info("controllers started", "system", a.Namespaces.System, "version", o.Version)
-	if o.OnStarted != nil {
-		o.OnStarted()
+	return &Prepared{hub: a, options: o}, nil
+}
+
+// TakeOver does the work of a process that was prepared while another one led.
+func (p *Prepared) TakeOver(ctx context.Context) error {
+	if err := p.hub.TakeOver(ctx); err != nil {
+		return unlessEnded(ctx, fmt.Errorf("taking over: %w", err))
+	}
+	return p.Work(ctx)
+}
+
+// Work runs the controllers until ctx ends, which is not an error. The context of Prepare must last as long.
+func (p *Prepared) Work(ctx context.Context) error {
+	if err := p.hub.Work(ctx); err != nil {
+		return unlessEnded(ctx, fmt.Errorf("starting the controllers: %w", err))
+	}
+	p.options.Log.Info("controllers started", "system", p.hub.Namespaces.System, "version", p.options.Version)
+	if p.options.OnStarted != nil {
+		p.options.OnStarted()
 	}
 	<-ctx.Done()
-	a.Flush()
+	p.hub.Flush()
 	return nil
+}
+
+// unlessEnded returns nil if an error was caused by the end of ctx.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // asked to stop
+	}
+	return err
 }

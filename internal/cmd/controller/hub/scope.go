@@ -28,7 +28,7 @@ var ErrNotSynced = errors.New("the caches did not fill in time")
 // scope is one selection of objects per kind, with its caches and controllers.
 type scope struct {
 	caches      *caches
-	controllers controller.SharedControllerFactory
+	controllers *gate
 }
 
 type scopeOptions struct {
@@ -56,11 +56,11 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 	}
 	return &scope{
 		caches: shared,
-		controllers: controller.NewSharedControllerFactory(shared, &controller.SharedControllerFactoryOptions{
+		controllers: newGate(controller.NewSharedControllerFactory(shared, &controller.SharedControllerFactoryOptions{
 			DefaultWorkers:         workers,
 			KindRateLimiter:        rateLimiters(),
 			SyncOnlyChangedObjects: true,
-		}),
+		})),
 	}
 }
 

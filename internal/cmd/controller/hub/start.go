@@ -18,6 +18,10 @@ import (
 // messages.
 const SyncTimeout = 30 * time.Second
 
+// catchUp is how long watches may take to deliver a predecessor's last writes. It made them before it released its lease,
+// or long before the lease expired.
+const catchUp = 300 * time.Millisecond
+
 // First registers work that runs once, after the caches are synced and before any controller starts. Call it before
 // Start. If the context ends, the process is stopping.
 func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
@@ -29,10 +33,18 @@ func (a *Context) Begun() bool { return a.begun.Load() }
 // handlers after it while workers iterate over them. When ctx ends, the workers end anyway.
 func Lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
-// Start syncs the caches and runs the controllers until ctx ends. It returns when all controllers run, or with an
-// error that names the kinds that could not be listed within SyncTimeout. Call it once, after every Register.
+// Start fills the caches and runs the controllers until ctx ends.
 func (a *Context) Start(ctx context.Context) error {
-	a.events.Run(ctx, a.Kube)
+	if err := a.Fill(ctx); err != nil {
+		return err
+	}
+	return a.Work(ctx)
+}
+
+// Fill syncs the caches, which follow the hub until ctx ends. Nothing is reconciled or written, so a standby may do it.
+// It returns when all caches are filled, or with an error that names the kinds that could not be listed within
+// SyncTimeout. Call it once, after every Register.
+func (a *Context) Fill(ctx context.Context) error {
 	go a.secrets.Run(ctx.Done())
 	for _, s := range a.scopes {
 		if err := s.caches.Start(ctx); err != nil {
@@ -43,13 +55,41 @@ func (a *Context) Start(ctx context.Context) error {
 	if err := awaitSync(ctx, SyncTimeout, a.unsynced, a.stillFilling); err != nil {
 		return err
 	}
-	a.begin(ctx)
 	for _, s := range a.scopes {
 		if err := s.controllers.Start(ctx, 0); err != nil {
 			return fmt.Errorf("starting the controllers: %w", err)
 		}
 	}
+	return nil
+}
+
+// Work lets the controllers reconcile all objects until ctx ends. Call it once, after Fill, in the only process that may
+// write.
+func (a *Context) Work(ctx context.Context) error {
+	a.events.Run(ctx, a.Kube)
+	a.begin(ctx)
+	for _, s := range a.scopes {
+		s.controllers.open()
+	}
 	return a.expose(ctx)
+}
+
+// TakeOver prepares a process whose caches were filled before it led: it waits until the predecessor's last writes are
+// in the caches, and reads the configuration again, which no controller has followed.
+func (a *Context) TakeOver(ctx context.Context) error {
+	timer := time.NewTimer(catchUp)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	loaded, err := loadConfig(ctx, a.Kube, a.Env.Namespace, a.Version, a.Log)
+	if err != nil {
+		return err
+	}
+	a.Config.Set(loaded)
+	return nil
 }
 
 func (a *Context) begin(ctx context.Context) {

@@ -1,0 +1,62 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
+)
+
+// standby fills the caches while the election runs, so that a replica that takes over can work at once. It writes
+// nothing.
+type standby struct {
+	// ctx ends with the process, with the lease, or when the caches cannot be filled.
+	ctx context.Context //nolint:containedctx // the lifetime of the caches
+	end context.CancelCauseFunc
+	// filled is closed when the caches are filled or could not be. prepared and err are set before.
+	filled   chan struct{}
+	prepared *agentmanagement.Prepared
+	err      error
+}
+
+func newStandby(ctx context.Context, options agentmanagement.Options) *standby {
+	s := &standby{filled: make(chan struct{})}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	go func() {
+		defer close(s.filled)
+		if s.prepared, s.err = agentmanagement.Prepare(s.ctx, options); s.err != nil {
+			s.end(s.err) // a replica that could not take over leaves the election
+			return
+		}
+		options.Log.Info("caches filled")
+	}()
+	return s
+}
+
+// work works until ctx ends, which is the time of the lease.
+func (s *standby) work(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { s.end(nil) })
+	defer stop()
+	select {
+	case <-s.filled:
+		if s.err == nil {
+			return s.prepared.TakeOver(ctx)
+		}
+	default: // the caches see all that the predecessor wrote
+	}
+	<-s.filled // ends with ctx at the latest
+	if s.err != nil {
+		return s.err
+	}
+	return s.prepared.Work(ctx)
+}
+
+// result returns why the election ended: what kept the caches from being filled, or the election's own result.
+func (s *standby) result(election error) error {
+	s.end(nil) // has no effect if the caches have ended it
+	<-s.filled
+	if cause := context.Cause(s.ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return election
+}
