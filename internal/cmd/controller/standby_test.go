@@ -77,7 +77,7 @@ func startStandby(t *testing.T, election replica.Election) (standby *process, ku
 	return standby, kubeconfig
 }
 
-// takesOver ends the leader and waits until the standby has made a deleted role anew. It returns how long that took.
+// takesOver ends the leader and waits until the standby has created a deleted role again. It returns how long that took.
 func takesOver(t *testing.T, hub *client.Client, end func()) time.Duration {
 	t.Helper()
 	began := time.Now()
