@@ -57,7 +57,7 @@ func latencyBuckets() []float64 { return []float64{.05, .1, .25, .5, 1, 2, 5, 10
 func registrations() Definition {
 	return Definition{
 		Name: "fleet_registrations_total", Type: Counter, Labels: []string{"outcome"},
-		Help: "Registrations by outcome: granted, rejected, superseded (by a later one of the same agent)",
+		Help: "Registrations by outcome: granted, rejected, superseded (by a later one of the same agent), unproven (recovery requests without a valid proof or ticket)",
 	}
 }
 
