@@ -105,7 +105,7 @@ func NewHub() *Hub {
 		registrations: registrations().counter(), limited: limited().counter(), imports: imports().counter(), events: events().counter(), stages: stages().histogram(),
 	}
 	for vec, outcomes := range map[*prometheus.CounterVec][]string{
-		h.registrations: {OutcomeGranted, OutcomeRejected, OutcomeSuperseded},
+		h.registrations: {OutcomeGranted, OutcomeRejected, OutcomeSuperseded, OutcomeUnproven},
 		h.limited:       {LimitRequestsOfClient, LimitRequestsOfToken, LimitClustersOfToken, LimitLabels},
 		h.imports:       {OutcomeSucceeded, OutcomeFailed},
 		h.events:        {EventWritten, EventLimited, EventFailed},
