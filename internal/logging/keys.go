@@ -45,7 +45,6 @@ func Keys() []Key {
 		{"pinned", "Whether the agent's key was pinned to the Cluster; false: its pin was removed"},
 		{"queue", "A work queue; the label `name` of its metrics"},
 		{"reason", "The reason of a condition or of a stage"},
-		{"recovery", "Whether the agent made the request with its recovery token"},
 		{"registration", "A ClusterRegistration"},
 		{"release", "A Helm release, `<namespace>/<name>[:<revision>]`"},
 		{"secret", "A Secret, by its name; never its content"},
