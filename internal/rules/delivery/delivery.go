@@ -208,7 +208,15 @@ func skeleton(in Input) *fleet.BundleDeployment {
 func Same(existing, wanted *fleet.BundleDeployment) bool {
 	mark := existing.Annotations[fleet.AnnotationPlainValues]
 	return (mark == "" || mark == wanted.Annotations[fleet.AnnotationPlainValues]) &&
-		equality.Semantic.DeepEqual(existing.Labels, wanted.Labels) && equality.Semantic.DeepEqual(existing.Spec, wanted.Spec)
+		equality.Semantic.DeepEqual(existing.Labels, wanted.Labels) &&
+		equality.Semantic.DeepEqual(compacted(existing.Spec), compacted(wanted.Spec))
+}
+
+// compacted returns the spec as caches hold it.
+func compacted(spec fleet.BundleDeploymentSpec) fleet.BundleDeploymentSpec {
+	CompactValues(&spec.Options)
+	CompactValues(&spec.StagedOptions)
+	return spec
 }
 
 // deploymentLabels returns the labels of the Bundle and of the cluster.

@@ -146,6 +146,37 @@ func TestWhereValuesAre(t *testing.T) {
 	}
 }
 
+// Caches hold values as text.
+func TestCompactValues_AreTheSame(t *testing.T) {
+	for _, verdict := range []rollout.Verdict{rollout.Promote, rollout.Stage, rollout.Leave} {
+		whole, cached := inline(t), inline(t)
+		CompactValues(&cached.Spec.Options)
+		CompactValues(&cached.Spec.StagedOptions)
+		if cached.Spec.Options.Helm.Values.Text != oldText || !Same(cached, whole) || !Same(whole, cached) {
+			t.Fatalf("%+v differs", cached.Spec.Options.Helm.Values)
+		}
+		in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: verdict, Existing: whole}
+		want, err := Decide(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Existing = cached
+		got, err := Decide(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(compacted(want.Deployment.Spec), compacted(got.Deployment.Spec)); diff != "" {
+			t.Errorf("%v (-whole +cached):\n%s", verdict, diff)
+		}
+	}
+	if other := inline(t); Same(inline(t), func() *fleet.BundleDeployment {
+		other.Spec.Options.Helm = targetingtest.Helm("old", false)
+		return other
+	}()) {
+		t.Error("other values make no difference")
+	}
+}
+
 func TestLargeValues_StayInASecret(t *testing.T) {
 	for size, inSecret := range map[int]bool{maxInline/2 - 16: false, maxInline: true} {
 		target := newTarget(t)

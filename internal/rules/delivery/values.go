@@ -48,7 +48,7 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 	helm := *options.Helm
 	helm.Values = nil
 	options.Helm = &helm
-	if len(values.Data) == 0 {
+	if len(values.Data) == 0 && values.Text == "" {
 		return nil, nil
 	}
 	text, err := json.Marshal(values)
@@ -56,6 +56,16 @@ func TakeValues(options *fleet.BundleDeploymentOptions) ([]byte, error) {
 		return nil, fmt.Errorf("encoding helm values: %w", err)
 	}
 	return text, nil
+}
+
+// CompactValues replaces the values of options by their text, without changing what the options share with others.
+func CompactValues(options *fleet.BundleDeploymentOptions) {
+	if options.Helm == nil || options.Helm.Values == nil {
+		return
+	}
+	helm := *options.Helm
+	helm.Values = helm.Values.Compact()
+	options.Helm = &helm
 }
 
 // putValues is the reverse of TakeValues. The values are as the API server returns them, so that they compare equal.

@@ -298,6 +298,7 @@ func TestAwaitSyncEndsWithTheContext(t *testing.T) {
 func TestSlim(t *testing.T) {
 	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	annotations := func() map[string]string { return map[string]string{fleet.AnnotationSetApplied: "H4s", "theirs": "1"} }
+	noResources := fleet.BundleSpec{ResourcesHash: "ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356"}
 	managedByOthers := map[string]string{fleet.LabelClusterManagement: "somebody"}
 	clusterIn := func(namespace string) *fleet.Cluster {
 		return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1"}, Status: fleet.ClusterStatus{Namespace: namespace}}
@@ -313,11 +314,11 @@ func TestSlim(t *testing.T) {
 		},
 		"of a Bundle it stays to be seen that they did": {
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
-			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: "", "theirs": "1"}}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: "", "theirs": "1"}}, Spec: noResources},
 		},
 		"but not of one that they did not write": {
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
-			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}, Spec: noResources},
 		},
 		"a Content's bytes go, its hash stays": {
 			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
@@ -335,7 +336,7 @@ func TestSlim(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := strip(test.in)
+			got, err := newStripper().strip(test.in)
 			if err != nil {
 				t.Fatal(err)
 			}

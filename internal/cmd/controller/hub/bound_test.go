@@ -19,7 +19,7 @@ func TestCaches_HoldNoMoreOfAReportThanAStatusMay(t *testing.T) {
 	}}
 	cluster := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{loud}}}
 	for _, object := range []any{bd, cluster} {
-		kept, err := strip(object)
+		kept, err := newStripper().strip(object)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return informer, nil
 	}
 	c.informers[gvk] = informer
-	if err := informer.SetTransform(strip); err != nil {
+	if err := informer.SetTransform(newStripper().strip); err != nil {
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {

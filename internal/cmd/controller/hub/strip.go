@@ -7,17 +7,34 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// maxHashes is the number of Bundles whose hashes are kept, so that a new status does not have the resources hashed
+// again.
+const maxHashes = 4096
+
+// stripper transforms the objects of caches. It knows the hashes of the resources of Bundles, for one generation of each.
+type stripper struct{ hashes *lru.Cache }
+
+type manifestHash struct {
+	generation int64
+	hash       string
+}
+
+func newStripper() stripper { return stripper{lru.New(maxHashes)} }
 
 // strip is the transform of all caches. It drops what no controller reads: the managed fields, the annotation in which
 // Rancher Fleet stores what it applied last (for Bundles only its value), and the data of Contents, which is most of a
 // hub's data. It clears the kind, as watches leave it empty. It cuts what agents report to the limits of a status, so
 // that nothing longer gets into other objects.
-func strip(obj any) (any, error) {
+func (s stripper) strip(obj any) (any, error) {
 	item, err := meta.Accessor(obj)
 	if err != nil {
 		return obj, nil //nolint:nilerr // a tombstone has no metadata and stays unchanged
@@ -40,29 +57,54 @@ func strip(obj any) (any, error) {
 		if noted { // it identifies agents deployed by Rancher Fleet
 			o.Annotations[fleet.AnnotationSetApplied] = ""
 		}
-		stripBundle(o)
+		s.bundle(o)
 	case *fleet.BundleDeployment:
 		stripDeployment(o)
 	}
 	return obj, nil
 }
 
-// stripBundle shares the manifests of agents' Bundles. A thousand Clusters have a thousand Bundles of several
-// kilobytes each, and few of them differ.
-func stripBundle(bundle *fleet.Bundle) {
+// bundle drops the resources, most of a Bundle, and keeps their hash. Who needs them reads the Bundle. It keeps and
+// shares those of agents' Bundles, which are compared: a thousand Clusters have a thousand Bundles of several kilobytes
+// each, and few of them differ.
+func (s stripper) bundle(bundle *fleet.Bundle) {
 	if bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet {
 		for i := range bundle.Spec.Resources {
 			share(&bundle.Spec.Resources[i].Content)
 		}
+		return
 	}
+	if bundle.Spec.ResourcesHash != "" {
+		return // stripped before
+	}
+	bundle.Spec.ResourcesHash, bundle.Spec.Resources = s.hashOf(bundle), nil
 }
 
-// stripDeployment drops the deployed resources (so the status must never be written completely). It shares the texts
+// hashOf returns the hash of the resources of a Bundle.
+func (s stripper) hashOf(bundle *fleet.Bundle) string {
+	if found, is := s.hashes.Get(bundle.UID); is {
+		if entry, _ := found.(manifestHash); entry.generation == bundle.Generation {
+			return entry.hash
+		}
+	}
+	hash := content.Manifest{Resources: bundle.Spec.Resources}.SHA256()
+	s.hashes.Add(bundle.UID, manifestHash{bundle.Generation, hash})
+	return hash
+}
+
+// stripDeployment drops the deployed resources (so the status must never be written completely). It keeps values as
+// text, which takes less memory and can be written, and shares the texts
 // that are repeated for each cluster and each Bundle, and the staged options if they equal the current ones.
 func stripDeployment(bd *fleet.BundleDeployment) {
 	bd.Status.Resources = nil // drop it before Bound measures it
 	state.Bound(bd)
 	spec, status := &bd.Spec, &bd.Status
+	for _, options := range []*fleet.BundleDeploymentOptions{&spec.Options, &spec.StagedOptions} {
+		delivery.CompactValues(options)
+		if options.Helm != nil && options.Helm.Values != nil {
+			share(&options.Helm.Values.Text)
+		}
+	}
 	if equality.Semantic.DeepEqual(spec.Options, spec.StagedOptions) {
 		spec.StagedOptions = spec.Options
 	}

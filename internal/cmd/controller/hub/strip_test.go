@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -30,7 +31,7 @@ func cachedDeployment(t *testing.T, changes ...func(*fleet.BundleDeployment)) (d
 			change(into)
 		}
 	}
-	if _, err := strip(kept); err != nil {
+	if _, err := newStripper().strip(kept); err != nil {
 		t.Fatal(err)
 	}
 	return decoded, kept
@@ -123,7 +124,7 @@ func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 				Kind: "ConfigMap", APIVersion: "v1", Namespace: "fleet-bench", Name: fmt.Sprintf("%s-%d", bd.Name, j), CreatedAt: metav1.Unix(1, 0),
 			})
 		}
-		if _, err := strip(bd); err != nil {
+		if _, err := newStripper().strip(bd); err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, bd)
@@ -139,7 +140,7 @@ func TestMemoryOfABundleDeployment_IsLimited(t *testing.T) {
 // cachedBundle returns a decoded Bundle with its own content, after it was put into a cache.
 func cachedBundle(t *testing.T, set, content string) *fleet.Bundle {
 	t.Helper()
-	obj, err := strip(&fleet.Bundle{
+	obj, err := newStripper().strip(&fleet.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetID: set}},
 		Spec:       fleet.BundleSpec{Resources: []fleet.BundleResource{{Name: "agent.yaml", Content: strings.Clone(content)}}},
 	})
@@ -147,7 +148,7 @@ func cachedBundle(t *testing.T, set, content string) *fleet.Bundle {
 		t.Fatal(err)
 	}
 	bundle, ok := obj.(*fleet.Bundle)
-	if !ok || bundle.Spec.Resources[0].Content != content {
+	if !ok || set == names.AgentBundleSet && bundle.Spec.Resources[0].Content != content {
 		t.Fatalf("it became %+v", obj)
 	}
 	return bundle
@@ -164,7 +165,6 @@ func TestAgentBundles_ShareManifests(t *testing.T) {
 	}{
 		"two agents with the same settings":  {names.AgentBundleSet, "kind: Deployment", true},
 		"two agents with different settings": {names.AgentBundleSet, "kind: Deployment, another", false},
-		"users' Bundles are not looked at":   {"theirs", "kind: Deployment", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +175,78 @@ func TestAgentBundles_ShareManifests(t *testing.T) {
 	}
 }
 
+func TestCachedBundle_HasTheHashOfItsResources(t *testing.T) {
+	bundle := func(text string, generation int64) *fleet.Bundle {
+		return &fleet.Bundle{
+			ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: generation},
+			Spec:       fleet.BundleSpec{Resources: []fleet.BundleResource{{Name: "a.yaml", Content: text}}},
+		}
+	}
+	s := newStripper()
+	for _, now := range []*fleet.Bundle{bundle("one", 1), bundle("one", 1), bundle("two", 2)} {
+		want := content.Manifest{Resources: now.Spec.Resources}.SHA256()
+		for range 2 { // a transform may be called again
+			if _, err := s.strip(now); err != nil {
+				t.Fatal(err)
+			}
+			if now.Spec.ResourcesHash != want || now.Spec.Resources != nil {
+				t.Errorf("hash %q of %d resources, want %q", now.Spec.ResourcesHash, len(now.Spec.Resources), want)
+			}
+		}
+		text, err := json.Marshal(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), want) {
+			t.Errorf("the hash can be stored, so that users can forge it: %s", text)
+		}
+	}
+}
+
+// BenchmarkMemory measures the heap of the caches for 1000 clusters with 20 Bundles of 30 KiB, whose values differ from
+// cluster to cluster.
+func BenchmarkMemory(b *testing.B) {
+	const clusters, bundles = 1000, 20
+	document := recordedDocument(b, "bundledeployments", "name: fleet-agent-east")
+	for b.Loop() {
+		kept := make([]any, 0, clusters*bundles+bundles)
+		s, before := newStripper(), liveHeap()
+		add := func(object any) {
+			stripped, err := s.strip(object)
+			if err != nil {
+				b.Fatal(err)
+			}
+			kept = append(kept, stripped)
+		}
+		for range bundles {
+			add(&fleet.Bundle{Spec: fleet.BundleSpec{Resources: []fleet.BundleResource{{Name: "a.yaml", Content: strings.Repeat("x", 30<<10)}}}})
+		}
+		b.ReportMetric(float64(liveHeap()-before)/bundles, "B/Bundle")
+		before = liveHeap()
+		for i := range clusters * bundles {
+			bd := &fleet.BundleDeployment{}
+			if err := json.Unmarshal([]byte(strings.ReplaceAll(document, "east", fmt.Sprintf("ea%04d", i%clusters))), bd); err != nil {
+				b.Fatal(err)
+			}
+			for _, options := range []*fleet.BundleDeploymentOptions{&bd.Spec.Options, &bd.Spec.StagedOptions} {
+				options.Helm = &fleet.HelmOptions{Values: benchValues(i % clusters)}
+			}
+			add(bd)
+		}
+		b.ReportMetric(float64(liveHeap()-before)/(clusters*bundles), "B/BundleDeployment")
+		runtime.KeepAlive(kept)
+	}
+}
+
+func benchValues(cluster int) *fleet.GenericMap {
+	return &fleet.GenericMap{Data: map[string]any{
+		"cluster": fmt.Sprint(cluster), "image": map[string]any{"repository": "registry.example.com/web", "tag": "1.2.3"},
+		"service": map[string]any{"type": "ClusterIP", "port": int64(80)}, "resources": map[string]any{"limits": map[string]any{"memory": "64Mi"}},
+	}}
+}
+
 func TestStrip_DropsTheDataOfContents(t *testing.T) {
-	got, err := strip(&fleet.Content{Content: []byte("much")})
+	got, err := newStripper().strip(&fleet.Content{Content: []byte("much")})
 	if content, ok := got.(*fleet.Content); err != nil || !ok || content.Content != nil {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -51,6 +51,10 @@ type BundleSpec struct {
 	// +nullable
 	Resources []BundleResource `json:"resources,omitempty"`
 
+	// ResourcesHash is the hash of the manifest made of Resources, in hexadecimal. Only caches set it, in place of
+	// Resources. It is never stored.
+	ResourcesHash string `json:"-"`
+
 	// TargetCustomizationMode selects which targets customize a cluster's deployment: the first that matches, or
 	// all.
 	// +optional

@@ -102,6 +102,32 @@ func TestCopyOfNilGenericMap_IsNil(t *testing.T) {
 	}
 }
 
+func TestCompactGenericMap_IsWrittenAlike(t *testing.T) {
+	for _, text := range []string{`{"a":{"b":[1,1.5,"<x>",null]}}`, `{}`, `null`} {
+		var read fleet.GenericMap
+		if err := json.Unmarshal([]byte(text), &read); err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compact := read.Compact()
+		for what, m := range map[string]*fleet.GenericMap{"compact": compact, "a copy": compact.DeepCopy(), "compact twice": compact.Compact()} {
+			got, err := json.Marshal(m)
+			if err != nil || string(got) != string(want) || len(m.Data) > 0 {
+				t.Errorf("%s: %s with %d keys, %v; want %s", what, got, len(m.Data), err, want)
+			}
+		}
+		if err := json.Unmarshal([]byte(`{"b":2}`), compact); err != nil || compact.Data["b"] != int64(2) || compact.Text != "" {
+			t.Errorf("read again: %+v, %v", compact, err)
+		}
+	}
+	if unencodable := (&fleet.GenericMap{Data: map[string]any{"f": func() {}}}).Compact(); unencodable.Data == nil {
+		t.Error("data that cannot be encoded is lost")
+	}
+}
+
 func FuzzGenericMap(f *testing.F) {
 	for _, seed := range []string{`{}`, `null`, `{"a":{"b":[1,1.5,"x",null,true]}}`, `{"n":1e400}`, `{"n":9223372036854775808}`, `{"a":1,"a":2}`} {
 		f.Add([]byte(seed))

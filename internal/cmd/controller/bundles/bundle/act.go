@@ -24,7 +24,7 @@ import (
 func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 	p.begin(out.outcome, out.failed)
 	if out.createContent {
-		if err := h.createContent(p.bundle); err != nil {
+		if err := h.createContent(p.bundle, out.outcome.ManifestHash); err != nil {
 			return h.withoutContent(err, p)
 		}
 	}
@@ -52,7 +52,22 @@ func (h *handler) withoutContent(err error, p *progress) error {
 	return err
 }
 
-func (h *handler) createContent(bundle *fleet.Bundle) error {
+// errBundleChanged means that the Bundle has changed since the pass began.
+var errBundleChanged = errors.New("the Bundle was changed in the meantime; the next reconcile uses its new resources")
+
+// createContent stores the Bundle's resources. The cache holds only their hash, so that they are read from the API
+// server.
+func (h *handler) createContent(bundle *fleet.Bundle, hash string) error {
+	if bundle.Spec.ResourcesHash != "" {
+		live, err := reconcile.Optional(h.app.Bundles.Get(bundle.Namespace, bundle.Name, metav1.GetOptions{}))
+		if err != nil {
+			return fmt.Errorf("reading the resources of bundle %s: %w", bundle.Name, err)
+		}
+		if live == nil || (content.Manifest{Resources: live.Spec.Resources}).SHA256() != hash {
+			return errBundleChanged
+		}
+		bundle = live
+	}
 	object := content.Object(content.Manifest{Resources: bundle.Spec.Resources})
 	_, err := h.app.Contents.Create(object)
 	if err != nil && !apierrors.IsAlreadyExists(err) {

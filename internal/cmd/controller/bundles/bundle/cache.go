@@ -90,9 +90,12 @@ func (c *cache) selection(bundle *fleet.Bundle) *targeting.Selection {
 	return c.of(bundle).selection
 }
 
-// manifestHash returns the hash of the Bundle's manifest. It computes the hash without the lock, because that takes
-// time for a large Bundle.
+// manifestHash returns the hash of the Bundle's manifest. Most cached Bundles have it. Otherwise it computes the hash
+// without the lock, because that takes time for a large Bundle.
 func (c *cache) manifestHash(bundle *fleet.Bundle) string {
+	if bundle.Spec.ResourcesHash != "" {
+		return bundle.Spec.ResourcesHash
+	}
 	c.mu.Lock()
 	hash := c.of(bundle).manifestHash
 	c.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
@@ -232,6 +233,25 @@ func TestCache(t *testing.T) {
 	}
 	if c.setWaiting(web, false); c.isWaiting(web) || len(c.waiting) > 0 {
 		t.Error("a Bundle still waits")
+	}
+}
+
+// The cache holds only the hash of a Bundle's resources.
+func TestContent_HasTheResourcesOfTheHash(t *testing.T) {
+	resources := []fleet.BundleResource{{Name: "a.yaml", Content: "a: 1"}}
+	manifest := content.Manifest{Resources: resources}
+	for hash, want := range map[string]error{manifest.SHA256(): nil, "of before": errBundleChanged} {
+		d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) { b.Spec.Resources = resources }), 1)
+		cached := bundle(everywhere, func(b *fleet.Bundle) { b.Spec.ResourcesHash = hash })
+		if got := d.cache.manifestHash(cached); got != hash {
+			t.Errorf("hash %q, want %q", got, hash)
+		}
+		if err := d.createContent(cached, hash); !errors.Is(err, want) {
+			t.Errorf("error = %v, want %v", err, want)
+		}
+		if created := hubtest.Get[*fleet.Content](d.hub, "", manifest.ID()) != nil; created != (want == nil) {
+			t.Errorf("hash %q: Content created: %t", hash, created)
+		}
 	}
 }
 
