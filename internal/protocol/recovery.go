@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 )
 
 // Recovery contains what the hub gives to an agent whose key it has verified, so that the agent can return after a
@@ -48,15 +47,8 @@ func ParseRecovery(data map[string][]byte) (Recovery, error) {
 // ErrAnswer is wrapped by errors about the decrypted answer to a recovery request.
 var ErrAnswer = errors.New("not the answer to a recovery request")
 
-// EncodeAnswer returns the document that is encrypted as the answer to a recovery request: all keys of a credential
+// EncodeData returns the document that is encrypted as the answer to a recovery request, for the data of a credential
 // Secret.
-func EncodeAnswer(credential Credential, recovery Recovery) ([]byte, error) {
-	data := credential.Encode()
-	maps.Copy(data, recovery.Encode())
-	return EncodeData(data)
-}
-
-// EncodeData returns the document that ParseAnswer parses, for the data of a credential Secret.
 func EncodeData(data map[string][]byte) ([]byte, error) {
 	document, err := json.Marshal(data)
 	if err != nil {
@@ -65,7 +57,7 @@ func EncodeData(data map[string][]byte) ([]byte, error) {
 	return document, nil
 }
 
-// ParseAnswer parses the document of EncodeAnswer into the data of a credential Secret. No error quotes the document.
+// ParseAnswer parses the document of EncodeData into the data of a credential Secret. No error quotes the document.
 func ParseAnswer(document []byte) (map[string][]byte, error) {
 	var data map[string][]byte
 	if json.Unmarshal(document, &data) != nil || data == nil {

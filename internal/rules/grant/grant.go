@@ -227,13 +227,18 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 	if reason, message := whyRejected(in, cluster); reason != "" {
 		return rejected(in, reason, message)
 	}
-	switch {
-	case cluster == nil && in.MaxClusters > 0 && in.TokenClusters >= in.MaxClusters:
-		return tooManyClusters(in)
-	case cluster == nil:
-		return awaitCluster(in, newCluster(in))
+	if cluster == nil {
+		return createFor(in)
 	}
 	return grantFor(in, cluster)
+}
+
+// createFor decides about a request that needs a new Cluster.
+func createFor(in Input) Outcome {
+	if in.MaxClusters > 0 && in.TokenClusters >= in.MaxClusters {
+		return tooManyClusters(in)
+	}
+	return awaitCluster(in, newCluster(in))
 }
 
 // grantFor decides about a request whose Cluster exists.

@@ -142,10 +142,7 @@ func inPeace(in Input) bool {
 func bring(in Input, want Status) Outcome {
 	settled := inSync(in, want)
 	if settled && inPeace(in) {
-		return Outcome{
-			Stage: InSync, Done: want, Supervise: !in.Inherited && supervision.Supervised(in.Cluster, in.Stale),
-			EndToken: in.TokenUsed && !in.Stale && tokenIsOwn(in),
-		}
+		return keep(in, want)
 	}
 	switch {
 	case in.Inherited:
@@ -161,6 +158,14 @@ func bring(in Input, want Status) Outcome {
 		return blocked(reason, message)
 	}
 	return approach(in, want)
+}
+
+// keep returns the outcome for an agent that is in sync and does not have to be inspected.
+func keep(in Input, want Status) Outcome {
+	return Outcome{
+		Stage: InSync, Done: want, Supervise: !in.Inherited && supervision.Supervised(in.Cluster, in.Stale),
+		EndToken: in.TokenUsed && !in.Stale && tokenIsOwn(in),
+	}
 }
 
 // onlyFrozenLeft returns the outcome if only settings that manageAgent blocks are outstanding. An agent that has never

@@ -23,7 +23,7 @@ const ticketAge = 30 * 24 * time.Hour
 // Account returns the recovery account of a workspace and its only right: to create ClusterRegistrations there.
 func Account(workspace string) []runtime.Object {
 	account := &corev1.ServiceAccount{TypeMeta: objects.TypeMeta("ServiceAccount"), ObjectMeta: objects.Managed(workspace, names.Recovery)}
-	account.TypeMeta.APIVersion = "v1"
+	account.APIVersion = "v1"
 	return []runtime.Object{
 		account,
 		objects.RoleOf(objects.Managed(workspace, names.Recovery), rbacv1.PolicyRule{

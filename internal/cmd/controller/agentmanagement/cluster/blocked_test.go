@@ -17,7 +17,7 @@ import (
 )
 
 // tickets is the ConfigMap with the blocked tickets of workspace fleet-default.
-var tickets = "ConfigMap cattle-fleet-system/" + names.SafeConcat(names.DeletedClusters, "fleet-default", names.KeyHash("fleet-default")) //nolint:gochecknoglobals // a constant that is computed
+var tickets = "ConfigMap cattle-fleet-system/" + names.SafeConcat(names.DeletedClusters, "fleet-default", names.KeyHash("fleet-default"))
 
 func isBlocked(t *testing.T, hub *hubtest.Hub, thumbprint string) bool {
 	t.Helper()

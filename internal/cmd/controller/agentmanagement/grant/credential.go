@@ -38,6 +38,32 @@ var errAnswersAnother = errors.New("the credential is the answer to another requ
 // handOut hands out the credential. This is done only once the token can be used, because an agent whose token is
 // refused registers again. If it is too early, the request is enqueued for the next attempt.
 func (h *handler) handOut(ctx context.Context, r *round) error {
+	if err := h.mint(ctx, r); err != nil || r.later {
+		return err
+	}
+	secret := grant.CredentialSecret(r.request, h.app.Namespaces.Registration, r.out.Credential)
+	err := h.addRecovery(ctx, r, secret)
+	if errors.Is(err, recoveries.ErrPending) && h.waited(r.request) < noticeable {
+		return h.postpone(r, recoveryDelay)
+	}
+	if err != nil { // the agent gets it later from Secret fleet-recovery
+		h.app.Log.Warn("credential handed out without recovery data", "registration", r.key(), "error", err)
+	}
+	if r.out.Sealed {
+		if err := grant.Seal(secret, r.out.Key, string(r.in.Account.UID)); err != nil {
+			return fmt.Errorf("answering registration %s: %w", r.key(), err)
+		}
+	}
+	if err := h.writeCredential(secret); err != nil {
+		return fmt.Errorf("writing the credential of registration %s: %w", r.key(), err)
+	}
+	h.recordGranted(r)
+	return nil
+}
+
+// mint requests the token of the credential and checks that it can be used. If it is too early, it postpones the
+// request.
+func (h *handler) mint(ctx context.Context, r *round) error {
 	mint := r.out.Mint
 	request := accounts.Mint
 	if mint.Renewed {
@@ -61,23 +87,6 @@ func (h *handler) handOut(ctx context.Context, r *round) error {
 		return err
 	}
 	r.out.Credential.Token = token
-	secret := grant.CredentialSecret(r.request, h.app.Namespaces.Registration, r.out.Credential)
-	err = h.addRecovery(ctx, r, secret)
-	if errors.Is(err, recoveries.ErrPending) && h.waited(r.request) < noticeable {
-		return h.postpone(r, recoveryDelay)
-	}
-	if err != nil { // the agent gets it later from Secret fleet-recovery
-		h.app.Log.Warn("credential handed out without recovery data", "registration", r.key(), "error", err)
-	}
-	if r.out.Sealed {
-		if err := grant.Seal(secret, r.out.Key, string(r.in.Account.UID)); err != nil {
-			return fmt.Errorf("answering registration %s: %w", r.key(), err)
-		}
-	}
-	if err := h.writeCredential(secret); err != nil {
-		return fmt.Errorf("writing the credential of registration %s: %w", r.key(), err)
-	}
-	h.recordGranted(r)
 	return nil
 }
 

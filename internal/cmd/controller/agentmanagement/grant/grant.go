@@ -126,18 +126,10 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	return errors.Join(failures...)
 }
 
-func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err error) {
+func (h *handler) write(ctx context.Context, r *round, write grant.Write) error {
 	switch write {
-	case grant.RemoveFinalizers:
-		return h.removeFinalizers(r)
-	case grant.DeleteUnproven:
-		return h.deleteUnproven(r)
 	case grant.RecordRecovery:
 		return h.recordRecovery(r)
-	case grant.DeleteRequest:
-		return h.deleteRequest(r.request)
-	case grant.Revoke:
-		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
 	case grant.CreateCluster:
 		return h.createCluster(r)
 	case grant.SetOwner:
@@ -148,10 +140,25 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) (err e
 		return h.writeKey(r)
 	case grant.HandOut:
 		return h.handOut(ctx, r)
-	case grant.RemoveReader, grant.RetireCredential:
-		return h.endAnswer(r, write)
 	case grant.WriteStatus:
 		return h.writeStatus(r)
+	}
+	return h.remove(r, write)
+}
+
+// remove does the writes that remove something.
+func (h *handler) remove(r *round, write grant.Write) error {
+	switch write {
+	case grant.RemoveFinalizers:
+		return h.removeFinalizers(r)
+	case grant.DeleteUnproven:
+		return h.deleteUnproven(r)
+	case grant.DeleteRequest:
+		return h.deleteRequest(r.request)
+	case grant.Revoke:
+		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
+	case grant.RemoveReader, grant.RetireCredential:
+		return h.endAnswer(r, write)
 	case grant.DeleteSuperseded:
 		return h.deleteSuperseded(r)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -171,27 +172,35 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	}
 	wanted, err := h.app.Recoveries.Data(ctx, cluster, key, account)
 	if errors.Is(err, recoveries.ErrPending) {
-		delay := pendingSoon
-		if account != nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > pendingLong {
-			delay = pendingLate
-		}
-		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, delay)
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, h.pendingDelay(account))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(recovery.Secret(cluster, h.app.Namespaces.Registration, wanted).Namespace, names.Recovery))
-	if err != nil {
+	secret := recovery.Secret(cluster, h.app.Namespaces.Registration, wanted)
+	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(secret.Namespace, names.Recovery))
+	if err != nil || h.isCurrent(found, wanted, recoveries.TicketOf(cluster, key)) {
 		return err
 	}
-	if found != nil {
-		held, err := protocol.ParseRecovery(found.Data)
-		if err == nil && !recovery.IsDue(held, wanted.HubKey, wanted.Token, recoveries.TicketOf(cluster, key), h.app.Clock()) {
-			return nil
-		}
+	return h.data.Apply(owner, secret)
+}
+
+// pendingDelay returns the time until the token of a recovery account is read again. account may be nil.
+func (h *handler) pendingDelay(account *corev1.ServiceAccount) time.Duration {
+	if account != nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > pendingLong {
+		return pendingLate
 	}
-	return h.data.Apply(owner, recovery.Secret(cluster, h.app.Namespaces.Registration, wanted))
+	return pendingSoon
+}
+
+// isCurrent reports whether a Secret, which may be nil, contains the wanted data and a ticket that need not be renewed.
+func (h *handler) isCurrent(found *corev1.Secret, wanted protocol.Recovery, ticket identity.Ticket) bool {
+	if found == nil {
+		return false
+	}
+	held, err := protocol.ParseRecovery(found.Data)
+	return err == nil && !recovery.IsDue(held, wanted.HubKey, wanted.Token, ticket, h.app.Clock())
 }
 
 // report reports an object of another owner that has the name of one of ours, once. Other errors are returned.
