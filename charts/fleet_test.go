@@ -51,7 +51,7 @@ agentCheckinInterval: 1h
 garbageCollectionInterval: 0
 agent: {replicas: 2, reconciler: {workers: {bundledeployment: 7, drift: "8"}}, leaderElection: {leaseDuration: 60s, retryPeriod: 5s, renewDeadline: 40s}}
 ignoreClusterRegistrationLabels: true
-agentCredential: {lifetime: 24h}
+agentCredential: {lifetime: 12h, readmit: false}
 hubDocument: {anonymous: false}
 capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}}
 controller: {replicas: 3, registrationTokenTTL: {required: true}}
@@ -224,9 +224,9 @@ func TestFleetConfig(t *testing.T) {
 		c := config.Config{
 			AgentImage: "fleethub/fleet-agent:" + version.Version, AgentImagePullPolicy: "IfNotPresent",
 			AgentCheckinInterval: minutes(15), AgentTLSMode: "system-store", GarbageCollectionInterval: minutes(15),
-			GitClientTimeout: config.Default("").GitClientTimeout,
-			AgentWorkers:     config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
-			Bootstrap:        config.Bootstrap{Namespace: "fleet-local", Branch: "master"},
+			GitClientTimeout: config.Default("").GitClientTimeout, AgentCredentialLifetime: metav1.Duration{Duration: 24 * time.Hour},
+			AgentWorkers: config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
+			Bootstrap:    config.Bootstrap{Namespace: "fleet-local", Branch: "master"},
 		}
 		if change != nil {
 			change(&c)
@@ -253,7 +253,7 @@ func TestFleetConfig(t *testing.T) {
 		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
 		"a patience with Git":                 {"gitClientTimeout: 1m", func(c *config.Config) { c.GitClientTimeout.Duration = time.Minute }},
-		"credentials that expire":             {"agentCredential: {lifetime: 24h}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 24 * time.Hour }},
+		"credentials that expire sooner":      {"agentCredential: {lifetime: 12h}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 12 * time.Hour }},
 		"credentials that do not expire":      {"agentCredential: {lifetime: 0}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 0 }},
 		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
 		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},

@@ -65,7 +65,7 @@ every template that reads values includes it first.
   "allowLocalKubeconfigs" false
   "plainValuesInSecrets" false
   "refusedKubeconfigCIDRs" list
-  "agentCredential" (dict "lifetime" "0" "readmit" true)
+  "agentCredential" (dict "lifetime" "24h" "readmit" true)
   "hubDocument" (dict "anonymous" true)
   "capi" (dict "enabled" false "namespaceSelector" dict "clusterSelector" dict)
   "controller" (dict
