@@ -26,6 +26,8 @@ const (
 	// sharedContent is the reason for differences in the rights to read Contents.
 	sharedContent = "agents share the bindings by which they read Contents (decision 4)"
 	signed        = "agents sign their requests (decision 37)"
+	expires       = "credentials of agents that renew them expire"
+	returns       = "agents return to their Cluster with their key (decision 37)"
 	sealed        = "an agent seals the releases that it stores (decision 25)"
 	inline        = "values that are no Secret in the Bundle are in the BundleDeployment (decision 39)"
 	oneProcess    = "one process and one lease for all controllers (decision 27); probes, rights and resources of the controllers are no part of the contract"
@@ -57,6 +59,11 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-proof]", Why: signed},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-key-at-grant]", Why: signed},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/agent-renews]", Why: "an agent says that it can renew its credential"},
+		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/lifetime-at-grant]", Why: expires},
+		{Is: parity.Added, On: "hub ConfigMap cattle-fleet-system/fleet-controller", At: "data.config.agentCredentialLifetime", Why: expires},
+		{Is: parity.Added, On: "hub Role* *-renew", Why: expires},
+		{Is: parity.Added, On: "hub * *fleet-recovery*", Why: returns},
+		{Is: parity.Added, On: "hub Secret cattle-fleet-system/fleet-hub-key", Why: returns},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
 		{Is: parity.Added, On: "hub Namespace *", At: "metadata.annotations[fleet.cattle.io/system-uid]", Why: "by it a cluster that is imported twice is recognized (decision 38)"},
