@@ -120,7 +120,8 @@ func (h *hub) startControllers(ctx context.Context) error {
 	}
 	h.controllers, err = replica.Start(replica.Options{
 		Name: name, Folder: h.plane.Hub.LogDir, Kubeconfig: file, Args: []string{"--disable-bootstrap", "--debug"},
-		Election: replica.Election{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond},
+		// Long enough for a restart of etcd on a busy machine, and short enough that the next process leads soon.
+		Election: replica.Election{LeaseDuration: 20 * time.Second, RenewDeadline: 18 * time.Second, RetryPeriod: 500 * time.Millisecond},
 	})
 	return err
 }
