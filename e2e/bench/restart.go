@@ -21,7 +21,8 @@ type restarted struct {
 	// one has no more work.
 	Leading  float64 `json:"secondsUntilLeading"`
 	CaughtUp float64 `json:"secondsUntilCaughtUp"`
-	// Writes is the number of the controller's writes without its lease, Reads the number of its other requests.
+	// Writes is the number of the controller's writes without its lease: the hub document is signed again. Reads is the
+	// number of its other requests.
 	Writes int   `json:"writes"`
 	Reads  int   `json:"reads"`
 	Rows   []row `json:"rows"`
