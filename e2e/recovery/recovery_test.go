@@ -21,7 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 )
 
-var count = flag.Int("agents", 100, "how many agents there are")
+var count = flag.Int("agents", 24, "how many agents there are")
 
 // patience limits the wait for the return of the agents from one disaster.
 const patience = 3 * time.Minute
