@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -95,8 +96,10 @@ func NewProxy(to Server, now time.Time) (*Proxy, error) {
 // connKey is the context key of a request's connection.
 type connKey struct{}
 
+// handler forwards requests. It reads a body as a whole first, because ReverseProxy hangs if a server of HTTP/2 answers
+// before it has read the body.
 func (p *Proxy) handler(target *url.URL) http.Handler {
-	return &httputil.ReverseProxy{
+	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.Transport(p.toServer),
 		FlushInterval: -1, // sends the events of a watch at once
@@ -108,6 +111,16 @@ func (p *Proxy) handler(target *url.URL) http.Handler {
 			panic(http.ErrAbortHandler) // aborts the response
 		},
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if len(body) > 0 {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		forward.ServeHTTP(w, r)
+	})
 }
 
 // Kubeconfig returns a kubeconfig for the API server through the proxy. The default Name is "proxy".

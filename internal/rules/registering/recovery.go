@@ -49,7 +49,8 @@ func recoverIdentity(in Input) Outcome {
 	if pause := r.turn(in.Now); pause > 0 {
 		return Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: in.Stored != nil, Pause: pause}
 	}
-	useless := !r.CanRequest || r.Token.Answer == Untrusted || r.Token.against(in.Now, RejectionPatience)
+	refused := r.Token.Answer == Rejected && r.Request == nil // a pending request may still be granted
+	useless := !r.CanRequest || refused || r.Token.Answer == Untrusted || r.Token.against(in.Now, RejectionPatience)
 	if useless && r.CanVerify {
 		return Outcome{Stage: Await, Awaited: HubDocument, AskAgain: in.Stored != nil}
 	}

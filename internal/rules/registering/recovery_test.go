@@ -131,8 +131,12 @@ func TestDecide_Recovery(t *testing.T) {
 		},
 
 		// The hub document.
-		"first rejection of the recovery token: tried again": {
-			in: agentState(agentRecovery(long, recoverySaid(Rejected, RejectionPatience-1))), want: request,
+		"first rejection of the recovery token: the hub document may have another one": {
+			in: agentState(agentRecovery(long, recoverySaid(Rejected, 0))), want: document,
+		},
+		"first rejection of the recovery token, request is pending: its credential is awaited": {
+			in:   agentState(agentRecovery(long, recoverySaid(Rejected, RejectionPatience-1), recoveryRequested(0))),
+			want: Outcome{Stage: Await, Awaited: GrantedCredential, Recovery: true},
 		},
 		"recovery token stays rejected: the hub document may have another one": {
 			in: agentState(agentRecovery(long, recoverySaid(Rejected, RejectionPatience))), want: document,
