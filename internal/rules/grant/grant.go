@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -140,6 +141,9 @@ type Outcome struct {
 	Key string
 	// Sealed means that the answer is encrypted for this key.
 	Sealed bool
+	// EndConfirmation means that the confirmation on the Cluster is removed, because its request was answered. A client
+	// could choose the same name for another request.
+	EndConfirmation bool
 	// RecoveredBy, if set, is recorded on the Cluster: the pods that have recovered it.
 	RecoveredBy string
 	// Alternating are two pods that recover the Cluster in turn.
@@ -305,7 +309,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
 			out.Reader = reader(in, cluster)
 		}
-	case answered(in, cluster):
+	case answered(in, cluster), out.Granted && revocation.IsBlocked(cluster) && !isConfirmed(in, cluster): // a blocked agent gets no other credential
 		return done(in, cluster, out)
 	default:
 		out.Stage, out.Granted = Minting, true
@@ -339,6 +343,7 @@ func namespaceTaken(in Input, out Outcome) Outcome {
 // done returns the outcome of a request that was answered.
 func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
+	out.EndConfirmation = isConfirmed(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
 	if out.InUse = inUse(in, cluster); isFetchable(in) && !out.InUse {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since

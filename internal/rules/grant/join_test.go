@@ -85,7 +85,7 @@ func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 		"the agent is silent: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent.LastSeen = rulestest.At(-365 * 24 * time.Hour) }}, pending},
 		"the agent's registration was deleted: waits":             {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Others = nil }}, pending},
 		"registration deleted, signed with the key: granted":      {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { in.Others = nil }}, granted},
-		"no agent has reported: granted":                          {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
+		"the status was lost in a restore: waits":                 {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, pending},
 		"confirmed: granted":                                      {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
 		"token of the import: granted":                            {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), pinned(mine)}, granted},
 		"token of another Cluster's import: waits":                {[]mod{with(requestWith("import-token-east")), agent, importedBy("another-uid"), pinned(mine)}, pending},

@@ -91,7 +91,7 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	if isConfirmed(in, cluster) {
 		return false
 	}
-	_, ticketed := ticketFor(in, key)
+	ticket, ticketed := ticketFor(in, key)
 	if cluster == nil {
 		return !readmits(in) || in.Recovery.Named != nil // the name belongs to another client ID
 	}
@@ -101,7 +101,7 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	case revocation.IsBlocked(cluster):
 		return key != cluster.Annotations[fleet.AnnotationBlockedKey]
 	}
-	return !ticketed
+	return !ticketed || ticket.Cluster != cluster.Name
 }
 
 // isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned,
@@ -110,7 +110,8 @@ func isProven(in Input, cluster *fleet.Cluster) bool {
 	if pinned := cluster.Annotations[fleet.AnnotationAgentKey]; pinned != "" {
 		return keyOf(in) == pinned && len(alternating(in, cluster)) == 0
 	}
-	return readmits(in) && !isReplaced(in, cluster)
+	ticket, _ := ticketFor(in, keyOf(in))
+	return ticket.Cluster == cluster.Name && readmits(in) && !isReplaced(in, cluster)
 }
 
 // isReplaced reports whether the agent of a ticket was replaced after the ticket was signed. If the time is unreadable,

@@ -1,6 +1,7 @@
 package grant_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,9 @@ func TestRecoveryOfACluster(t *testing.T) {
 		"another key than the blocked one: deleted":                   {[]mod{agent, blocked(mine), recovering(t, hub, other)}, unproven},
 		"another key than the pinned one, confirmed: granted":         {[]mod{agent, pinned(mine), recovering(t, hub, other), confirmedHere}, granted},
 		"invalid proof, confirmed: deleted":                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "x"), confirmedHere}, unproven},
+		"the Secret of the answer has another request's: deleted":     {[]mod{agent, pinned(mine), recovering(t, hub, mine), answering("original", "fleet-default")}, unproven},
+		"the same, no Cluster, expired ticket: deleted":               {[]mod{recovering(t, hub, mine, expired), answering("original", "fleet-default"), set(fleet.AnnotationAgentKeyAtGrant, mine.Public())}, unproven},
+		"no key, ticket of another Cluster: deleted":                  {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.Cluster = "west" })}, unproven},
 		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), others(replayed())}, unproven},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -252,5 +256,36 @@ func TestSealedAnswer_IsForItsKey(t *testing.T) {
 	document, err := mine.Open(string(secret.Data["encrypted"]))
 	if err != nil || !strings.Contains(string(document), `"token"`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// grantedHere means that the request was granted for the Cluster that is found.
+func grantedHere(in *grant.Input) { in.Named = in.Clusters[0] }
+
+func TestBlockedAgent_GetsNoOtherCredential(t *testing.T) {
+	mine := agentKey(t)
+	for name, test := range map[string]struct {
+		modify func(*grant.Input)
+		minted bool
+	}{
+		"not blocked": {func(*grant.Input) {}, true},
+		"blocked":     {blocked(mine), false},
+		"confirmed":   {func(in *grant.Input) { blocked(mine)(in); confirmedHere(in) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(found(), with(requestGranted), requestAccount, requestRights, asked, test.modify, grantedHere)
+			if out := rulestest.Pure(t, grant.Decide, in); (out.Mint != nil) != test.minted {
+				t.Errorf("stage %s, mint %v", out.Stage, out.Mint)
+			}
+		})
+	}
+}
+
+func TestConfirmation_EndsWhenItsRequestIsAnswered(t *testing.T) {
+	mine := agentKey(t)
+	in := grantInput(found(), with(requestGranted), requestAccount, requestRights, asked, credential(rulestest.BoundJWT("account-1", time.Time{})), pinned(mine), confirmedHere, grantedHere)
+	out := rulestest.Pure(t, grant.Decide, in)
+	if !out.EndConfirmation || !slices.Contains(out.Writes, grant.EndConfirmation) {
+		t.Errorf("stage %s, writes %v", out.Stage, out.Writes)
 	}
 }

@@ -21,9 +21,9 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 }
 
 // hasAgent reports whether a Cluster has a registered agent. With a pinned or a blocked key it has one even if its
-// registration was deleted: the agent returns with its key, or after a confirmation.
+// registration was deleted, or its status was lost in a restore: the agent returns with its key, or after a confirmation.
 func hasAgent(in Input, cluster *fleet.Cluster) bool {
-	if (cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster)) && clusters.LastSeen(cluster) != "" {
+	if cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) {
 		return true
 	}
 	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })

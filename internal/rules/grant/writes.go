@@ -26,6 +26,8 @@ const (
 	WriteRights Write = "WriteRights"
 	// UnpinKey removes the pinned key of the Cluster.
 	UnpinKey Write = "UnpinKey"
+	// EndConfirmation removes the confirmation of the request from the Cluster.
+	EndConfirmation Write = "EndConfirmation"
 	// RecordJoin writes Outcome.Join to the Cluster.
 	RecordJoin Write = "RecordJoin"
 	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
@@ -81,6 +83,9 @@ func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 	}
 	if out.Mint != nil {
 		steps = append(steps, HandOut)
+	}
+	if out.EndConfirmation {
+		steps = append(steps, EndConfirmation)
 	}
 	if out.Join != nil { // before older requests are deleted, so that the agent can return whatever happens next
 		steps = append(steps, RecordJoin)

@@ -39,10 +39,11 @@ func Applies(cluster *fleet.Cluster) bool {
 }
 
 // KeyToPin returns the key that the agent of a Cluster has reported, if the Cluster has none, or "". A key is never
-// overwritten, and a blocked key is never pinned.
+// overwritten. A blocked key is never pinned, nor that of an agent that was replaced by one without a key: its report may
+// be older than that.
 func KeyToPin(cluster *fleet.Cluster) string {
 	key := cluster.Status.Agent.RecoveryKey
-	if key == "" || cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) || identity.CheckPublic(key) != nil {
+	if key == "" || key == cluster.Annotations[fleet.AnnotationReplacedKey] || cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) || identity.CheckPublic(key) != nil {
 		return ""
 	}
 	return key

@@ -134,6 +134,9 @@ const (
 	// AnnotationTicketsSince, on a Cluster, is the time (RFC 3339) when an agent without a key replaced one with a key.
 	// Tickets that were signed before do not let that agent return. Not in Rancher Fleet.
 	AnnotationTicketsSince = "fleet.cattle.io/tickets-since"
+	// AnnotationReplacedKey, on a Cluster, is the key of the agent that an agent without a key replaced last. It is pinned
+	// again only when a request with it is granted. Not in Rancher Fleet.
+	AnnotationReplacedKey = "fleet.cattle.io/replaced-key"
 	// AnnotationRevokeDerived, with value "true" on a ClusterRegistrationToken, revokes the key of every Cluster that
 	// joined with it, and then deletes the token. Not in Rancher Fleet.
 	AnnotationRevokeDerived = "fleet.cattle.io/revoke-derived"

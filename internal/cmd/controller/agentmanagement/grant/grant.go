@@ -138,6 +138,8 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) error 
 		return h.writeRights(r)
 	case grant.UnpinKey, grant.RecordJoin:
 		return h.writeKey(r)
+	case grant.EndConfirmation:
+		return h.endConfirmation(r)
 	case grant.HandOut:
 		return h.handOut(ctx, r)
 	case grant.WriteStatus:
@@ -242,6 +244,7 @@ func (h *handler) writeKey(r *round) error {
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if join == nil {
 			delete(c.Annotations, fleet.AnnotationAgentKey)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationReplacedKey, cluster.Annotations[fleet.AnnotationAgentKey])
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationTicketsSince, r.in.Now.UTC().Format(time.RFC3339))
 			return
 		}
@@ -257,6 +260,20 @@ func (h *handler) writeKey(r *round) error {
 		return fmt.Errorf("writing the agent's key to Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
 	h.app.Log.Info("agent key written", "cluster", cluster.Namespace+"/"+cluster.Name, "registration", r.key(), "pinned", join != nil)
+	return nil
+}
+
+// endConfirmation removes the confirmation of an answered request.
+func (h *handler) endConfirmation(r *round) error {
+	cluster := grant.ClusterOf(r.in)
+	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		if c.Annotations[fleet.AnnotationConfirmTakeover] == r.request.Name {
+			delete(c.Annotations, fleet.AnnotationConfirmTakeover)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("removing the confirmation from Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	}
 	return nil
 }
 

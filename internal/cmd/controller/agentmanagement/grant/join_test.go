@@ -79,8 +79,13 @@ func TestAgentWithoutKey_EndsTheTicketsOfTheOneItReplaces(t *testing.T) {
 	replaced.Annotations = map[string]string{fleet.AnnotationAgentKey: "pinned", fleet.AnnotationConfirmTakeover: "r1"}
 	hub := start(t, request(), replaced, asked(), importAccount())
 	settle(t, hub, 2)
+	hub.Sync()
+	handle(t, hub)
 	now := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
 	if now[fleet.AnnotationAgentKey] != "" || now[fleet.AnnotationTicketsSince] != hub.Now().UTC().Format(time.RFC3339) {
+		t.Errorf("annotations %v", now)
+	}
+	if now[fleet.AnnotationReplacedKey] != "pinned" || now[fleet.AnnotationConfirmTakeover] != "" {
 		t.Errorf("annotations %v", now)
 	}
 }

@@ -79,6 +79,9 @@ func memberOf(r *fleet.ClusterRegistration, token string) member {
 	s := member{entry: entryOf(r)}
 	if grant.Counts(r) {
 		s.token, s.client, s.inProgress = r.Namespace+"/"+token, r.Namespace+"/"+r.Spec.ClientID, grant.InProgress(r)
+		if grant.IsRecovery(r) { // no holder of a token takes the places of the right agent
+			s.client = "recovery:" + s.client
+		}
 	}
 	return s
 }

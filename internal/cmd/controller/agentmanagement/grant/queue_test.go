@@ -82,3 +82,11 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 		t.Errorf("something is left: %+v", queue)
 	}
 }
+
+func TestRecoveryRequests_HaveTheirOwnPlaces(t *testing.T) {
+	ordinary, recovery := request(named("r1"), ofClient("c")), request(named("r2"), ofClient("c"))
+	recovery.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
+	if one, other := memberOf(ordinary, "t1"), memberOf(recovery, "t1"); one.client == other.client {
+		t.Errorf("both are requests of %q", one.client)
+	}
+}
