@@ -4,6 +4,7 @@ package onecluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,15 +60,17 @@ func saysHello(name string) func(*corev1.ConfigMap) bool {
 	return func(c *corev1.ConfigMap) bool { return c.Data["text"] == "hello "+name }
 }
 
-// onTheHub is everything there is on the hub now but Events, and Contents that are kept for now though nobody needs
-// them.
+// onTheHub is everything there is on the hub now but Events, Contents that are kept for now though nobody needs them, and
+// what a workspace keeps for recoveries from its first Cluster on.
 func onTheHub(ctx context.Context) (inventory.Inventory, error) {
 	taken, err := inventory.Take(ctx, world.Plane.Hub.Config())
 	if err != nil {
 		return nil, err
 	}
 	return taken.Without(func(o inventory.Object, made time.Time) bool {
-		return o.Resource == "contents.fleet.cattle.io" && time.Since(made) < content.MinimumAge
+		recovers := o.Namespace == framework.Workspace && (o.Name == names.Recovery || o.Name == names.RecoveryToken) ||
+			o.Namespace == names.SystemNamespace && strings.HasPrefix(o.Name, names.DeletedClusters)
+		return recovers || o.Resource == "contents.fleet.cattle.io" && time.Since(made) < content.MinimumAge
 	}), nil
 }
 
