@@ -88,7 +88,7 @@ func newWorld(ctx context.Context) (*world, error) {
 		attacker: tenantOf(attacker, "a1"), victim: tenantOf(victim, "b1"), neutral: tenantOf(neutral, "c1"),
 		swarm: swarm.New(swarm.Options{}), credentials: map[string]*protocol.Credential{},
 	}
-	if err := w.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}}); err != nil {
+	if err := w.InstallHub(ctx, map[string]any{"bootstrap": map[string]any{"enabled": false}, "plainValuesInSecrets": true}); err != nil {
 		return nil, err
 	}
 	if err := w.startControllers(ctx); err != nil {
