@@ -122,7 +122,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	}
 	h.requeue(cluster, out.stage)
 	if out.removeFinalizer {
-		if err := h.blockTickets(cluster); err != nil {
+		if err := h.blockTickets(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}); err != nil {
 			return cluster, err
 		}
 		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))

@@ -89,7 +89,7 @@ func TestAClustersLife(t *testing.T) {
 
 	hub.Sync()
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, "patch Cluster fleet-default/east")
+	hubtest.ExpectRequests(t, hub, "get "+tickets, "create "+tickets, "patch Cluster fleet-default/east")
 	if left := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); hasFinalizer(left) {
 		t.Errorf("it is still held by %v", left.Finalizers)
 	}
@@ -177,12 +177,12 @@ func TestAccountOfAnotherCluster_IsNotRevoked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := newHub(t, oneCluster(deleted, managed), ours(ofWest), account, markedDeployment(fleet.FinalizerBundleDeployment))
 			handle(t, hub)
-			hubtest.ExpectRequests(t, hub, "patch Cluster fleet-default/east") // its finalizer
+			hubtest.ExpectRequests(t, hub, "get "+tickets, "create "+tickets, "patch Cluster fleet-default/east") // its finalizer
 		})
 		t.Run(name+", Cluster was deleted by force", func(t *testing.T) {
 			hub := newHub(t, ours(), account)
 			handle(t, hub)
-			hubtest.ExpectRequests(t, hub, "get Cluster fleet-default/east", "delete Namespace "+east)
+			hubtest.ExpectRequests(t, hub, "get Cluster fleet-default/east", "get "+tickets, "create "+tickets, "delete Namespace "+east)
 		})
 	}
 }
@@ -309,7 +309,7 @@ func TestTheRestOfAClusterThatIsGone(t *testing.T) {
 		want    []string
 	}{
 		"a BundleDeployment that came too late is drained":        {[]hubtest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
-		"a namespace that was left behind goes, after the rights": {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", deletedToo}},
+		"a namespace that was left behind goes, after the rights": {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", "get " + tickets, "create " + tickets, deletedToo}},
 		"in one that is not ours nothing is touched":              {[]hubtest.Object{ours(unlabelled), held, markedAccount()}, nil},
 		"nor in one that does not say whose it is":                {[]hubtest.Object{ours(unmarked), held}, nil},
 		"nor in one of another manager":                           {[]hubtest.Object{ours(managedByThem), held}, nil},

@@ -149,7 +149,7 @@ func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}
 	hub.Remove(made)
-	if err := hub.App.Recoveries.Block(t.Context(), "ws", key.Thumbprint()); err != nil {
+	if err := hub.App.Recoveries.Block(t.Context(), "ws", "c1"); err != nil {
 		t.Fatal(err)
 	}
 	hub.Requests()

@@ -28,11 +28,14 @@ const (
 	beforeKey = "before"
 )
 
-// Block makes the tickets of a deleted Cluster invalid: those of the key with this thumbprint that were signed before.
-func (r *Recoveries) Block(ctx context.Context, workspace, thumbprint string) error {
-	if thumbprint == "" {
-		return nil
-	}
+// Block makes the tickets of a deleted Cluster invalid: all that were signed for a Cluster of this name, with any key.
+// A Cluster that is created again under the name gets newer tickets.
+func (r *Recoveries) Block(ctx context.Context, workspace, cluster string) error {
+	return r.block(ctx, workspace, entryOf(cluster))
+}
+
+// block writes an entry with the current time.
+func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 	r.blocking.Lock()
 	defer r.blocking.Unlock()
 	blocked, name, now := r.kube().CoreV1().ConfigMaps(r.system), blockedName(workspace), r.clock()
@@ -44,12 +47,12 @@ func (r *Recoveries) Block(ctx context.Context, workspace, thumbprint string) er
 		if found == nil {
 			_, err = blocked.Create(ctx, &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}},
-				Data:       withBlocked(nil, thumbprint, now),
+				Data:       withBlocked(nil, entry, now),
 			}, metav1.CreateOptions{})
 			return err
 		}
 		changed := found.DeepCopy()
-		changed.Data = withBlocked(found.Data, thumbprint, now)
+		changed.Data = withBlocked(found.Data, entry, now)
 		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
 		return err
 	})
@@ -73,9 +76,12 @@ func blockedName(workspace string) string {
 	return names.SafeConcat(names.DeletedClusters, workspace, names.KeyHash(workspace))
 }
 
+// entryOf returns the key of the entry of a Cluster: a hash of its name, so that all entries have the same size.
+func entryOf(cluster string) string { return identity.Thumbprint(cluster) }
+
 // isBlocked compares only times of the hub's clock. An entry that cannot be read blocks.
 func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
-	for _, key := range []string{beforeKey, ticket.Key} {
+	for _, key := range []string{beforeKey, entryOf(ticket.Cluster)} {
 		text, exists := entries[key]
 		if !exists {
 			continue
@@ -89,12 +95,12 @@ func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
 
 // withBlocked returns the entries with another one. It drops entries whose tickets have expired. If there are still too
 // many, it drops the oldest, and blocks all tickets that are as old as they are.
-func withBlocked(entries map[string]string, thumbprint string, now time.Time) map[string]string {
+func withBlocked(entries map[string]string, entry string, now time.Time) map[string]string {
 	kept := maps.Clone(entries)
 	if kept == nil {
 		kept = map[string]string{}
 	}
-	kept[thumbprint] = now.UTC().Format(time.RFC3339)
+	kept[entry] = now.UTC().Format(time.RFC3339)
 	expired := now.Add(-TicketLife).UTC().Format(time.RFC3339)
 	maps.DeleteFunc(kept, func(_, at string) bool { return at < expired }) // RFC 3339 in UTC sorts by time
 	if len(kept) <= maxBlocked {

@@ -147,37 +147,37 @@ func TestForeignTokenSecret_IsLeftAlone(t *testing.T) {
 
 func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
-	blocked := func(key string, at time.Time) bool {
+	blocked := func(cluster string, at time.Time) bool {
 		t.Helper()
-		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: key, Time: at})
+		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Cluster: cluster, Key: "k", Time: at})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got
 	}
 	start := w.now
-	if blocked("k1", start) {
+	if blocked("c1", start) {
 		t.Error("blocked without a deletion")
 	}
-	for _, key := range []string{"k1", "k2", ""} {
-		if err := w.Block(ctx, "ws", key); err != nil {
+	for _, cluster := range []string{"c1", "c2", "before"} {
+		if err := w.Block(ctx, "ws", cluster); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !blocked("k1", start.Add(-time.Hour)) || !blocked("k2", start) || blocked("k3", start) {
+	if !blocked("c1", start.Add(-time.Hour)) || !blocked("c2", start) || blocked("c3", start) {
 		t.Error("other tickets are blocked")
 	}
-	if blocked("k1", start.Add(time.Second)) {
-		t.Error("a ticket of the next registration with the key is blocked")
+	if blocked("c1", start.Add(time.Second)) {
+		t.Error("a ticket of the next Cluster with the name is blocked")
 	}
 	w.now = start.Add(recoveries.TicketLife + time.Hour) // all these tickets have expired
-	if err := w.Block(ctx, "ws", "k4"); err != nil {
+	if err := w.Block(ctx, "ws", "c4"); err != nil {
 		t.Fatal(err)
 	}
-	if blocked("k1", start.Add(-time.Hour)) {
+	if blocked("c1", start.Add(-time.Hour)) {
 		t.Error("an expired entry is kept")
 	}
-	if other, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws2", Key: "k4", Time: start}); err != nil || other {
+	if other, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws2", Cluster: "c4", Time: start}); err != nil || other {
 		t.Errorf("the ticket of another workspace is blocked: %v", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 		t.Fatalf("%d ConfigMaps, %v", len(only.Items), err)
 	}
 	for i := range 4000 {
-		only.Items[0].Data[fmt.Sprintf("%043d", i)] = start.Add(time.Duration(i) * time.Second).Format(time.RFC3339)
+		only.Items[0].Data[identity.Thumbprint(fmt.Sprint(i))] = start.Add(time.Duration(i) * time.Second).Format(time.RFC3339)
 	}
 	if _, err := w.client.CoreV1().ConfigMaps(system).Update(ctx, &only.Items[0], metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -214,12 +214,12 @@ func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 		t.Errorf("%d bytes", size)
 	}
 	for i, want := range map[int]bool{0: true, 3999: true} {
-		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: fmt.Sprintf("%043d", i), Time: start})
+		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Cluster: fmt.Sprint(i), Time: start})
 		if err != nil || got != want {
 			t.Errorf("ticket %d: blocked %t, %v", i, got, err)
 		}
 	}
-	if got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Key: "another", Time: start.Add(90 * time.Minute)}); err != nil || got {
+	if got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: "ws", Cluster: "another", Time: start.Add(90 * time.Minute)}); err != nil || got {
 		t.Errorf("a new ticket is blocked: %v", err)
 	}
 }
