@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
@@ -61,5 +62,15 @@ func TestTicketsOfAGoneCluster_AreBlocked(t *testing.T) {
 	handle(t, hub)
 	if !isBlocked(t, hub, "east") || hubtest.Get[*corev1.Namespace](hub, "", east) != nil {
 		t.Error("the ticket is valid, or the namespace stays")
+	}
+}
+
+func TestClusterOfADeletedWorkspace_BlocksAllTickets(t *testing.T) {
+	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet-default", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{"kubernetes"}}}
+	hub := newHub(t, oneCluster(deleted), leaving)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "get "+tickets, "create "+tickets, "patch Cluster fleet-default/east")
+	if !isBlocked(t, hub, "east") || !isBlocked(t, hub, "west") {
+		t.Error("tickets of the deleted workspace are valid")
 	}
 }

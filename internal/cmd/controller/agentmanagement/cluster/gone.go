@@ -47,7 +47,7 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 // blockTickets makes the tickets of a deleted Cluster invalid, so that its agent does not create it again.
 func (h *handler) blockTickets(cluster types.NamespacedName) error {
 	if h.app.Leaves(cluster.Namespace) {
-		return nil // the recovery account of the workspace is deleted as well
+		return h.app.Recoveries.BlockAll(h.lasting, cluster.Namespace)
 	}
 	return h.app.Recoveries.Block(h.lasting, cluster.Namespace, cluster.Name)
 }

@@ -44,6 +44,8 @@ type handler struct {
 	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
 	// reported.
 	tokens, reported sync.Map
+	// workspaces are the names of the namespaces that have or had a recovery account.
+	workspaces sync.Map
 }
 
 // Register watches Clusters, and what was created for them.
@@ -57,7 +59,34 @@ func Register(ctx context.Context, a *hub.Context) error {
 	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		return h.onCluster(ctx, cluster)
 	})
+	a.AllNamespaces.OnChange(hub.Lasting(ctx), "recovery-workspace", func(name string, namespace *corev1.Namespace) (*corev1.Namespace, error) {
+		return namespace, h.onNamespace(ctx, name, namespace)
+	})
 	return errors.Join(h.accounts.Watch(h.enqueueOne), h.data.Watch(reconcile.Enqueue(a.Clusters)))
+}
+
+// onNamespace makes the tickets of a workspace invalid that is being deleted or gone. Its recovery account may be gone
+// before.
+func (h *handler) onNamespace(ctx context.Context, name string, namespace *corev1.Namespace) error {
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name, names.Recovery))
+	if err != nil {
+		return err
+	}
+	_, known := h.workspaces.Load(name)
+	if !known && !recoveries.IsAccount(account) {
+		return nil
+	}
+	h.workspaces.Store(name, true)
+	if namespace != nil && namespace.DeletionTimestamp == nil {
+		return nil
+	}
+	if err := h.app.Recoveries.BlockAll(ctx, name); err != nil {
+		return err
+	}
+	if namespace == nil {
+		h.workspaces.Delete(name)
+	}
+	return nil
 }
 
 // loadKey loads the hub's key before the controllers start. If that fails, it tries again in the background: agents can
@@ -133,6 +162,7 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 	if err != nil || !recoveries.IsAccount(account) {
 		return nil, err // its appearance in the cache enqueues a Cluster
 	}
+	h.workspaces.Store(namespace.Name, true)
 	if uid, known := h.tokens.Load(namespace.Name); known && uid == account.UID {
 		return account, nil
 	}

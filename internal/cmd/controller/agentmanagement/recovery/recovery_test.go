@@ -200,3 +200,58 @@ func TestNothingIsCreated(t *testing.T) {
 		})
 	}
 }
+
+func TestDeletedWorkspace_BlocksItsTickets(t *testing.T) {
+	account := func(hub *hubtest.Hub) *corev1.ServiceAccount {
+		return hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery)
+	}
+	workspace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", UID: "u-ws"}}
+	leaving := workspace.DeepCopy()
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"kubernetes"}
+	for name, test := range map[string]struct {
+		change func(*hubtest.Hub)
+		want   bool
+	}{
+		"exists":                              {func(*hubtest.Hub) {}, false},
+		"account is replaced":                 {func(h *hubtest.Hub) { h.Remove(account(h)) }, false},
+		"is being deleted":                    {func(h *hubtest.Hub) { h.Put(leaving) }, true},
+		"is being deleted, account was":       {func(h *hubtest.Hub) { h.Remove(account(h)); h.Put(leaving) }, true},
+		"is gone":                             {func(h *hubtest.Hub) { h.Remove(account(h)); h.Remove(workspace) }, true},
+		"never had an account, is gone":       {func(h *hubtest.Hub) { h.Remove(workspace) }, false},
+		"never had an account, being deleted": {func(h *hubtest.Hub) { h.Put(leaving) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, workspace)
+			if !strings.HasPrefix(name, "never") {
+				hub = settled(t, cluster())
+			}
+			test.change(hub)
+			if err := hub.Handle("Namespace", "ws"); err != nil {
+				t.Fatal(err)
+			}
+			got, err := hub.App.Recoveries.IsBlocked(t.Context(), identity.Ticket{Workspace: "ws", Cluster: "c9", Key: "k", Time: hub.Now().Add(-time.Hour)})
+			if err != nil || got != test.want {
+				t.Errorf("blocked %t, %v", got, err)
+			}
+		})
+	}
+}
+
+// A hub that was restored may have a workspace without Clusters.
+func TestDeletedWorkspaceWithoutClusters_BlocksItsTickets(t *testing.T) {
+	hub := settled(t, cluster())
+	if err := Register(t.Context(), hub.App); err != nil { // another process
+		t.Fatal(err)
+	}
+	hub.Remove(cluster())
+	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{"kubernetes"}}}
+	hub.Put(leaving)
+	hub.Requests()
+	for range 2 {
+		if err := hub.Handle("Namespace", "ws"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocked := "ConfigMap cattle-fleet-system/" + names.SafeConcat(names.DeletedClusters, "ws", names.KeyHash("ws"))
+	hubtest.ExpectOrder(t, hub.Requests(), "get "+blocked, "create "+blocked)
+}

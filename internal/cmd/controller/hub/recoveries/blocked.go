@@ -24,7 +24,8 @@ const TicketLife = 90 * 24 * time.Hour
 const (
 	// maxBlocked is the maximum number of entries for one workspace. Each has about 70 bytes.
 	maxBlocked = 4000
-	// beforeKey is the key of the time up to which all tickets are blocked, because their entries were dropped.
+	// beforeKey is the key of the time up to which all tickets are blocked, because their entries were dropped or the
+	// workspace was deleted.
 	beforeKey = "before"
 )
 
@@ -34,7 +35,13 @@ func (r *Recoveries) Block(ctx context.Context, workspace, cluster string) error
 	return r.block(ctx, workspace, entryOf(cluster))
 }
 
-// block writes an entry with the current time.
+// BlockAll makes all tickets of a workspace invalid that is being deleted or gone. A workspace that is created again
+// under the name may belong to another user, but its recovery token can be read with the key of the first one.
+func (r *Recoveries) BlockAll(ctx context.Context, workspace string) error {
+	return r.block(ctx, workspace, beforeKey)
+}
+
+// block writes an entry with the current time, which has whole seconds: many Clusters of one workspace cause few writes.
 func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 	r.blocking.Lock()
 	defer r.blocking.Unlock()
@@ -51,13 +58,16 @@ func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 			}, metav1.CreateOptions{})
 			return err
 		}
+		if found.Data[entry] == now.UTC().Format(time.RFC3339) {
+			return nil
+		}
 		changed := found.DeepCopy()
 		changed.Data = withBlocked(found.Data, entry, now)
 		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("blocking the tickets of a deleted Cluster in ConfigMap %s/%s: %w", r.system, name, err)
+		return fmt.Errorf("blocking the tickets of deleted Clusters in ConfigMap %s/%s: %w", r.system, name, err)
 	}
 	return nil
 }

@@ -2,5 +2,5 @@
 // recovery accounts, and the deleted Clusters whose tickets no longer count.
 //
 //	Secret fleet-hub-key ─► Key ─► Data of a Cluster ─► credential Secret, or Secret fleet-recovery
-//	deleted Cluster ─► Block ─► ConfigMap fleet-deleted-clusters-… ─► IsBlocked ─► a ticket that counts no more
+//	deleted Cluster ─► Block, deleted workspace ─► BlockAll ─► ConfigMap fleet-deleted-clusters-… ─► IsBlocked ─► a ticket that counts no more
 package recoveries

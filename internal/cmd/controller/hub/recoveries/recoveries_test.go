@@ -182,6 +182,37 @@ func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 	}
 }
 
+func TestDeletedWorkspace_BlocksAllItsTickets(t *testing.T) {
+	w, ctx := newWorld(), t.Context()
+	for range 2 {
+		if err := w.BlockAll(ctx, "ws"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writes := 0
+	for _, action := range w.client.Actions() {
+		if action.GetVerb() != "get" {
+			writes++
+		}
+	}
+	if writes != 1 {
+		t.Errorf("%d writes within a second, want 1", writes)
+	}
+	for name, test := range map[string]struct {
+		workspace string
+		at        time.Time
+		want      bool
+	}{
+		"signed before the deletion": {"ws", w.now, true},
+		"signed after the deletion":  {"ws", w.now.Add(time.Second), false},
+		"of another workspace":       {"ws2", w.now, false},
+	} {
+		if got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: test.workspace, Cluster: "c1", Time: test.at}); err != nil || got != test.want {
+			t.Errorf("ticket %s: blocked %t, %v", name, got, err)
+		}
+	}
+}
+
 func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	start := w.now
