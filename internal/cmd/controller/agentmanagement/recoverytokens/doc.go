@@ -2,6 +2,7 @@
 // key that signs tokens. An agent that lost its credential could not return with such a token.
 //
 //	start, every hour ─► token of each recovery account ─ TokenReview ─► rejected: token and account deleted
+//	                                                     ─ no Secret ──► account deleted
 //
 // The recovery controller then creates another account, and the hub document contains its token.
 package recoverytokens

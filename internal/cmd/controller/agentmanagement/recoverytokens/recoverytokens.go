@@ -34,6 +34,9 @@ const (
 // shortest that API servers give.
 const probeLifetime = 10 * time.Minute
 
+// newAccount is the age up to which an account may have no token Secret yet.
+const newAccount = 5 * time.Minute
+
 type handler struct {
 	app  *hub.Context
 	pace flowcontrol.RateLimiter
@@ -69,11 +72,15 @@ func (h *handler) reviewAll(ctx context.Context) {
 	}
 }
 
-// review replaces a token that the API server rejects although it accepts a new token of the same account.
+// review replaces a token that the API server rejects although it accepts a new token of the same account. It also
+// replaces an account whose token Secret was deleted: every process caches the token by the UID of the account.
 func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) error {
 	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
 	if err != nil {
 		return fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+	}
+	if secret == nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > newAccount {
+		return h.deleteAccount(account, "its Secret does not exist")
 	}
 	if !recoveries.IsTokenOf(secret, account) || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		return nil // not filled yet
@@ -101,11 +108,16 @@ func (h *handler) replace(ctx context.Context, account *corev1.ServiceAccount, s
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	err = h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
+	return h.deleteAccount(account, "the API server rejected it")
+}
+
+// deleteAccount deletes a recovery account, so that the recovery controller creates another one with its own token.
+func (h *handler) deleteAccount(account *corev1.ServiceAccount, reason string) error {
+	err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	h.app.Log.Info("recovery token replaced, the API server rejected it", "namespace", account.Namespace)
+	h.app.Log.Info("recovery token replaced", "namespace", account.Namespace, "reason", reason)
 	return nil
 }
 

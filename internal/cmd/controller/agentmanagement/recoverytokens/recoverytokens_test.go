@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,15 +56,16 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 		prepare func(*hubtest.Hub)
 		want    []string
 	}{
-		"token is accepted":           {func(*hubtest.Hub) {}, []string{reads, reviews}},
-		"token is rejected":           {func(h *hubtest.Hub) { h.RejectTokens(stored) }, []string{reads, reviews, mints, reviews, drops, deletes}},
-		"every token is rejected":     {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, mints, reviews}},
-		"token of an earlier account": {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
-		"token does not exist":        {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
-		"hub does not answer":         {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
-		"hub creates no token":        {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
-		"token cannot be deleted":     {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
-		"Secret cannot be read":       {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
+		"token is accepted":                     {func(*hubtest.Hub) {}, []string{reads, reviews}},
+		"token is rejected":                     {func(h *hubtest.Hub) { h.RejectTokens(stored) }, []string{reads, reviews, mints, reviews, drops, deletes}},
+		"every token is rejected":               {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, mints, reviews}},
+		"token of an earlier account":           {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
+		"token does not exist":                  {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")); h.Pass(newAccount + time.Second) }, []string{reads, deletes}},
+		"token of a new account does not exist": {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
+		"hub does not answer":                   {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
+		"hub creates no token":                  {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
+		"token cannot be deleted":               {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
+		"Secret cannot be read":                 {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -163,22 +164,50 @@ func IsTokenOf(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 		secret.Annotations[corev1.ServiceAccountNameKey] == account.Name && secret.Annotations[corev1.ServiceAccountUIDKey] == string(account.UID)
 }
 
-// EnsureToken creates the token Secret of a recovery account, which the controller-manager fills. A Secret of another
-// type or account stays as it is, and no recovery token is handed out.
+// EnsureToken creates the token Secret of a recovery account, which the controller-manager fills. It replaces the Secret
+// of an earlier account, which would be deleted with that account. A Secret that the hub did not create stays as it is,
+// and no recovery token is handed out.
 func (r *Recoveries) EnsureToken(ctx context.Context, account *corev1.ServiceAccount) error {
 	secrets := r.kube().CoreV1().Secrets(account.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
-	if err == nil && found == nil {
-		_, err = secrets.Create(ctx, tokenSecret(account), metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
-	}
 	if err != nil {
-		return fmt.Errorf("creating Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+		return fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
 	}
 	if found != nil && (found.Type != corev1.SecretTypeServiceAccountToken || found.Labels[fleet.LabelManaged] != "true") {
 		return fmt.Errorf("%w: Secret %s/%s", ErrTaken, account.Namespace, names.RecoveryToken)
+	}
+	if found != nil && belongsTo(found, account) {
+		return nil
+	}
+	if found != nil {
+		if err := r.dropToken(ctx, found, account); err != nil {
+			return err
+		}
+	}
+	if _, err = secrets.Create(ctx, tokenSecret(account), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+	}
+	return nil
+}
+
+// belongsTo reports whether a token Secret was filled, or created to be filled, for an account.
+func belongsTo(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
+	return IsTokenOf(secret, account) || secret.Annotations[corev1.ServiceAccountUIDKey] == "" &&
+		slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == account.UID })
+}
+
+// dropToken deletes the token Secret of an earlier account, unless the account that the caller knows is the earlier one.
+func (r *Recoveries) dropToken(ctx context.Context, secret *corev1.Secret, account *corev1.ServiceAccount) error {
+	current, err := reconcile.Optional(r.kube().CoreV1().ServiceAccounts(account.Namespace).Get(ctx, account.Name, metav1.GetOptions{}))
+	if err != nil {
+		return fmt.Errorf("reading ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
+	}
+	if current == nil || current.UID != account.UID {
+		return fmt.Errorf("ServiceAccount %s/%s was replaced: %w", account.Namespace, account.Name, ErrPending)
+	}
+	err = r.kube().CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *metav1.NewPreconditionDeleteOptions(string(secret.UID)))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Secret %s/%s of an earlier account: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
 }

@@ -145,6 +145,39 @@ func TestForeignTokenSecret_IsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestTokenSecretOfAnEarlierAccount_IsReplaced(t *testing.T) {
+	for name, test := range map[string]struct {
+		filled bool
+		known  string // the account in the caller's cache
+		want   types.UID
+	}{
+		"filled":                       {true, "u2", "u2"},
+		"not filled":                   {false, "u2", "u2"},
+		"of the current account":       {false, "u1", "u1"},
+		"cache has an earlier account": {true, "u0", "u1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, ctx := newWorld(), t.Context()
+			if err := w.EnsureToken(ctx, account("u1")); err != nil {
+				t.Fatal(err)
+			}
+			if test.filled {
+				fill(t, w, "u1")
+			}
+			if err := w.client.Tracker().Add(account("u2")); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.EnsureToken(ctx, account(test.known)); errors.Is(err, recoveries.ErrPending) != (test.known == "u0") {
+				t.Fatal(err)
+			}
+			got, err := w.client.CoreV1().Secrets("ws").Get(ctx, "fleet-recovery-token", metav1.GetOptions{})
+			if err != nil || got.OwnerReferences[0].UID != test.want {
+				t.Errorf("Secret of account %v, want %s, %v", got.OwnerReferences, test.want, err)
+			}
+		})
+	}
+}
+
 func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	blocked := func(cluster string, at time.Time) bool {
