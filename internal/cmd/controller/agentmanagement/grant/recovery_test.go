@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,7 @@ func recoverable(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: names.RecoveryToken, Annotations: map[string]string{
 			corev1.ServiceAccountNameKey: names.Recovery, corev1.ServiceAccountUIDKey: "u-recovery",
 		}},
-		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("recovery-jwt")},
+		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(hubtest.Token("u-recovery", time.Time{}))},
 	})...)
 	if err := hub.App.Recoveries.LoadKey(t.Context()); err != nil {
 		t.Fatal(err)
@@ -76,7 +77,7 @@ func TestSignedRequest_GetsRecoveryData(t *testing.T) {
 	settle(t, hub, 2)
 	data := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential).Data
 	got, err := protocol.ParseRecovery(data)
-	if err != nil || len(data) != 9 || got.Token != "recovery-jwt" {
+	if err != nil || len(data) != 9 || got.Token != hubtest.Token("u-recovery", time.Time{}) {
 		t.Fatalf("%d keys, %v", len(data), err)
 	}
 	ticket, err := identity.VerifyTicket(hub.App.Recoveries.Key().Public(), got.Ticket)

@@ -151,13 +151,10 @@ func (h *handler) tokenOf(ctx context.Context, account *corev1.ServiceAccount) (
 		return known.(string), nil
 	}
 	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("reading the recovery token of workspace %s: %w", account.Namespace, err)
-	case !recoveries.IsTokenOf(secret, account):
-		return "", nil
 	}
-	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	token := recoveries.TokenIn(secret, account)
 	if token != "" {
 		h.tokens.Store(account.UID, token)
 	}

@@ -97,6 +97,8 @@ func account(uid string) *corev1.ServiceAccount {
 	}}
 }
 
+func tokenOf(account string) string { return hubtest.Token(account, time.Time{}) }
+
 func tokenSecret(uid, token string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", Annotations: map[string]string{corev1.ServiceAccountUIDKey: uid, corev1.ServiceAccountNameKey: "fleet-recovery"}},
@@ -132,11 +134,11 @@ func TestDocument_IsPublishedAndFollowsChanges(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, readOld) // nothing has changed
 
 	hub.Pass(time.Minute)
-	hub.Put(account("u1"), tokenSecret("u1", "jwt"))
+	hub.Put(account("u1"), tokenSecret("u1", tokenOf("u1")))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, readOld, readToken, updates)
 	second := current(t, hub, key)
-	if token, err := second.Token(key.WorkspaceKey("ws")); err != nil || token != "jwt" || second.Serial != first.Serial+60 {
+	if token, err := second.Token(key.WorkspaceKey("ws")); err != nil || token != tokenOf("u1") || second.Serial != first.Serial+60 {
 		t.Errorf("token %q, error %v, serial %d after %d", token, err, second.Serial, first.Serial)
 	}
 	if hub.App.PublishedAddress().Serial != first.Serial {
@@ -184,7 +186,7 @@ func TestReplacedHubKey_SignsANewDocument(t *testing.T) {
 
 func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	key := newKey(t)
-	hub := start(t, key, account("u2"), tokenSecret("u1", "of an earlier account"))
+	hub := start(t, key, account("u2"), tokenSecret("u1", tokenOf("u1")))
 	loaded := hub.App.Recoveries
 	hub.App.Recoveries = recoveries.New(nil, "", hub.Now)
 	handle(t, hub)
@@ -196,10 +198,16 @@ func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	if got := current(t, hub, key); len(got.Tokens) != 0 {
 		t.Errorf("the token of an earlier account is published: %v", got.Tokens)
 	}
-	hub.Put(tokenSecret("u2", "jwt"))
+	hub.Put(tokenSecret("u2", tokenOf("u1")))
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay))
+	if got := current(t, hub, key); len(got.Tokens) != 0 {
+		t.Errorf("the token of another account in the Secret is published: %v", got.Tokens)
+	}
+	hub.Put(tokenSecret("u2", tokenOf("u2")))
 	handle(t, hub)
 	hubtest.ExpectWoken(t, hub)
-	if token, err := func() (string, error) { d := current(t, hub, key); return d.Token(key.WorkspaceKey("ws")) }(); err != nil || token != "jwt" {
+	if token, err := func() (string, error) { d := current(t, hub, key); return d.Token(key.WorkspaceKey("ws")) }(); err != nil || token != tokenOf("u2") {
 		t.Errorf("token %q, error %v", token, err)
 	}
 }
@@ -235,7 +243,7 @@ func TestProblem_IsTriedAgainLater(t *testing.T) {
 func TestServerThatFailsReads_IsAskedAgain(t *testing.T) {
 	for _, request := range []string{readOld, readToken} {
 		t.Run(request, func(t *testing.T) {
-			hub := start(t, newKey(t), account("u1"), tokenSecret("u1", "jwt"))
+			hub := start(t, newKey(t), account("u1"), tokenSecret("u1", tokenOf("u1")))
 			hub.Fail(request, errServer)
 			if err := hub.Handle("ConfigMap", own); !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)

@@ -71,12 +71,17 @@ func settled(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	hub.Sync()
 	handle(t, hub)
 	token := hubtest.MustGet[*corev1.Secret](t, hub, "ws", names.RecoveryToken).DeepCopy()
-	token.Annotations[corev1.ServiceAccountUIDKey] = string(hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery).UID)
-	token.Data = map[string][]byte{"token": []byte("jwt")}
+	token.Annotations[corev1.ServiceAccountUIDKey] = accountUID(t, hub)
+	token.Data = map[string][]byte{"token": []byte(hubtest.Token(accountUID(t, hub), time.Time{}))}
 	hub.Put(token)
 	hub.Requests()
 	hub.Woken()
 	return hub
+}
+
+func accountUID(t *testing.T, hub *hubtest.Hub) string {
+	t.Helper()
+	return string(hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery).UID)
 }
 
 func handle(t *testing.T, hub *hubtest.Hub) {
@@ -148,7 +153,7 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 		t.Helper()
 		secret := hubtest.MustGet[*corev1.Secret](t, hub, clusterNamespace, names.Recovery)
 		data, err := protocol.ParseRecovery(secret.Data)
-		if err != nil || data.Token != "jwt" || secret.Type != protocol.SecretTypeRecovery {
+		if err != nil || data.Token != hubtest.Token(accountUID(t, hub), time.Time{}) || secret.Type != protocol.SecretTypeRecovery {
 			t.Fatalf("token %q, type %s, %v", data.Token, secret.Type, err)
 		}
 		if got := protocol.ParseKept(secret.Data).SystemRegistrationNamespace; got != hub.App.Namespaces.Registration {

@@ -85,7 +85,11 @@ func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) er
 	if !recoveries.IsTokenOf(secret, account) || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		return nil // not filled yet
 	}
-	accepted, err := accounts.Review(ctx, h.app.Kube, string(secret.Data[corev1.ServiceAccountTokenKey]))
+	bearer := recoveries.TokenIn(secret, account)
+	if bearer == "" {
+		return h.replace(ctx, account, secret, "its Secret contains something else")
+	}
+	accepted, err := accounts.Review(ctx, h.app.Kube, bearer)
 	if err != nil || accepted {
 		return err
 	}
@@ -96,19 +100,19 @@ func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) er
 	if accepted, err = accounts.Review(ctx, h.app.Kube, probe); err != nil || !accepted {
 		return errors.Join(err, errNoneAccepted)
 	}
-	return h.replace(ctx, account, secret)
+	return h.replace(ctx, account, secret, "the API server rejected it")
 }
 
 // errNoneAccepted means that another token would be rejected, too.
 var errNoneAccepted = errors.New("the API server accepts no token of the recovery account")
 
 // replace deletes a token Secret, and then its account. In this order the next account gets a Secret of its own.
-func (h *handler) replace(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret) error {
+func (h *handler) replace(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret, reason string) error {
 	err := h.app.Kube.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *exactly(secret.UID))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return h.deleteAccount(account, "the API server rejected it")
+	return h.deleteAccount(account, reason)
 }
 
 // deleteAccount deletes a recovery account, so that the recovery controller creates another one with its own token.

@@ -45,11 +45,11 @@ func tokenSecret(account string) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "fleet-recovery-token", UID: "u-secret", Annotations: map[string]string{
 			corev1.ServiceAccountUIDKey: account, corev1.ServiceAccountNameKey: "fleet-recovery",
 		}},
-		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte("stored")},
+		Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(hubtest.Token(account, time.Time{}))},
 	}
 }
 
-func stored(token string) bool { return token == "stored" }
+func stored(token string) bool { return token == hubtest.Token("u1", time.Time{}) }
 
 func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 	tests := map[string]struct {
@@ -62,10 +62,15 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 		"token of an earlier account":           {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
 		"token does not exist":                  {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")); h.Pass(newAccount + time.Second) }, []string{reads, deletes}},
 		"token of a new account does not exist": {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
-		"hub does not answer":                   {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
-		"hub creates no token":                  {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
-		"token cannot be deleted":               {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
-		"Secret cannot be read":                 {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
+		"Secret contains another token": {func(h *hubtest.Hub) {
+			changed := tokenSecret("u1")
+			changed.Data["token"] = []byte(hubtest.Token("u9", time.Time{}))
+			h.Put(changed)
+		}, []string{reads, drops, deletes}},
+		"hub does not answer":     {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
+		"hub creates no token":    {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
+		"token cannot be deleted": {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
+		"Secret cannot be read":   {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

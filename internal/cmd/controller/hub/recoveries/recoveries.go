@@ -148,10 +148,11 @@ func (r *Recoveries) token(ctx context.Context, account *corev1.ServiceAccount) 
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
 	}
-	if !IsTokenOf(secret, account) || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+	bearer := TokenIn(secret, account)
+	if bearer == "" {
 		return "", ErrPending
 	}
-	known = token{string(account.UID), string(secret.Data[corev1.ServiceAccountTokenKey])}
+	known = token{string(account.UID), bearer}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tokens[account.Namespace] = known
@@ -162,6 +163,19 @@ func (r *Recoveries) token(ctx context.Context, account *corev1.ServiceAccount) 
 func IsTokenOf(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 	return secret != nil && secret.Type == corev1.SecretTypeServiceAccountToken &&
 		secret.Annotations[corev1.ServiceAccountNameKey] == account.Name && secret.Annotations[corev1.ServiceAccountUIDKey] == string(account.UID)
+}
+
+// TokenIn returns the token of an account in its token Secret, which may be nil. It returns "" if the Secret is not filled,
+// or contains anything else: users of the workspace may write Secrets there, and all its agents get the token.
+func TokenIn(secret *corev1.Secret, account *corev1.ServiceAccount) string {
+	if !IsTokenOf(secret, account) {
+		return ""
+	}
+	bearer := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if parsed, err := protocol.ParseAccountToken(bearer); err != nil || parsed.AccountUID != string(account.UID) {
+		return ""
+	}
+	return bearer
 }
 
 // EnsureToken creates the token Secret of a recovery account, which the controller-manager fills. It replaces the Secret

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -105,7 +106,7 @@ func TestData_NeedsKeyAccountAndToken(t *testing.T) {
 	if err != nil || ticket.Cluster != "c1" || ticket.Workspace != "ws" || ticket.ClientID != "client" || ticket.Key != identity.Thumbprint("key") || ticket.Labels["env"] != "dev" || !ticket.Time.Equal(w.now) {
 		t.Errorf("ticket %+v, %v", ticket, err)
 	}
-	if got.Token != "jwt-u1" || got.HubKey != w.Key().Public() || string(got.WorkspaceKey) != string(w.Key().WorkspaceKey("ws")) {
+	if got.Token != hubtest.Token("u1", time.Time{}) || got.HubKey != w.Key().Public() || string(got.WorkspaceKey) != string(w.Key().WorkspaceKey("ws")) {
 		t.Error("other data")
 	}
 	expectPending(account("u2")) // the account was created again, and the token of the old one does not work
@@ -128,7 +129,7 @@ func fill(t *testing.T, w *world, uid string) {
 		t.Fatal(err)
 	}
 	secret.Annotations[corev1.ServiceAccountUIDKey] = uid
-	secret.Data = map[string][]byte{"token": []byte("jwt-" + uid)}
+	secret.Data = map[string][]byte{"token": []byte(hubtest.Token(uid, time.Time{}))}
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +143,27 @@ func TestForeignTokenSecret_IsLeftAlone(t *testing.T) {
 	}
 	if err := w.EnsureToken(t.Context(), account("u1")); !errors.Is(err, recoveries.ErrTaken) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestTokenIn_ReturnsOnlyTheAccountsToken(t *testing.T) {
+	for name, test := range map[string]struct{ uid, token, want string }{
+		"its own token":             {"u1", hubtest.Token("u1", time.Time{}), hubtest.Token("u1", time.Time{})},
+		"token of another account":  {"u1", hubtest.Token("u2", time.Time{}), ""},
+		"Secret of another account": {"u2", hubtest.Token("u1", time.Time{}), ""},
+		"other text":                {"u1", "jwt", ""},
+		"not filled":                {"u1", "", ""},
+	} {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.ServiceAccountNameKey: "fleet-recovery", corev1.ServiceAccountUIDKey: test.uid}},
+			Type:       corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(test.token)},
+		}
+		if got := recoveries.TokenIn(secret, account("u1")); got != test.want {
+			t.Errorf("%s: token %q, want %q", name, got, test.want)
+		}
+	}
+	if got := recoveries.TokenIn(nil, account("u1")); got != "" {
+		t.Errorf("token %q without a Secret", got)
 	}
 }
 
