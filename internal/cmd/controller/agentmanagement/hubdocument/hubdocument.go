@@ -24,6 +24,9 @@ import (
 // waitDelay is the time until the next attempt while the hub's key or the token of an account does not exist yet.
 const waitDelay = 5 * time.Second
 
+// recheck is the time until the published document is read again: it is not watched, and may be deleted or changed.
+const recheck = 5 * time.Minute
+
 // errTaken means that the ConfigMap belongs to another owner.
 var errTaken = errors.New("it is not a document of this hub: delete it, so that the hub can publish its own")
 
@@ -80,6 +83,7 @@ func (h *handler) publish(ctx context.Context) error {
 	h.signed = true
 	h.app.SetPublishedAddress(hub.PublishedAddress{Hash: in.hash, Serial: addressSerial(in, out)})
 	h.reportLeftOut(out.leftOut)
+	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, recheck)
 	return nil
 }
 

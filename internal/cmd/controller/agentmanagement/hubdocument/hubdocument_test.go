@@ -25,6 +25,7 @@ const (
 	readOld   = "get ConfigMap kube-public/fleet-hub"
 	creates   = "create ConfigMap kube-public/fleet-hub"
 	updates   = "update ConfigMap kube-public/fleet-hub"
+	rechecks  = "ConfigMap " + own + " in 5m0s"
 	readToken = "get Secret ws/fleet-recovery-token"
 )
 
@@ -194,21 +195,47 @@ func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay))
 	hub.App.Recoveries = loaded
 	handle(t, hub)
-	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay)) // for the token
+	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay), rechecks) // for the token
 	if got := current(t, hub, key); len(got.Tokens) != 0 {
 		t.Errorf("the token of an earlier account is published: %v", got.Tokens)
 	}
 	hub.Put(tokenSecret("u2", tokenOf("u1")))
 	handle(t, hub)
-	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay))
+	hubtest.ExpectWoken(t, hub, fmt.Sprintf("ConfigMap %s in %s", own, waitDelay), rechecks)
 	if got := current(t, hub, key); len(got.Tokens) != 0 {
 		t.Errorf("the token of another account in the Secret is published: %v", got.Tokens)
 	}
 	hub.Put(tokenSecret("u2", tokenOf("u2")))
 	handle(t, hub)
-	hubtest.ExpectWoken(t, hub)
+	hubtest.ExpectWoken(t, hub, rechecks)
 	if token, err := func() (string, error) { d := current(t, hub, key); return d.Token(key.WorkspaceKey("ws")) }(); err != nil || token != tokenOf("u2") {
 		t.Errorf("token %q, error %v", token, err)
+	}
+}
+
+func TestDeletedOrChangedDocument_IsWrittenAgain(t *testing.T) {
+	key := newKey(t)
+	published := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-public", Name: "fleet-hub", Labels: map[string]string{fleet.LabelManaged: "true"}}}
+	for name, test := range map[string]struct {
+		change func(*hubtest.Hub)
+		want   string
+	}{
+		"deleted": {func(h *hubtest.Hub) { h.Remove(published) }, creates},
+		"changed": {func(h *hubtest.Hub) { h.Have(published) }, updates},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := start(t, key)
+			handle(t, hub)
+			hubtest.ExpectWoken(t, hub, rechecks)
+			hub.Requests()
+			test.change(hub)
+			handle(t, hub)
+			hubtest.ExpectRequests(t, hub, readOld, test.want)
+			hubtest.ExpectWoken(t, hub, rechecks)
+			if got := current(t, hub, key); got.URL != hubURL {
+				t.Errorf("URL %q", got.URL)
+			}
+		})
 	}
 }
 
