@@ -20,7 +20,7 @@ SOURCE_DATE_EPOCH ?= 0
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help build images push demo demo-capi lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes walls bench generate verify lint measure clean
+.PHONY: help build images push demo demo-capi lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes recovery walls bench generate verify lint measure clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,11 +57,11 @@ lab-down: ## End them, and remove all of them.
 	@go build -o bin/lab ./dev/lab
 	@bin/lab down
 
-test: ## Run every test: rules, controllers and user stories on real API servers.
+test: ## Run every test but e2e/recovery: rules, controllers and user stories on real API servers.
 	@go run ./dev/plane/prebuild
 	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
-		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p 3 -timeout 20m ./...
+		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -timeout 20m $$(go list ./... | grep -v /e2e/recovery$$)
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
 	@cd dev/tools/growth && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
@@ -87,6 +87,10 @@ e2e: ## Run the user stories only.
 e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
 	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
+
+recovery: ## Let agents lose everything that they can lose, and measure how they return. AGENTS=100 of them; about seven minutes.
+	@go run ./dev/plane/prebuild
+	@go test -v -count=1 -timeout 30m ./e2e/recovery -agents $(or $(AGENTS),24)
 
 walls: ## Attack one tenant of a hub as another one, with N=20000 random sequences of requests. SEED=… repeats a run.
 	@go run ./dev/plane/prebuild

@@ -65,8 +65,6 @@ func join(t *testing.T, hub *client.Client, workspace, name string) member {
 		for _, deployment := range []string{"hello", names.AgentBundle(name)} {
 			g.Expect(hub.Get(t.Context(), client.BundleDeployments, joined.namespace, deployment, &fleet.BundleDeployment{})).To(Succeed())
 		}
-		_, err := hub.Kube.CoreV1().Secrets(joined.namespace).Get(t.Context(), "hello", metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
 	}).WithTimeout(patience).Should(Succeed())
 	return joined
 }

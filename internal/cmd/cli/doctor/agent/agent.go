@@ -105,6 +105,8 @@ type Credential struct {
 	// such claims, and zero if it does not expire.
 	Account string
 	Expires time.Time
+	// Lifetime is the lifetime of the token if it expires.
+	Lifetime time.Duration
 }
 
 // Usable reports whether the agent can use the credential.

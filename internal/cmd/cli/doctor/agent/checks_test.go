@@ -176,6 +176,7 @@ func credentialFaults() map[string]fault {
 		"registration is stuck":                               {"agent-credential", asked(time.Hour), credential, check.Failed, "no credential 60m after", logs},
 		"credential is incomplete":                            {"agent-credential", func(f *Facts) { f.Credential.Err = protocol.ErrIncomplete }, credential, check.Failed, "cannot be used: incomplete", repair},
 		"token has expired":                                   {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(0, 0, -1) }, credential, check.Failed, "expired on 2026-05-03", repair},
+		"token of a day was not renewed":                      {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires, f.Credential.Lifetime = noon().Add(4*time.Hour), 24*time.Hour }, credential, check.Warning, "expires in 4h", repair},
 		"token expires soon":                                  {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(0, 0, 7) }, credential, check.Warning, "expires in 7d", repair},
 		"bootstrap is left over":                              {"agent-bootstrap", left(nil), bootstrap, check.Warning, "still exists after 60m", drop},
 		"move to another hub":                                 {"agent-bootstrap", left(func(b *Bootstrap) { b.Server = "https://new.example.com" }), bootstrap, check.Warning, "told to move to https://new.example.com", logs},
@@ -337,6 +338,9 @@ func TestNoFaults(t *testing.T) {
 		"memory has a check of its own":     {"agent-pods-running", container(func(s *corev1.ContainerStatus) { s.LastTerminationState = ended("OOMKilled", 137, time.Minute) })},
 		"pod that was evicted":              {"agent-pods-scheduled", func(f *Facts) { f.Pods = []corev1.Pod{pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })} }},
 		"token expires in a year":           {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(1, 0, 0) }},
+		"token of a day has six hours left": {"agent-credential-expiry", func(f *Facts) {
+			f.Credential.Expires, f.Credential.Lifetime = noon().Add(6*time.Hour), 24*time.Hour
+		}},
 		"bootstrap secret was just written": {"agent-bootstrap", func(f *Facts) { f.Bootstrap = Bootstrap{Exists: true, Since: noon().Add(-time.Minute)} }},
 		"no CA, and the mode needs none":    {"agent-hub-ca", func(f *Facts) { f.Credential.CA = nil; f.Settings.AgentTLSMode = "system-store" }},
 		"proxy without a scheme":            {"agent-proxy", env(corev1.EnvVar{Name: "HTTPS_PROXY", Value: "proxy:3128"})},

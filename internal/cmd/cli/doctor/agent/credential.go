@@ -81,6 +81,9 @@ func readCredential(secret *corev1.Secret) (c Credential, token string) {
 	if parsed, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil {
 		c.Account, c.Expires = parsed.AccountUID, parsed.Expires
 	}
+	if renewal, expires := protocol.RenewalOf(cfg.BearerToken); expires {
+		c.Lifetime = renewal.Lifetime
+	}
 	return c, cfg.BearerToken
 }
 
@@ -142,15 +145,19 @@ func checkCredential(f *Facts) []check.Row {
 	return []check.Row{check.Ok(target, fmt.Sprintf("of Cluster %s at %s", f.Credential.Cluster, f.Credential.Server))}
 }
 
+// checkCredentialExpiry warns of a token that should have been renewed: agents renew it before 75 % of its lifetime.
 func checkCredentialExpiry(f *Facts) []check.Row {
-	expires := f.Credential.Expires
+	expires, soon := f.Credential.Expires, expiryWarning
+	if lifetime := f.Credential.Lifetime; lifetime > 0 {
+		soon = min(soon, lifetime/5)
+	}
 	if !f.Credential.Usable() || expires.IsZero() {
 		return nil
 	}
 	switch left := expires.Sub(f.Now); {
 	case left <= 0:
 		return []check.Row{check.Fail(f.secret(names.Agent), "the token expired on "+expires.UTC().Format(time.DateOnly), f.repair())}
-	case left < expiryWarning:
+	case left < soon:
 		return []check.Row{check.Warn(f.secret(names.Agent), "the token expires in "+duration.HumanDuration(left), f.repair())}
 	}
 	return nil
