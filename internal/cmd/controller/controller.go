@@ -127,7 +127,7 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 	lease, before := leaseOf(shared.Env)
 	s := newStandby(ctx, options)
 	defer s.end(nil)
-	return s.result(leader.Lead(s.ctx, leader.Options{
+	return s.result(leader.Lead(s.election, leader.Options{
 		Config:        shared.Own.Config,
 		Namespace:     shared.Env.Namespace,
 		Name:          lease,

@@ -10,9 +10,13 @@ import (
 // standby fills the caches while the election runs, so that a replica that takes over can work at once. It writes
 // nothing.
 type standby struct {
-	// ctx ends with the process, with the lease, or when the caches cannot be filled.
-	ctx context.Context //nolint:containedctx // the lifetime of the caches
-	end context.CancelCauseFunc
+	// election ends with the process, or when the caches cannot be filled. It does not end with the lease: otherwise the
+	// loss of the lease would look like the end of the process.
+	election context.Context //nolint:containedctx // the lifetime of the election
+	end      context.CancelCauseFunc
+	// caches also ends with the lease.
+	caches    context.Context //nolint:containedctx // the lifetime of the caches
+	endCaches context.CancelFunc
 	// filled is closed when the caches are filled or could not be. prepared and err are set before.
 	filled   chan struct{}
 	prepared *agentmanagement.Prepared
@@ -21,10 +25,11 @@ type standby struct {
 
 func newStandby(ctx context.Context, options agentmanagement.Options) *standby {
 	s := &standby{filled: make(chan struct{})}
-	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.election, s.end = context.WithCancelCause(ctx)
+	s.caches, s.endCaches = context.WithCancel(s.election)
 	go func() {
 		defer close(s.filled)
-		if s.prepared, s.err = agentmanagement.Prepare(s.ctx, options); s.err != nil {
+		if s.prepared, s.err = agentmanagement.Prepare(s.caches, options); s.err != nil {
 			s.end(s.err) // a replica that could not take over leaves the election
 			return
 		}
@@ -35,7 +40,7 @@ func newStandby(ctx context.Context, options agentmanagement.Options) *standby {
 
 // work works until ctx ends, which is the time of the lease.
 func (s *standby) work(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { s.end(nil) })
+	stop := context.AfterFunc(ctx, s.endCaches)
 	defer stop()
 	select {
 	case <-s.filled:
@@ -55,7 +60,7 @@ func (s *standby) work(ctx context.Context) error {
 func (s *standby) result(election error) error {
 	s.end(nil) // has no effect if the caches have ended it
 	<-s.filled
-	if cause := context.Cause(s.ctx); !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(s.election); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return election
