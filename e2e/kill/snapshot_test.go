@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/e2e/parity"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // snapshot returns all objects of a hub with their content, with names that are the same on every hub.
@@ -71,6 +72,10 @@ func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
 		if o.GetLabels()["owner"] == "helm" {
 			unstructured.RemoveNestedField(o.Object, "data") // contains the time of the installation, compressed
 		}
+		if o.GetName() == names.HubKey {
+			unstructured.RemoveNestedField(o.Object, "data") // random
+		}
+		unstructured.RemoveNestedField(o.Object, "metadata", "labels", "kubernetes.io/legacy-token-last-used") // written by the API server, once a day
 	case "Service":
 		for _, given := range []string{"clusterIP", "clusterIPs", "ports"} {
 			unstructured.RemoveNestedField(o.Object, "spec", given) // random
@@ -86,11 +91,11 @@ func plain(o *unstructured.Unstructured) *unstructured.Unstructured {
 
 // named replaces random names by names of the objects to which they belong.
 func (h *hub) named(objects []parity.Object) []parity.Object {
-	names := parity.NewNames(objects, map[string]string{
+	known := parity.NewNames(objects, map[string]string{
 		h.cluster.URL: "<hub>", strings.TrimSpace(string(h.cluster.CA)): "<CA of the hub>", "plane-" + h.cluster.Name: "<plane>",
 	})
 	for i := range objects {
-		objects[i] = names.Of(objects[i])
+		objects[i] = known.Of(objects[i])
 	}
 	return objects
 }

@@ -309,7 +309,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
 			out.Reader = reader(in, cluster)
 		}
-	case answered(in, cluster), out.Granted && revocation.IsBlocked(cluster) && !isConfirmed(in, cluster): // a blocked agent gets no other credential
+	case answered(in, cluster), isRevoked(in, cluster):
 		return done(in, cluster, out)
 	default:
 		out.Stage, out.Granted = Minting, true
@@ -324,6 +324,11 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""
 	}
 	return out
+}
+
+// isRevoked reports whether a request was granted to an agent whose key is blocked by now. It gets no other credential.
+func isRevoked(in Input, cluster *fleet.Cluster) bool {
+	return in.Request.Status.Granted && revocation.IsBlocked(cluster) && !isConfirmed(in, cluster)
 }
 
 // namespaceTaken returns the outcome for a request whose Cluster has no namespace of its own. A granted request stays
