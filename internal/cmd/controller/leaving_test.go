@@ -65,6 +65,8 @@ func join(t *testing.T, hub *client.Client, workspace, name string) member {
 		for _, deployment := range []string{"hello", names.AgentBundle(name)} {
 			g.Expect(hub.Get(t.Context(), client.BundleDeployments, joined.namespace, deployment, &fleet.BundleDeployment{})).To(Succeed())
 		}
+		_, err := hub.Kube.CoreV1().Secrets(names.RegistrationNamespace(system)).Get(t.Context(), joined.credential, metav1.GetOptions{})
+		g.Expect(err).To(MatchError(apierrors.IsNotFound, "deleted at its first use"))
 	}).WithTimeout(patience).Should(Succeed())
 	return joined
 }
@@ -187,7 +189,7 @@ func TestOrphans_AreDeletedAtStartup(t *testing.T) {
 	// The line is written after the last of them went.
 	swept := func() []string { return regexp.MustCompile(`msg="orphans swept.*`).FindAllString(replica.Log(), -1) }
 	NewWithT(t).Eventually(swept).WithTimeout(patience).Should(Equal([]string{
-		`msg="orphans swept" total=9 rolebindings=2 serviceaccounts=1 roles=1 credentials=1 bundles=1 bundledeployments=2 namespaces=1`,
+		`msg="orphans swept" total=6 rolebindings=1 serviceaccounts=1 bundles=1 bundledeployments=2 namespaces=1`,
 	}))
 }
 
