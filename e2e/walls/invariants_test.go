@@ -299,7 +299,7 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 	case o.own[namespace]:
 		return !isOperators(kind, either)
 	case namespace != "":
-		return false
+		return kind.Resource == "configmaps" && o.isOwnRecovery(either)
 	}
 	switch kind.Resource {
 	case "namespaces":
@@ -309,6 +309,20 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 		return same || !o.contents[either.GetName()]
 	case "clusterrolebindings":
 		return grant.IsContentBinding(either.GetName()) && o.mayBind(before, now)
+	}
+	return false
+}
+
+// isOwnRecovery says whether a ConfigMap has the tickets of Clusters that were deleted in a namespace of the attacker, or is
+// the hub document, which has the recovery token of each workspace, encrypted.
+func (o *observer) isOwnRecovery(u *unstructured.Unstructured) bool {
+	if u.GetNamespace() == metav1.NamespacePublic {
+		return u.GetName() == names.HubDocument
+	}
+	for namespace := range o.own {
+		if u.GetNamespace() == names.SystemNamespace && u.GetName() == names.SafeConcat(names.DeletedClusters, namespace, names.KeyHash(namespace)) {
+			return true
+		}
 	}
 	return false
 }
