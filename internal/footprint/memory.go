@@ -106,7 +106,7 @@ func readContainer(root fs.FS, groups []byte, m *Memory) error {
 	return err
 }
 
-// locate returns the directory of the process's memory cgroup, "" if there is none. A container usually sees its own
+// locate returns the directory of the process's memory cgroup, or "". A container usually sees its own
 // cgroup as the root, whatever path /proc reports.
 func locate(root fs.FS, groups []byte) (folder string, files hierarchy) {
 	v1 := hierarchy{usage: "memory.usage_in_bytes", peak: "memory.max_usage_in_bytes", inactive: "total_inactive_file"}

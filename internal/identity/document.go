@@ -63,7 +63,7 @@ func (d *Document) AddToken(workspaceKey []byte, token string) error {
 	return nil
 }
 
-// Token returns the recovery token of the workspace with this key, or "" if the document has none.
+// Token returns the recovery token of the workspace with this key, or "" if the document lacks it.
 func (d *Document) Token(workspaceKey []byte) (string, error) {
 	sealed, found := d.Tokens[entryOf(workspaceKey)]
 	if !found {

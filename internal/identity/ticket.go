@@ -15,6 +15,9 @@ const ticketType = "fleet-recovery-ticket+jws"
 // maxTicket is the maximum size of a ticket in bytes.
 const maxTicket = 16 << 10
 
+// TicketLife is how long a hub accepts a ticket. The hub compares only times of its own clock.
+const TicketLife = 90 * 24 * time.Hour
+
 // ErrTicket is wrapped by errors about text that is not a ticket of the hub.
 var ErrTicket = errors.New("not a ticket of this hub")
 
@@ -75,8 +78,8 @@ func (t Ticket) check() error {
 	return nil
 }
 
-// VerifyTicket returns the content of a ticket that the hub has signed. hub is the hub's public key. How long a ticket
-// is valid is not decided here.
+// VerifyTicket returns the content of a ticket that the hub has signed. hub is the hub's public key. It does
+// not check the time of the ticket.
 func VerifyTicket(hub, text string) (Ticket, error) {
 	if len(text) > maxTicket {
 		return Ticket{}, fmt.Errorf("ticket of %d bytes: %w", len(text), ErrTicket)

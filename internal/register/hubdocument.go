@@ -119,7 +119,7 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 	return errors.Join(failed, a.keep(ctx, data))
 }
 
-// currentAccess returns the access of the stored identity, or that of the recovery token if there is none.
+// currentAccess returns the access of the stored identity, or else that of the recovery token.
 func (a *agent) currentAccess() Access {
 	if a.found.identity != nil {
 		return a.found.access

@@ -23,7 +23,7 @@ func (a *agent) store() recovery.Store {
 	return recovery.Store{Local: a.Local, Namespace: a.Namespace, Log: a.log}
 }
 
-// loadKept reads the recovery Secret, and creates it if there is none. If that fails, the agent works without it.
+// loadKept reads the recovery Secret, and creates a missing one. If that fails, the agent works without it.
 func (a *agent) loadKept(ctx context.Context) error {
 	key, data, err := a.store().Load(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ type loss struct {
 	chance int
 }
 
-// noticeLoss follows whether the agent has an identity. A hub that does not answer is no loss. After an outage, the
+// noticeLoss follows whether the agent has an identity. The identity is not lost if the hub does not answer. After an outage, the
 // agents take their turns again.
 func (a *agent) noticeLoss() {
 	answer := a.verdict.Answer

@@ -63,7 +63,7 @@ type Session struct {
 	Hub *rest.Config
 	// Token returns the current token of the identity. Requests of Hub use it, too.
 	Token func() string
-	// RecoveryKey returns the agent's public key, or "" if it has none.
+	// RecoveryKey returns the agent's public key, or "" before it was read.
 	RecoveryKey func() string
 	// HubSerial returns the serial of the last hub document that the agent stored, or 0.
 	HubSerial func() int64

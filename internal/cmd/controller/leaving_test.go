@@ -71,8 +71,8 @@ func join(t *testing.T, hub *client.Client, workspace, name string) member {
 	return joined
 }
 
-// take is what is on the hub, without what a workspace keeps for recoveries, without Contents, which are kept for a while, and without the bindings by which agents read
-// them: others may share them. See expectShared.
+// take is what is on the hub, without what a workspace keeps for recoveries, without Contents, which are kept for a while,
+// and without the bindings with which agents read them: others may share them. See expectShared.
 func take(t *testing.T) inventory.Inventory {
 	t.Helper()
 	taken, err := inventory.Take(t.Context(), control.Plane(t).Hub.Config())

@@ -26,8 +26,8 @@ const notesFile = "NOTES.txt"
 type rendering struct {
 	*access.Identity
 	in Installation
-	// capabilities returns what Helm knows of the API server. It is no field with Helm's configuration, because all
-	// clients that the configuration can create would then be linked.
+	// capabilities returns what Helm knows of the API server. A field with Helm's configuration would link all clients
+	// that the configuration can create.
 	capabilities func() *chartutil.Capabilities
 	revision     int
 	upgrade      bool

@@ -54,9 +54,9 @@ type Options struct {
 	// CredentialExpires returns when the agent's credential expires, or the zero time if it does not. Nil means that it
 	// does not.
 	CredentialExpires func() time.Time
-	// RecoveryKey returns the agent's public key, or "" if it has none. Nil means that it has none.
+	// RecoveryKey returns the agent's public key, or "". Nil means "".
 	RecoveryKey func() string
-	// HubSerial returns the serial of the last hub document that the agent stored. Nil means that there is none.
+	// HubSerial returns the serial of the last hub document that the agent stored. Nil means 0.
 	HubSerial func() int64
 	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
 	FactsChanged <-chan struct{}

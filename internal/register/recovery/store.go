@@ -38,7 +38,7 @@ type Store struct {
 // IsUnstorable reports whether an error of Load or Save means that the agent may store its key nowhere.
 func IsUnstorable(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, ErrForeign) }
 
-// Load returns the agent's key and the valid values beside it. If there is no key yet, Load creates one.
+// Load returns the agent's key and the valid values beside it. Load creates a missing key.
 func (s Store) Load(ctx context.Context) (identity.Key, protocol.Kept, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()

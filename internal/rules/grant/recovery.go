@@ -16,16 +16,13 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TicketLife is how long a ticket is valid. Only the hub's clock is compared with itself.
-const TicketLife = 90 * 24 * time.Hour
-
 // alternationWindow is how long the hub remembers which pods have recovered a Cluster.
 const alternationWindow = 24 * time.Hour
 
 // Recovery is what a hub knows about a recovery request. An agent that has lost its credential creates such a request
 // with the recovery account, which all agents of the workspace share. Only its signature proves which agent it is.
 type Recovery struct {
-	// Hub is the hub's public key, or "" if it has none.
+	// Hub is the hub's public key. It is "" before the key is loaded.
 	Hub string
 	// Named is the Cluster that the ticket names.
 	Named *fleet.Cluster
@@ -77,7 +74,7 @@ func ticketFor(in Input, key string) (identity.Ticket, bool) {
 // readmits reports whether the ticket of a request lets the hub create its Cluster, or the key of its Cluster, again.
 func readmits(in Input) bool {
 	ticket, ok := ticketFor(in, keyOf(in))
-	return ok && in.Recovery.Readmit && !in.Recovery.Deleted && in.Now.Before(ticket.Time.Add(TicketLife))
+	return ok && in.Recovery.Readmit && !in.Recovery.Deleted && in.Now.Before(ticket.Time.Add(identity.TicketLife))
 }
 
 // isUnproven reports whether a recovery request proves nothing about its Cluster, so that it is deleted at once. It must

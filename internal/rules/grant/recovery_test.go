@@ -62,7 +62,7 @@ func TestRecoveryOfACluster(t *testing.T) {
 	hub, otherHub, mine, other := agentKey(t), agentKey(t), agentKey(t), agentKey(t)
 	agent := registered(requestTokenUID("u1"))
 	unpinned := func(in *grant.Input) { in.Clusters[0].Annotations = map[string]string{} }
-	expired := func(ticket *identity.Ticket) { ticket.Time = ticket.Time.Add(-grant.TicketLife) }
+	expired := func(ticket *identity.Ticket) { ticket.Time = ticket.Time.Add(-identity.TicketLife) }
 	deleted := func(in *grant.Input) { in.Recovery.Deleted = true }
 	off := func(in *grant.Input) { in.Recovery.Readmit = false }
 	set := func(annotation, value string) mod { return func(in *grant.Input) { annotate(in, annotation, value) } }
@@ -179,7 +179,7 @@ func TestReadmission(t *testing.T) {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}
 	for name, change := range map[string]func(*grant.Input){
-		"expired ticket":              recovering(t, hub, mine, func(k *identity.Ticket) { k.Time = k.Time.Add(-grant.TicketLife) }),
+		"expired ticket":              recovering(t, hub, mine, func(k *identity.Ticket) { k.Time = k.Time.Add(-identity.TicketLife) }),
 		"ticket of another hub":       recovering(t, other, mine),
 		"ticket of another workspace": recovering(t, hub, mine, func(k *identity.Ticket) { k.Workspace = "other" }),
 		"ticket of another client ID": recovering(t, hub, mine, func(k *identity.Ticket) { k.ClientID = "other" }),

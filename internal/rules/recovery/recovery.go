@@ -38,7 +38,7 @@ func Applies(cluster *fleet.Cluster) bool {
 	return cluster.DeletionTimestamp == nil && !clusters.ManagedElsewhere(cluster)
 }
 
-// KeyToPin returns the key that the agent of a Cluster has reported, if the Cluster has none, or "". A key is never
+// KeyToPin returns the key that the agent of a Cluster has reported if no key is pinned, or "". A key is never
 // overwritten. A blocked key is never pinned, nor that of an agent that was replaced by one without a key: its report may
 // be older than that.
 func KeyToPin(cluster *fleet.Cluster) string {

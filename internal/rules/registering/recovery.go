@@ -21,7 +21,7 @@ type Recovery struct {
 	Since time.Time
 	// Chance is a random number from 0 to 255, which is drawn once for each loss.
 	Chance int
-	// Attempt is what was done with the recovery token.
+	// Attempt describes the request with the recovery token.
 	Attempt
 }
 

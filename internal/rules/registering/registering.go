@@ -155,7 +155,7 @@ type Input struct {
 
 	// Moved is the answer to the stored identity at the address in Bootstrap.
 	Moved Verdict
-	// Attempt is what was done with Bootstrap.
+	// Attempt describes the request with Bootstrap.
 	Attempt
 
 	// Recovery is nil if the agent has nothing with which it could return without a bootstrap secret.

@@ -10,7 +10,7 @@ type PublishedAddress struct {
 	Serial int64
 }
 
-// publishedAddress stores the published address, and who is told of a change.
+// publishedAddress stores the published address and the listeners for its changes.
 type publishedAddress struct {
 	current   atomic.Pointer[PublishedAddress]
 	listeners []func()

@@ -31,7 +31,7 @@ const takenRecheck = 15 * time.Second
 type handler struct {
 	app *hub.Context
 	// lasting is the context of requests that no kind's client makes.
-	lasting context.Context //nolint:containedctx // the handlers of the kinds have none
+	lasting context.Context //nolint:containedctx // handlers are called without a context
 }
 
 // Register watches Clusters and their namespaces. It also watches the objects in these namespaces that delay the

@@ -31,7 +31,7 @@ type handler struct {
 	// stages measures the requests until the first use of their credential.
 	stages *metrics.Stages
 	// lasting is the context of requests while gathering.
-	lasting context.Context //nolint:containedctx // the handlers of the kinds have none
+	lasting context.Context //nolint:containedctx // handlers are called without a context
 	// unproven are the Clusters for which an unproven request was reported.
 	unproven sync.Map
 	// queue decides which requests are processed now.

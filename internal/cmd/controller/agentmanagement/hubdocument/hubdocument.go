@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +31,6 @@ var errTaken = errors.New("it is not a document of this hub: delete it, so that 
 
 type handler struct {
 	app *hub.Context
-	// tokens maps the UID of a recovery account to its token, which never changes.
-	tokens sync.Map
 	// signed means that this process has published a document.
 	signed bool
 	// problem is the last problem that was logged.
@@ -95,7 +92,7 @@ func addressSerial(in input, out outcome) int64 {
 	return out.document.AddressSerial
 }
 
-// later enqueues the next attempt, while something is awaited of which no event comes.
+// later enqueues the next attempt, because no event announces the hub's key or a token.
 func (h *handler) later() {
 	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, waitDelay)
 }
@@ -136,33 +133,17 @@ func (h *handler) recoveryTokens(ctx context.Context) (map[string]string, error)
 		if !recoveries.IsAccount(account) {
 			continue
 		}
-		token, err := h.tokenOf(ctx, account)
-		if err != nil {
-			return nil, err
-		}
-		if token == "" {
+		token, err := h.app.Recoveries.Token(ctx, account)
+		switch {
+		case errors.Is(err, recoveries.ErrPending):
 			h.later()
-			continue
+		case err != nil:
+			return nil, err
+		default:
+			tokens[account.Namespace] = token
 		}
-		tokens[account.Namespace] = token
 	}
 	return tokens, nil
-}
-
-// tokenOf returns the lasting token of a recovery account, or "" if it does not exist yet.
-func (h *handler) tokenOf(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
-	if known, found := h.tokens.Load(account.UID); found {
-		return known.(string), nil
-	}
-	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
-	if err != nil {
-		return "", fmt.Errorf("reading the recovery token of workspace %s: %w", account.Namespace, err)
-	}
-	token := recoveries.TokenIn(secret, account)
-	if token != "" {
-		h.tokens.Store(account.UID, token)
-	}
-	return token, nil
 }
 
 // write signs the document and writes it.

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -48,7 +49,7 @@ type handler struct {
 	workspaces sync.Map
 }
 
-// Register watches Clusters, and what was created for them.
+// Register watches Clusters, their recovery Secrets, and the recovery accounts.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
 		app:      a,
@@ -200,7 +201,7 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if taken, err := h.app.NamespaceTaken(cluster); err != nil || taken {
 		return err
 	}
-	wanted, err := h.app.Recoveries.Data(ctx, cluster, key, account)
+	bearer, err := h.app.Recoveries.Token(ctx, account)
 	if errors.Is(err, recoveries.ErrPending) {
 		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, h.pendingDelay(account))
 		return nil
@@ -208,12 +209,15 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err != nil {
 		return err
 	}
-	secret := recovery.Secret(cluster, h.app.Namespaces.Registration, wanted)
-	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(secret.Namespace, names.Recovery))
-	if err != nil || h.isCurrent(found, wanted, recoveries.TicketOf(cluster, key)) {
+	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
+	if err != nil || h.isCurrent(found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
 		return err
 	}
-	return h.data.Apply(owner, secret)
+	data, err := h.app.Recoveries.Data(ctx, cluster, key, account)
+	if err != nil {
+		return err
+	}
+	return h.data.Apply(owner, recovery.Secret(cluster, h.app.Namespaces.Registration, data))
 }
 
 // pendingDelay returns the time until the token of a recovery account is read again. account may be nil.
@@ -224,13 +228,14 @@ func (h *handler) pendingDelay(account *corev1.ServiceAccount) time.Duration {
 	return pendingSoon
 }
 
-// isCurrent reports whether a Secret, which may be nil, contains the wanted data and a ticket that need not be renewed.
-func (h *handler) isCurrent(found *corev1.Secret, wanted protocol.Recovery, ticket identity.Ticket) bool {
+// isCurrent reports whether a Secret, which may be nil, contains the recovery token, the hub's key, and a ticket that need
+// not be renewed.
+func (h *handler) isCurrent(found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
 	if found == nil {
 		return false
 	}
 	held, err := protocol.ParseRecovery(found.Data)
-	return err == nil && !recovery.IsDue(held, wanted.HubKey, wanted.Token, ticket, h.app.Clock())
+	return err == nil && !recovery.IsDue(held, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())
 }
 
 // report reports an object of another owner that has the name of one of ours, once. Other errors are returned.

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -108,7 +107,7 @@ var errNoneAccepted = errors.New("the API server accepts no token of the recover
 
 // replace deletes a token Secret, and then its account. In this order the next account gets a Secret of its own.
 func (h *handler) replace(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret, reason string) error {
-	err := h.app.Kube.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *exactly(secret.UID))
+	err := h.app.Kube.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *metav1.NewPreconditionDeleteOptions(string(secret.UID)))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
@@ -117,14 +116,10 @@ func (h *handler) replace(ctx context.Context, account *corev1.ServiceAccount, s
 
 // deleteAccount deletes a recovery account, so that the recovery controller creates another one with its own token.
 func (h *handler) deleteAccount(account *corev1.ServiceAccount, reason string) error {
-	err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
+	err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, metav1.NewPreconditionDeleteOptions(string(account.UID)))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
 	h.app.Log.Info("recovery token replaced", "namespace", account.Namespace, "reason", reason)
 	return nil
-}
-
-func exactly(uid types.UID) *metav1.DeleteOptions {
-	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 }

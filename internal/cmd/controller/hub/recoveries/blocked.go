@@ -18,9 +18,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TicketLife is how long a ticket is valid. Only the hub's clock is compared with itself.
-const TicketLife = 90 * 24 * time.Hour
-
 const (
 	// maxBlocked is the maximum number of entries for one workspace. Each has about 70 bytes.
 	maxBlocked = 4000
@@ -111,7 +108,7 @@ func withBlocked(entries map[string]string, entry string, now time.Time) map[str
 		kept = map[string]string{}
 	}
 	kept[entry] = now.UTC().Format(time.RFC3339)
-	expired := now.Add(-TicketLife).UTC().Format(time.RFC3339)
+	expired := now.Add(-identity.TicketLife).UTC().Format(time.RFC3339)
 	maps.DeleteFunc(kept, func(_, at string) bool { return at < expired }) // RFC 3339 in UTC sorts by time
 	if len(kept) <= maxBlocked {
 		return kept

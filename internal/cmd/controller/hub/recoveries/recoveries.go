@@ -108,10 +108,10 @@ func (r *Recoveries) Key() identity.Key {
 // the recovery account of the workspace, or nil. It returns ErrPending if something does not exist yet.
 func (r *Recoveries) Data(ctx context.Context, cluster *fleet.Cluster, key string, account *corev1.ServiceAccount) (protocol.Recovery, error) {
 	hub := r.Key()
-	if hub.Public() == "" || account == nil {
+	if hub.Public() == "" {
 		return protocol.Recovery{}, ErrPending
 	}
-	bearer, err := r.token(ctx, account)
+	bearer, err := r.Token(ctx, account)
 	if err != nil {
 		return protocol.Recovery{}, err
 	}
@@ -136,8 +136,12 @@ func TicketOf(cluster *fleet.Cluster, key string) identity.Ticket {
 	}
 }
 
-// token returns the token of a recovery account. It reads each token once.
-func (r *Recoveries) token(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
+// Token returns the lasting token of a recovery account, which may be nil. It reads each token once. It returns ErrPending
+// if the token does not exist yet.
+func (r *Recoveries) Token(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
+	if account == nil {
+		return "", ErrPending
+	}
 	r.mu.Lock()
 	known := r.tokens[account.Namespace]
 	r.mu.Unlock()

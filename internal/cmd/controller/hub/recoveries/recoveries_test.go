@@ -225,7 +225,7 @@ func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 	if blocked("c1", start.Add(time.Second)) {
 		t.Error("a ticket of the next Cluster with the name is blocked")
 	}
-	w.now = start.Add(recoveries.TicketLife + time.Hour) // all these tickets have expired
+	w.now = start.Add(identity.TicketLife + time.Hour) // all these tickets have expired
 	if err := w.Block(ctx, "ws", "c4"); err != nil {
 		t.Fatal(err)
 	}
