@@ -33,75 +33,59 @@ func (w *world) renewRecoveryToken() {
 	w.tokens[w.recoveryToken] = true
 }
 
-// The hub changes while the agent serves. It has stored the document with serial 5.
-func TestHubDocument_WhenTheHubChanges(t *testing.T) {
-	start := func(w *world, k *keeper) {
+// whenHubChanges plays how the hub changes while an agent serves that has stored the document with serial 5. act returns
+// the document that the agent has stored in the end.
+func whenHubChanges(t *testing.T, name string, act func(w *world, k *keeper) identity.Document) {
+	t.Helper()
+	inWorld(t, name, func(_ *testing.T, w *world) {
+		k := w.keeper()
 		k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
 		w.accounts["old"] = true
 		w.identitySecret("old")
 		w.document = k.signed(w, 5, hubURL, w.ca)
-	}
-	inWorld(t, "document-new-ca-with-overlap", func(t *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
-		both := append(append([]byte{}, w.ca...), newCA(t)...)
-		w.document = k.signed(w, 6, hubURL, both)
+		stored := act(w, k)
 		w.run(time.Hour)
 		want := k.kept(w)
-		want.APIServerCA, want.Serial = both, 6
+		want.APIServerURL, want.APIServerCA, want.Serial = stored.URL, stored.CA, stored.Serial
 		w.expectKept(want)
 	})
-	inWorld(t, "document-new-ca", func(t *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
+}
+
+func TestHubDocument_WhenTheHubChanges(t *testing.T) {
+	whenHubChanges(t, "document-new-ca-with-overlap", func(w *world, k *keeper) identity.Document {
+		both := append(append([]byte{}, w.ca...), newCA(t)...)
+		w.document = k.signed(w, 6, hubURL, both)
+		return identity.Document{URL: hubURL, CA: both, Serial: 6}
+	})
+	whenHubChanges(t, "document-new-ca", func(w *world, k *keeper) identity.Document {
 		ca := newCA(t)
 		w.later(2*time.Minute, "hub", "has another CA", func() {
 			w.signer = ca
 			w.document = k.signed(w, 6, hubURL, ca)
 			w.turnAway(401, nil)
 		})
-		w.run(time.Hour)
-		want := k.kept(w)
-		want.APIServerCA, want.Serial = ca, 6
-		w.expectKept(want)
+		return identity.Document{URL: hubURL, CA: ca, Serial: 6}
 	})
-	inWorld(t, "document-new-address", func(_ *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
+	whenHubChanges(t, "document-new-address", func(w *world, k *keeper) identity.Document {
 		w.document = k.signed(w, 6, otherURL, w.ca)
-		w.run(time.Hour)
-		want := k.kept(w)
-		want.APIServerURL, want.Serial = otherURL, 6
-		w.expectKept(want)
+		return identity.Document{URL: otherURL, CA: w.ca, Serial: 6}
 	})
-	inWorld(t, "document-address-that-does-not-work", func(_ *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
+	whenHubChanges(t, "document-address-that-does-not-work", func(w *world, k *keeper) identity.Document {
 		w.strangers = true
-		w.document = k.signed(w, 6, "https://nowhere.example", newCA(w.t))
+		w.document = k.signed(w, 6, "https://nowhere.example", newCA(t))
 		w.signer = w.ca
-		w.run(time.Hour)
-		want := k.kept(w)
-		want.Serial = 5
-		w.expectKept(want)
+		return identity.Document{URL: hubURL, CA: w.ca, Serial: 5}
 	})
-	inWorld(t, "document-new-signing-key", func(_ *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
+	whenHubChanges(t, "document-new-signing-key", func(w *world, k *keeper) identity.Document {
 		w.later(2*time.Minute, "hub", "rejects all tokens", func() {
 			delete(w.accounts, "old")
 			w.renewRecoveryToken()
 			w.document = k.signed(w, 6, hubURL, w.ca)
 			w.turnAway(401, nil)
 		})
-		w.run(time.Hour)
-		want := k.kept(w)
-		want.Serial = 6
-		w.expectKept(want)
+		return identity.Document{URL: hubURL, CA: w.ca, Serial: 6}
 	})
-	inWorld(t, "document-new-ca-and-signing-key", func(t *testing.T, w *world) {
-		k := w.keeper()
-		start(w, k)
+	whenHubChanges(t, "document-new-ca-and-signing-key", func(w *world, k *keeper) identity.Document {
 		ca := newCA(t)
 		w.later(2*time.Minute, "hub", "is replaced", func() {
 			delete(w.accounts, "old")
@@ -110,10 +94,7 @@ func TestHubDocument_WhenTheHubChanges(t *testing.T) {
 			w.document = k.signed(w, 6, hubURL, ca)
 			w.turnAway(401, nil)
 		})
-		w.run(time.Hour)
-		want := k.kept(w)
-		want.APIServerCA, want.Serial = ca, 6
-		w.expectKept(want)
+		return identity.Document{URL: hubURL, CA: ca, Serial: 6}
 	})
 }
 
