@@ -138,8 +138,8 @@ func uninstallingHub() {
 }
 
 // owned reports whether an object outlives the release, so that the next release finds its clusters unchanged:
-// workspaces, the Clusters' namespaces, and the credentials, keys and rights of agents, including the hub's
-// own agent.
+// workspaces, the Clusters' namespaces, the hub's key, the blocked tickets of deleted Clusters, and the credentials,
+// keys and rights of agents, including the hub's own agent.
 func owned(o inventory.Object) bool {
 	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace} {
 		if o.Namespace == namespace || (o.Resource == "namespaces" && (o.Name == namespace || o.Name == names.SystemNamespace)) {
@@ -148,7 +148,8 @@ func owned(o inventory.Object) bool {
 	}
 	if o.Namespace == names.SystemNamespace {
 		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) ||
-			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all"
+			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all" ||
+			o.Name == names.HubKey || strings.HasPrefix(o.Name, names.DeletedClusters+"-")
 	}
 	if o.Namespace == metav1.NamespaceSystem {
 		return o.Resource == "secrets" && o.Name == names.RecoverySecret(names.SystemNamespace)
