@@ -96,6 +96,19 @@ func TestHubDocument_WhenTheHubChanges(t *testing.T) {
 		})
 		return identity.Document{URL: hubURL, CA: ca, Serial: 6}
 	})
+	whenHubChanges(t, "document-new-ca-right-after-a-recovery", func(w *world, k *keeper) identity.Document {
+		ca := newCA(t)
+		w.later(2*time.Minute, "hub", "no longer knows the account", func() {
+			delete(w.accounts, "old")
+			w.turnAway(401, nil)
+		})
+		w.later(2*time.Minute+5*time.Second, "hub", "rejects another request of the old account", func() { w.turnAway(401, nil) })
+		w.later(2*time.Minute+27*time.Second, "hub", "has another CA", func() {
+			w.signer = ca
+			w.document = k.signed(w, 6, hubURL, ca)
+		})
+		return identity.Document{URL: hubURL, CA: ca, Serial: 6}
+	})
 }
 
 // A server that stands in for the hub, with another CA, gets neither the agent nor its tokens.

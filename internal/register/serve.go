@@ -79,6 +79,9 @@ func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 		return false
 	}
 	a.obtained = granted.Token
+	if at.isRecovery {
+		a.recovering = nil // so that the next loss does not end with the same credential
+	}
 	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
 	a.keepGranted(ctx, at)
 	return true
