@@ -15,8 +15,9 @@ import (
 // controller. The figures are too small to have a meaning, but each one must be measured.
 func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	var out, progress bytes.Buffer
+	profiles := t.TempDir()
 	err := command(t.Context(), []string{
-		"-n", "3", "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
+		"-n", "3", "-profiles", profiles, "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
 		"-bundles", "2", "-fleet", "3",
 		"-agent-idle", "1s", "-agent-settle", "1s", "-agent-samples", "1", "-agent-releases", "2",
 	}, &out, &progress)
@@ -34,6 +35,9 @@ func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	}
 	r := printed.Runs[0]
 	expectJoined(t, r.Registration)
+	if len(r.Profiles) != 1 || r.Profiles[0].Clusters != 3 || len(r.Profiles[0].Of) != 2 || len(r.Profiles[0].Of[0].Flat) != 10 {
+		t.Errorf("profiles: %+v", r.Profiles)
+	}
 	if r.Single == nil || r.Single.Samples != 1 || r.Single.P50 <= 0 {
 		t.Errorf("one at a time: %+v", r.Single)
 	}

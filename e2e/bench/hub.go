@@ -112,7 +112,7 @@ func (b *bench) startHub(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	b.say("helm install fleet, with the chart's defaults")
-	if err := b.world.InstallHub(ctx, nil); err != nil {
+	if err := b.world.InstallHub(ctx, b.hubValues()); err != nil {
 		return err
 	}
 	local, err := b.world.Joined(ctx, framework.LocalWorkspace, "the hub's own cluster", framework.Named("local"))

@@ -37,6 +37,7 @@ type options struct {
 	singles   int
 	step      int
 	growth    string
+	profiles  string
 	manyOf    int
 	fleet     int
 	checkin   time.Duration
@@ -66,6 +67,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.first, "first", 100, "scenario next: number of clusters that register last and are compared with the first ones")
 	flags.IntVar(&o.step, "step", 1000, "number of clusters between two points of the growth curve")
 	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
+	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
 	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: number of Bundles for all clusters")
 	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: number of Bundles for all clusters")

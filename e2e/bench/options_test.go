@@ -39,6 +39,7 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 		"invalid number: error":                 {args: []string{"-n", "many"}, err: errUsage},
 		"no step: error":                        {args: []string{"-step", "0"}, err: errUsage},
 		"a growth curve by the hundred":         {args: []string{"-step", "100", "-growth", "g.json"}, want: with(func(o *options) { o.step, o.growth = 100, "g.json" })},
+		"profiles":                              {args: []string{"-profiles", "p"}, want: with(func(o *options) { o.profiles = "p" })},
 		"no cluster: error":                     {args: []string{"-n", "10,0"}, err: errUsage},
 		"unknown scenario: error":               {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
 		"additional argument: error":            {args: []string{"-n", "10", "100"}, err: errUsage},
@@ -74,5 +75,25 @@ func TestHelp_NamesEveryScenario(t *testing.T) {
 		if !strings.Contains(help.String(), scenario) {
 			t.Errorf("%s is not in the help", scenario)
 		}
+	}
+}
+
+func TestCuts_TheEndsOfALargeRunAreStepsOfTheirOwn(t *testing.T) {
+	tests := map[string]struct {
+		n         int
+		scenarios []string
+		want      []int
+	}{
+		"small":           {1000, []string{registration}, nil},
+		"small, and next": {1000, []string{registration, next}, []int{100}},
+		"large":           {10000, []string{registration}, []int{500, 9500}},
+		"large, and next": {1001, []string{registration, next}, []int{100, 500, 501}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, options{first: 100, scenarios: test.scenarios}.cuts(test.n)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -143,25 +143,34 @@ func (b batch) figures() joined {
 	}
 }
 
-// registration registers n clusters. With scenario next the first ones are a separate batch, whose costs are
-// compared with those of the last ones.
-func (b *bench) registration(ctx context.Context, n int) (all joined, first *batch, err error) {
+// ends is the size of the first and of the last step of a run that is larger than both, to compare their rates.
+const ends = 500
+
+// cuts returns the numbers of clusters at which a step ends, in addition to the multiples of -step.
+func (o options) cuts(n int) (at []int) {
+	if o.plays(next) {
+		at = append(at, o.first)
+	}
+	if n > 2*ends {
+		at = append(at, ends, n-ends)
+	}
+	return at
+}
+
+// registration registers n clusters, and records their figures. With scenario next the first ones are a separate batch,
+// whose costs are compared with those of the last ones.
+func (b *bench) registration(ctx context.Context, n int, r *run) (first *batch, err error) {
 	before, err := b.inventory(ctx)
 	if err != nil {
-		return joined{}, nil, err
-	}
-	firstOnes := 0
-	if b.plays(next) {
-		firstOnes = min(b.first, n)
+		return nil, err
 	}
 	var sum batch
-	for i, size := range growth.Steps(n, firstOnes, b.step) {
-		b.say("%d clusters register, %d at a time", size, b.atOnce)
-		made, err := b.grow(ctx, size)
+	for _, size := range growth.Steps(n, b.step, b.cuts(n)...) {
+		made, err := b.registerStep(ctx, size, n, r)
 		if err != nil {
-			return joined{}, nil, err
+			return nil, err
 		}
-		if i == 0 {
+		if first == nil {
 			first = &made
 			sum = made
 			continue
@@ -170,16 +179,27 @@ func (b *bench) registration(ctx context.Context, n int) (all joined, first *bat
 	}
 	after, err := b.inventory(ctx)
 	if err != nil {
-		return joined{}, nil, err
+		return nil, err
 	}
 	here, err := b.controller(ctx)
 	if err != nil {
-		return joined{}, nil, err
+		return nil, err
 	}
-	all = sum.figures()
-	all.Objects = leftBetween(before, after, n, registrations())
-	all.Controller, err = footprintOf(here.pid)
-	return all, first, err
+	r.Registration = sum.figures()
+	r.Registration.Objects = leftBetween(before, after, n, registrations())
+	r.Registration.Controller, err = footprintOf(here.pid)
+	return first, err
+}
+
+// registerStep registers some of n clusters. With -profiles, it takes profiles at the ends.
+func (b *bench) registerStep(ctx context.Context, size, n int, r *run) (batch, error) {
+	b.say("%d clusters register, %d at a time", size, b.atOnce)
+	if until := b.made + size; b.profiles == "" || until != ends && until != n {
+		return b.grow(ctx, size)
+	}
+	made, p, err := b.growProfiled(ctx, size)
+	r.Profiles = append(r.Profiles, p)
+	return made, err
 }
 
 // single registers clusters one after another. Each one starts when the previous one has reported everything.

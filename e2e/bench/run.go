@@ -36,17 +36,19 @@ type run struct {
 	Speed        speeds `json:"speed"`
 	Registration joined `json:"registration"`
 	// Growth has a point for each -step clusters.
-	Growth  growth.Curve `json:"growth"`
-	Single  *spread      `json:"oneAtATime,omitempty"`
-	Next    *flatness    `json:"next,omitempty"`
-	Restart *restarted   `json:"restart,omitempty"`
-	Deliver *delivered   `json:"deliver,omitempty"`
-	Change  *delivered   `json:"change,omitempty"`
-	Many    *laden       `json:"many,omitempty"`
-	Fleet   *grown       `json:"joinFleet,omitempty"`
-	Idle    *resting     `json:"idle,omitempty"`
-	Herd    *returned    `json:"herd,omitempty"`
-	Budgets []budget     `json:"budgets"`
+	Growth growth.Curve `json:"growth"`
+	// Profiles are those of -profiles, at the first and the last clusters.
+	Profiles []profiled `json:"profiles,omitempty"`
+	Single   *spread    `json:"oneAtATime,omitempty"`
+	Next     *flatness  `json:"next,omitempty"`
+	Restart  *restarted `json:"restart,omitempty"`
+	Deliver  *delivered `json:"deliver,omitempty"`
+	Change   *delivered `json:"change,omitempty"`
+	Many     *laden     `json:"many,omitempty"`
+	Fleet    *grown     `json:"joinFleet,omitempty"`
+	Idle     *resting   `json:"idle,omitempty"`
+	Herd     *returned  `json:"herd,omitempty"`
+	Budgets  []budget   `json:"budgets"`
 }
 
 // measureAll measures one size after another and prints all results at the end. After an error it prints the
@@ -97,7 +99,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		scenario string
 		do       func() error
 	}{
-		{registration, func() (err error) { r.Registration, first, err = b.registration(ctx, n); return err }},
+		{registration, func() (err error) { first, err = b.registration(ctx, n, &r); return err }},
 		{single, func() (err error) { r.Single, err = kept(b.single(ctx)); return err }},
 		{next, func() (err error) { r.Next, err = kept(b.next(ctx, first)); return err }},
 		{restart, func() (err error) { r.Restart, err = kept(b.restart(ctx)); return err }},

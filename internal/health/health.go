@@ -1,6 +1,6 @@
-// Package health serves the probes and the metrics of a process.
+// Package health serves the probes, the metrics and, if asked to, the profiles of a process.
 //
-//	State ◄─ SetReady ─ the process          Start ─► GET /healthz /readyz (one address), /metrics (another)
+//	State ◄─ SetReady ─ the process          Start ─► GET /healthz /readyz (one address), /metrics (another), Profiles (a third)
 package health
 
 import (
@@ -56,6 +56,9 @@ type Options struct {
 	HealthAddress string
 	// MetricsAddress is the address of /metrics. Empty or "0" turns it off.
 	MetricsAddress string
+	// ProfilesAddress is the address of Profiles. Empty turns them off.
+	ProfilesAddress string
+	Profiles        http.Handler
 	// State is the readiness that /readyz returns. Required.
 	State *State
 	// Gatherer provides the metrics. Nil means the default registry.
@@ -66,7 +69,7 @@ type Options struct {
 
 // Addresses contains the addresses of the servers, including a port chosen by the system. It is empty for a
 // server that is turned off.
-type Addresses struct{ Health, Metrics string }
+type Addresses struct{ Health, Metrics, Profiles string }
 
 // Start serves until ctx ends. It returns an error if it cannot listen on an address.
 func Start(ctx context.Context, o Options) (Addresses, error) {
@@ -90,7 +93,8 @@ func Start(ctx context.Context, o Options) (Addresses, error) {
 	if listening.Metrics, err = serve(ctx, "metrics", o.MetricsAddress, metrics, o.Log); err != nil {
 		return listening, err
 	}
-	return listening, nil
+	listening.Profiles, err = serve(ctx, "profiles", o.ProfilesAddress, o.Profiles, o.Log)
+	return listening, err
 }
 
 func healthHandler(state *State) http.Handler {

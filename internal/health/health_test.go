@@ -145,6 +145,19 @@ func TestUnavailablePart_DoesNotHideTheRest(t *testing.T) {
 	}
 }
 
+func TestProfiles(t *testing.T) {
+	at, err := Start(t.Context(), Options{ProfilesAddress: "127.0.0.1:0", Profiles: http.NotFoundHandler(), State: &State{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := get(t, at.Profiles+"/healthz"); code != http.StatusNotFound {
+		t.Errorf("got %d", code)
+	}
+	if off, err := Start(t.Context(), Options{Profiles: http.NotFoundHandler(), State: &State{}}); err != nil || off.Profiles != "" {
+		t.Errorf("serves at %q, %v", off.Profiles, err)
+	}
+}
+
 // waiting is a gatherer that says when it is asked, and waits.
 type waiting struct{ asked, goOn chan struct{} }
 

@@ -52,13 +52,15 @@ type Curve struct {
 	LastToFirst *Ratio `json:"lastToFirst,omitempty"`
 }
 
-// Steps divides the registration of n clusters: at every multiple of step, and after the first ones if first is not 0.
-func Steps(n, first, step int) (sizes []int) {
+// Steps divides the registration of n clusters: at every multiple of step, and at the cuts.
+func Steps(n, step int, cuts ...int) (sizes []int) {
 	done := 0
 	for done < n {
 		next := min(n, (done/step+1)*step)
-		if first > done {
-			next = min(next, first)
+		for _, cut := range cuts {
+			if cut > done {
+				next = min(next, cut)
+			}
 		}
 		sizes = append(sizes, next-done)
 		done = next

@@ -12,20 +12,24 @@ import (
 
 func TestSteps(t *testing.T) {
 	tests := map[string]struct {
-		n, first, step int
-		want           []int
+		n, step int
+		cuts    []int
+		want    []int
 	}{
-		"fewer than a step: one":                   {100, 0, 1000, []int{100}},
-		"exactly a step: one":                      {1000, 0, 1000, []int{1000}},
-		"several steps":                            {3000, 0, 1000, []int{1000, 1000, 1000}},
-		"the last step may be smaller":             {2500, 0, 1000, []int{1000, 1000, 500}},
-		"the first clusters are a step":            {2000, 100, 1000, []int{100, 900, 1000}},
-		"all clusters are the first ones":          {100, 100, 1000, []int{100}},
-		"more first clusters than a step: one cut": {300, 150, 100, []int{100, 50, 50, 100}},
+		"fewer than a step: one":                   {100, 1000, nil, []int{100}},
+		"exactly a step: one":                      {1000, 1000, nil, []int{1000}},
+		"several steps":                            {3000, 1000, nil, []int{1000, 1000, 1000}},
+		"the last step may be smaller":             {2500, 1000, nil, []int{1000, 1000, 500}},
+		"the first clusters are a step":            {2000, 1000, []int{100}, []int{100, 900, 1000}},
+		"all clusters are the first ones":          {100, 1000, []int{100}, []int{100}},
+		"more first clusters than all":             {50, 1000, []int{100}, []int{50}},
+		"more first clusters than a step: one cut": {300, 100, []int{150}, []int{100, 50, 50, 100}},
+		"several cuts, in any order":               {3000, 1000, []int{2500, 100, 500}, []int{100, 400, 500, 1000, 500, 500}},
+		"a cut where a step ends anyway":           {2000, 1000, []int{1000, 0, 2000}, []int{1000, 1000}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, Steps(test.n, test.first, test.step)); diff != "" {
+			if diff := cmp.Diff(test.want, Steps(test.n, test.step, test.cuts...)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

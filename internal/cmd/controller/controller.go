@@ -84,6 +84,7 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	process.Registry().MustRegister(counted)
 	listening, err := health.Start(ctx, health.Options{
 		HealthAddress: options.HealthAddress, MetricsAddress: options.MetricsAddress,
+		ProfilesAddress: options.ProfilesAddress, Profiles: profiles(),
 		State: state, Gatherer: process.Registry(), Log: log,
 	})
 	if err != nil {
@@ -93,6 +94,9 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 	defer stop()
 	go footprint.Keep(running)
 	log.Info("starting", "version", version.Version, "shard", options.Shard, "health", listening.Health, "metrics", listening.Metrics)
+	if listening.Profiles != "" {
+		log.Info("serving profiles", "profiles", listening.Profiles)
+	}
 
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {

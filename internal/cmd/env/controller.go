@@ -45,6 +45,9 @@ type Controller struct {
 
 	// MetricsAddress and HealthAddress are the addresses of the servers. "0" turns a server off.
 	MetricsAddress, HealthAddress string
+	// ProfilesAddress is a loopback address for profiles of the process. Empty turns them off, which is the default.
+	// Variable FLEET_PROFILING_BIND_ADDRESS, not in Rancher Fleet.
+	ProfilesAddress string
 	// Election contains the times of our own election.
 	Election Election
 	// Identity names this replica in the lease.
@@ -110,6 +113,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 		c.MetricsAddress = "0"
 	}
 	c.HealthAddress = r.text("FLEET_HEALTHPROBE_BIND_ADDRESS", ":8081")
+	c.ProfilesAddress = r.loopback("FLEET_PROFILING_BIND_ADDRESS")
 	c.Election = r.election()
 	c.Identity = r.text("POD_NAME", r.hostname())
 	c.TTLRequired = r.boolean("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED")

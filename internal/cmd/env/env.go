@@ -8,6 +8,7 @@ package env
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -69,6 +70,18 @@ func (r *reader) choice(variable string, allowed ...string) string {
 	value := r.text(variable, allowed[0])
 	if r.err == nil && !slices.Contains(allowed, value) {
 		r.err = fmt.Errorf("variable %s: %q is not one of %s", variable, value, strings.Join(allowed, ", "))
+	}
+	return value
+}
+
+// loopback returns an address and port that only the same host, or the same pod, can reach. "" means none.
+func (r *reader) loopback(variable string) string {
+	value := r.environment(variable)
+	if r.err != nil || value == "" {
+		return ""
+	}
+	if at, err := netip.ParseAddrPort(value); err != nil || !at.Addr().IsLoopback() {
+		r.err = fmt.Errorf("variable %s: %q is not a loopback address with a port such as 127.0.0.1:6060", variable, value)
 	}
 	return value
 }

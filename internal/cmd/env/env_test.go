@@ -71,6 +71,19 @@ func TestController(t *testing.T) {
 		"agents may be scaled to none": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
+		"profiles of the process": {
+			env: of("FLEET_PROFILING_BIND_ADDRESS", "127.0.0.1:6060"), change: func(c *Controller) { c.ProfilesAddress = "127.0.0.1:6060" },
+		},
+		"profiles by IPv6": {
+			env: of("FLEET_PROFILING_BIND_ADDRESS", "[::1]:6060"), change: func(c *Controller) { c.ProfilesAddress = "[::1]:6060" },
+		},
+		"profiles for everybody": {
+			env: of("FLEET_PROFILING_BIND_ADDRESS", ":6060"),
+			err: `variable FLEET_PROFILING_BIND_ADDRESS: ":6060" is not a loopback address with a port such as 127.0.0.1:6060`,
+		},
+		"profiles for the network":         {env: of("FLEET_PROFILING_BIND_ADDRESS", "0.0.0.0:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "0.0.0.0:6060" is not a loopback`},
+		"profiles at a name":               {env: of("FLEET_PROFILING_BIND_ADDRESS", "localhost:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "localhost:6060" is not a loopback`},
+		"profiles without a port":          {env: of("FLEET_PROFILING_BIND_ADDRESS", "127.0.0.1"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "127.0.0.1" is not a loopback`},
 		"a negative number of Clusters":    {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
 		"agents read Contents, said aloud": {env: of("FLEET_CONTENT_READERS", "agents")},
 		"unknown readers of Contents":      {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is not one of agents, serviceaccounts`},
