@@ -116,6 +116,9 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 	if failed == nil {
 		data.APIServerURL, data.APIServerCA, data.Serial = current.Server, current.CA, document.Serial
 	}
+	if reflect.DeepEqual(data.Encode(), a.kept.data.Encode()) {
+		return failed
+	}
 	return errors.Join(failed, a.keep(ctx, data))
 }
 

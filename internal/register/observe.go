@@ -21,20 +21,36 @@ type found struct {
 	bootstrap       *protocol.Bootstrap
 	bootstrapErr    error
 
-	identity    *protocol.Identity // nil if it is missing or cannot be parsed
-	identityErr error
-	access      Access // of the identity
+	identitySecret *corev1.Secret     // nil if there is none
+	identity       *protocol.Identity // nil if it is missing or cannot be parsed
+	identityErr    error
+	access         Access // of the identity
 
 	config    config.Agent
 	configErr error
+
+	versions versions // of the objects that exist
 }
 
-// observe reads the agent's three objects and combines them with the hub's earlier answers. It discards answers
-// about an object that was deleted or changed.
+// observe combines the agent's three objects with the hub's earlier answers. It reads the objects, unless it is known
+// that none has changed.
 func (a *agent) observe(ctx context.Context) (registering.Input, error) {
+	if !a.current {
+		if err := a.look(ctx); err != nil {
+			return registering.Input{}, err
+		}
+	}
+	a.current = false
+	a.noticeLoss()
+	a.lookAtKept(ctx)
+	return a.state(), nil
+}
+
+// look reads the agent's three objects. It discards answers about an object that was deleted or changed.
+func (a *agent) look(ctx context.Context) error {
 	f, err := a.read(ctx)
 	if err != nil {
-		return registering.Input{}, err
+		return err
 	}
 	before := a.found
 	a.found = f
@@ -55,9 +71,7 @@ func (a *agent) observe(ctx context.Context) (registering.Input, error) {
 		a.renewals.reset()
 		a.retestIdentity(f) // another identity is offered: test immediately whether the stored one still works
 	}
-	a.noticeLoss()
-	a.lookAtKept(ctx)
-	return a.state(), nil
+	return nil
 }
 
 // retestIdentity makes the next step test the stored identity again, if a bootstrap secret exists.
@@ -126,14 +140,17 @@ func (a *agent) read(ctx context.Context) (found, error) {
 
 // understand parses the objects. An object that does not exist is nil.
 func (a *agent) understand(bootstrap, identity *corev1.Secret, settings *corev1.ConfigMap) found {
-	f := found{bootstrapSecret: bootstrap}
+	f := found{bootstrapSecret: bootstrap, identitySecret: identity, versions: versions{}}
 	if bootstrap != nil {
+		f.versions.add(bootstrap)
 		f.bootstrap, f.bootstrapErr = parsed(parseBootstrap(bootstrap.Data))
 	}
 	if identity != nil {
+		f.versions.add(identity)
 		f.identity, f.access, f.identityErr = parseIdentity(identity.Data)
 	}
 	if settings != nil {
+		f.versions.add(settings)
 		f.config, f.configErr = a.parseConfig(settings)
 	}
 	if f.configErr != nil {

@@ -29,9 +29,10 @@ const (
 	longDocumentPause  = 5 * time.Minute
 	// longKeepPause is the longest pause between two attempts to read the recovery Secret.
 	longKeepPause = time.Minute
-	// What the hub has for a recovery is read once a day, or sooner until there is something.
+	// What the hub has for a recovery is read about once a day, or sooner until there is something. A token that lasts a
+	// day is renewed after 18 hours at the latest, so that each refresh belongs to a renewal.
 	firstRefreshPause = 70 * time.Second
-	longRefreshPause  = 24 * time.Hour
+	longRefreshPause  = 18 * time.Hour
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )

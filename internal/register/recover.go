@@ -108,8 +108,7 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 			ClientID:                    at.Request.ClientID,
 			Serial:                      a.kept.serialOf(at.granted.HubKey),
 		}
-		a.refreshes.reset()
-		a.refreshes.due = a.now().Add(jitter(longRefreshPause, a.Random))
+		a.refreshDaily()
 	}
 	a.warnUnlessKept(a.keep(ctx, data))
 }

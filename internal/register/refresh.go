@@ -35,8 +35,14 @@ func (a *agent) refresh(ctx context.Context) {
 		a.refreshes.tried(a.now(), err)
 		return
 	}
+	a.refreshDaily()
+}
+
+// refreshDaily makes the next refresh due in a day. A token that lasts a day is renewed before that, and each renewal
+// refreshes.
+func (a *agent) refreshDaily() {
 	a.refreshes.reset()
-	a.refreshes.due = a.now().Add(jitter(longRefreshPause, a.Random))
+	a.refreshes.due = a.now().Add(spread(longRefreshPause, a.Random))
 }
 
 // refreshRecovery merges the Secret with the hub's answer to the agent's key into the recovery Secret. Only here and

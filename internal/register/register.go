@@ -83,7 +83,7 @@ type Session struct {
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
 	ctx, cancel := context.WithCancel(ctx)
-	watching := watchOwn(ctx, o.Local, o.Namespace, a.changed)
+	watching := watchOwn(ctx, o.Local, o.Namespace, &a.seen, a.changed)
 	defer func() { cancel(); watching.Wait() }()
 	defer a.stopServing()
 	for ctx.Err() == nil {
@@ -121,11 +121,13 @@ type agent struct {
 	use func(context.Context, Session) error
 
 	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
+	seen     sightings     // what the watches have reported of them
 	rejected chan struct{} // the hub rejected a request of the identity in use
 
 	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace
 
 	found   found               // result of the last look
+	current bool                // nothing has changed since that look, so that the next one is not needed
 	verdict registering.Verdict // on the stored identity, at its own address
 	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
 	there   Access              // the access of that test
@@ -165,7 +167,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.FetchDocument == nil {
 		o.FetchDocument = recovery.Fetch
 	}
-	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1)}
+	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1), seen: sightings{latest: versions{}}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -45,8 +47,8 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	a.attendUntilRenewal(ctx)
 }
 
-// attendUntilRenewal waits while the identity is in use. It renews the token when that is due. At each renewal, and at
-// least once a day, it reads what the hub has for a recovery.
+// attendUntilRenewal waits while the identity is in use. It renews the token when that is due. At each renewal, and about
+// once a day without renewals, it reads what the hub has for a recovery.
 func (a *agent) attendUntilRenewal(ctx context.Context) {
 	left, expires := a.renewalDue()
 	wait := a.refreshes.until(a.now())
@@ -61,6 +63,7 @@ func (a *agent) attendUntilRenewal(ctx context.Context) {
 	if left, expires = a.renewalDue(); !expires || left > 0 || a.renew(ctx) {
 		a.refresh(ctx)
 	}
+	a.current = a.found.bootstrapSecret == nil // one that was just deleted is gone at the next look
 }
 
 // storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
@@ -108,15 +111,17 @@ func (a *agent) write(ctx context.Context, access Access, identity protocol.Iden
 		return errInterrupted
 	}
 	var err error
+	var stored *corev1.Secret
 	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
-		err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, identity)
+		stored, err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, a.found.identitySecret, identity)
 	}
 	if err != nil {
 		a.writes.tried(a.now(), err)
 		return err
 	}
 	a.writes.reset()
-	a.found.identity, a.found.access, a.found.identityErr = &identity, access, nil
+	a.found.identitySecret, a.found.identity, a.found.access, a.found.identityErr = stored, &identity, access, nil
+	a.found.versions.add(stored)
 	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
 	a.moved, a.used = registering.Verdict{}, true
 	return nil
@@ -259,17 +264,22 @@ func (a *agent) settling() time.Duration {
 // changes, the hub rejects the identity, the work ends, or due fires (nil never fires). It reports whether due
 // fired.
 func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
-	select {
-	case <-due:
-		return true
-	case <-a.rejected:
-		a.verdict = registering.Verdict{}
-		a.asks.spare(doubtPause)
-	case <-a.changed:
-	case <-a.serving.done:
-	case <-ctx.Done():
+	for {
+		select {
+		case <-due:
+			return true
+		case <-a.rejected:
+			a.verdict = registering.Verdict{}
+			a.asks.spare(doubtPause)
+		case <-a.changed:
+			if !a.seen.differ(a.found.versions) {
+				continue
+			}
+		case <-a.serving.done:
+		case <-ctx.Done():
+		}
+		return false
 	}
-	return false
 }
 
 // listener watches the hub's responses to the identity in use.

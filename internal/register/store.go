@@ -17,45 +17,51 @@ import (
 // storeAttempts limits how often a write is retried after a conflicting write.
 const storeAttempts = 5
 
-// store writes the identity to Secret fleet-agent. It creates the Secret or updates it in place, so an existing
-// identity is never missing in between.
-func store(ctx context.Context, local LocalClients, namespace string, identity protocol.Identity) error {
-	var err error
-	for range storeAttempts {
-		if err = storeOnce(ctx, local, namespace, identity); !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			break
+// store writes the identity to Secret fleet-agent and returns the Secret. It creates the Secret or updates it in place, so
+// an existing identity is never missing in between. seen is the Secret as last read, or nil. It is not read again before
+// it is updated, because the API server refuses to update an old version.
+func store(ctx context.Context, local LocalClients, namespace string, seen *corev1.Secret, identity protocol.Identity) (*corev1.Secret, error) {
+	if seen != nil && seen.ResourceVersion == "" {
+		seen = nil // the API server would replace any version
+	}
+	for attempt := 1; ; attempt++ {
+		stored, err := storeOnce(ctx, local, namespace, seen, identity)
+		if err == nil {
+			return stored, nil
 		}
+		isLate := apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+		if !isLate || attempt == storeAttempts {
+			return nil, fmt.Errorf("storing the identity in Secret %s/%s: %w", namespace, names.Agent, err)
+		}
+		seen = nil
 	}
-	if err != nil {
-		return fmt.Errorf("storing the identity in Secret %s/%s: %w", namespace, names.Agent, err)
-	}
-	return nil
 }
 
-func storeOnce(ctx context.Context, local LocalClients, namespace string, identity protocol.Identity) error {
+func storeOnce(ctx context.Context, local LocalClients, namespace string, seen *corev1.Secret, identity protocol.Identity) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	secrets := local.CoreV1().Secrets(namespace)
-	existing, err := secrets.Get(ctx, names.Agent, metav1.GetOptions{})
+	var err error
+	if seen == nil {
+		seen, err = secrets.Get(ctx, names.Agent, metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
-		_, err = secrets.Create(ctx, &corev1.Secret{
+		return secrets.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent, Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
 			Type:       corev1.SecretTypeOpaque,
 			Data:       identity.Encode(),
 		}, metav1.CreateOptions{})
-		return err
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	changed := existing.DeepCopy()
+	changed := seen.DeepCopy()
 	if changed.Data == nil {
 		changed.Data = map[string][]byte{}
 	}
 	maps.Copy(changed.Data, identity.Encode())
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationWatched, "true")
-	_, err = secrets.Update(ctx, changed, metav1.UpdateOptions{})
-	return err
+	return secrets.Update(ctx, changed, metav1.UpdateOptions{})
 }
 
 // dropBootstrap deletes the bootstrap secret that the agent read, but no newer version: a Secret that was

@@ -115,7 +115,7 @@ func TestStore(t *testing.T) {
 			for _, verb := range []string{"create", "update", "patch", "delete"} {
 				local.PrependReactor(verb, "secrets", react)
 			}
-			err := store(t.Context(), local, agentNS, identityOf("new"))
+			_, err := store(t.Context(), local, agentNS, nil, identityOf("new"))
 			if test.err != nil && (err == nil || !errors.As(err, new(*apierrors.StatusError))) || test.err == nil && err != nil {
 				t.Errorf("error %v, want %v", err, test.err)
 			}
@@ -172,6 +172,63 @@ func TestDropBootstrap(t *testing.T) {
 			if diff := cmp.Diff(&metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}, conditions); diff != "" {
 				t.Errorf("the secret that was looked at and no other (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+func TestStore_UpdatesTheSecretThatWasRead(t *testing.T) {
+	version := func(v string) func(*corev1.Secret) { return func(s *corev1.Secret) { s.ResourceVersion = v } }
+	note := func(s *corev1.Secret) { s.Data["note"] = []byte("n") }
+	tests := map[string]struct {
+		there, seen *corev1.Secret
+		requests    []string
+		want        *corev1.Secret
+	}{
+		"it is the current version: one request": {
+			there: identityObject("old", version("7")), seen: identityObject("old", version("7")),
+			requests: []string{"update"}, want: identityObject("new"),
+		},
+		"it has changed since: read again": {
+			there: identityObject("old", version("8"), note), seen: identityObject("old", version("7")),
+			requests: []string{"update", "get", "update"}, want: identityObject("new", note),
+		},
+		"it was deleted since: created": {
+			seen: identityObject("old", version("7")), requests: []string{"update", "get", "create"}, want: identityObject("new"),
+		},
+		"it has no version: read again": {
+			there: identityObject("old", version("8"), note), seen: identityObject("old"),
+			requests: []string{"get", "update"}, want: identityObject("new", note),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			local := fake.NewClientset()
+			if test.there != nil {
+				local = fake.NewClientset(test.there)
+			}
+			var requests []string
+			local.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				requests = append(requests, action.GetVerb())
+				update, isUpdate := action.(clienttesting.UpdateAction)
+				if !isUpdate || action.GetVerb() != "update" || test.there == nil {
+					return false, nil, nil
+				}
+				if written, ok := update.GetObject().(*corev1.Secret); ok && written.ResourceVersion != test.there.ResourceVersion {
+					return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), names.Agent, errors.New("changed"))
+				}
+				return false, nil, nil
+			})
+			stored, err := store(t.Context(), local, agentNS, test.seen, identityOf("new"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.requests, requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.want.Data, stored.Data); diff != "" {
+				t.Errorf("returned (-want +got):\n%s", diff)
+			}
+			expectSecret(t, local, test.want)
 		})
 	}
 }

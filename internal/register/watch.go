@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,11 +15,64 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
+// sightings are the latest versions of the agent's own objects that its watches have reported. An agent that has just
+// written an object tells by them that an event is its own, and does not read all objects again.
+type sightings struct {
+	mu     sync.Mutex
+	latest versions
+}
+
+// versions are versions of objects, by kind and name. A missing object has none.
+type versions map[string]string
+
+// unversioned is the version of an object that has none, as in some fakes. It differs from every version.
+const unversioned = "-"
+
+// add adds the version of an object.
+func (v versions) add(object metav1.Object) {
+	version := unversioned
+	if object.GetResourceVersion() != "" {
+		version = string(object.GetUID()) + " " + object.GetResourceVersion()
+	}
+	v[keyOf(object)] = version
+}
+
+func keyOf(object metav1.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }
+
+// note records an event.
+func (s *sightings) note(event any, isDeletion bool) {
+	if unknown, ok := event.(cache.DeletedFinalStateUnknown); ok {
+		event = unknown.Obj
+	}
+	object, ok := event.(metav1.Object)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest.add(object); isDeletion {
+		s.latest[keyOf(object)] = ""
+	}
+}
+
+// differ reports whether an event was about another version than the known one.
+func (s *sightings) differ(known versions) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, version := range s.latest {
+		if version == unversioned || version != known[key] {
+			return true
+		}
+	}
+	return false
+}
+
 // watchOwn signals changed when the agent's identity, its bootstrap secret or its configuration is added,
-// changed or deleted, until ctx ends. The group is done shortly after. Events carry no content: the agent reads
-// the objects when it needs them.
-func watchOwn(ctx context.Context, local LocalClients, namespace string, changed chan<- struct{}) *sync.WaitGroup {
-	enqueue := func() {
+// changed or deleted, until ctx ends. The group is done shortly after. Only the versions of the objects are kept: the
+// agent reads the objects when it needs them.
+func watchOwn(ctx context.Context, local LocalClients, namespace string, seen *sightings, changed chan<- struct{}) *sync.WaitGroup {
+	enqueue := func(event any, isDeletion bool) {
+		seen.note(event, isDeletion)
 		select {
 		case changed <- struct{}{}:
 		default: // a signal is already pending
@@ -38,9 +92,9 @@ func watchOwn(ctx context.Context, local LocalClients, namespace string, changed
 			ListerWatcher: own.objects,
 			ObjectType:    own.kind,
 			Handler: cache.ResourceEventHandlerFuncs{
-				AddFunc:    func(any) { enqueue() },
-				UpdateFunc: func(before, after any) { enqueue() },
-				DeleteFunc: func(any) { enqueue() },
+				AddFunc:    func(added any) { enqueue(added, false) },
+				UpdateFunc: func(_, after any) { enqueue(after, false) },
+				DeleteFunc: func(deleted any) { enqueue(deleted, true) },
 			},
 		})
 		watching.Go(func() { informer.RunWithContext(ctx) })
