@@ -2,22 +2,19 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 )
 
-// goBuild compiles one of the product's commands as `make build` does.
+// module is the path of this repository's module. A path of a package, instead of a folder, finds it from every
+// folder of the module.
+const module = "github.com/fleet-hub/fleet"
+
+// goBuild copies one of the product's commands from Go's cache, and compiles it only if it is not there. go build
+// would link it again for each package of tests, because it keeps no executable in the cache. go run does.
 func goBuild(ctx context.Context, target, source string) error {
-	root, err := moduleRoot()
-	if err != nil {
-		return err
-	}
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", target, "./"+source)
-	build.Dir = root
+	build := exec.CommandContext(ctx, "go", "run", "-buildvcs=false", "-ldflags", "-s -w", "-exec", "cp", module+"/"+source, target)
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", source, err, output)
@@ -25,15 +22,14 @@ func goBuild(ctx context.Context, target, source string) error {
 	return nil
 }
 
-// moduleRoot returns the directory of this repository. It is a parent of this source file.
-func moduleRoot() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	if !ok || !filepath.IsAbs(file) {
-		return "", errors.New("the source directory of this binary is unknown: build it without -trimpath")
+// Build builds the product's two binaries in a directory and returns their paths.
+func Build(ctx context.Context, folder string) (map[string]string, error) {
+	binaries := map[string]string{}
+	for name, source := range map[string]string{"fleetcontroller": "cmd/controller", "fleetagent": "cmd/agent"} {
+		binaries[name] = filepath.Join(folder, name)
+		if err := goBuild(ctx, binaries[name], source); err != nil {
+			return nil, err
+		}
 	}
-	root := filepath.Join(filepath.Dir(file), "..", "..")
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		return "", fmt.Errorf("finding this repository: %w", err)
-	}
-	return root, nil
+	return binaries, nil
 }

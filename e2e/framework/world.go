@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -94,16 +93,4 @@ func (w *World) Stop() error {
 		err = errors.Join(err, os.RemoveAll(w.built))
 	}
 	return err
-}
-
-// Build builds the product's two binaries in a directory and returns their paths.
-func Build(ctx context.Context, folder string) (map[string]string, error) {
-	binaries := map[string]string{}
-	for name, source := range map[string]string{"fleetcontroller": "cmd/controller", "fleetagent": "cmd/agent"} {
-		binaries[name] = filepath.Join(folder, name)
-		if err := goBuild(ctx, binaries[name], source); err != nil {
-			return nil, err
-		}
-	}
-	return binaries, nil
 }
