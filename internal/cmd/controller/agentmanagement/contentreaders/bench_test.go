@@ -43,3 +43,29 @@ func BenchmarkOneMore(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNothingNew measures what a change of a binding costs that needs no write: each write causes one.
+func BenchmarkNothingNew(b *testing.B) {
+	hub := hubtest.New(b)
+	hub.App.Log = slog.New(slog.DiscardHandler)
+	if err := Register(b.Context(), hub.App); err != nil {
+		b.Fatal(err)
+	}
+	hub.Put(cluster())
+	for i := range 312 {
+		name := fmt.Sprintf("request-%06d", i)
+		hub.Put(request(name), account(name))
+	}
+	b.ReportAllocs()
+	for range 2 {
+		if err := hub.Handle(kind, shared); err != nil {
+			b.Fatal(err)
+		}
+		hub.Sync()
+	}
+	for b.Loop() {
+		if err := hub.Handle(kind, shared); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

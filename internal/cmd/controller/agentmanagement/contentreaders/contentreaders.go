@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,6 +28,8 @@ const byBinding = "fleet.accounts-by-content-binding"
 type handler struct {
 	app      *hub.Context
 	bindings reconcile.Kind
+	// verdicts maps the name of a shared ClusterRoleBinding to its verdicts.
+	verdicts sync.Map
 }
 
 // Register watches the accounts of requests and the ClusterRoleBindings that they share. A controller that does not
@@ -136,30 +139,56 @@ func (h *handler) enqueue(bindings ...string) {
 	}
 }
 
-// readers returns the accounts that belong to a shared ClusterRoleBinding.
+// readers returns the accounts that belong to a shared ClusterRoleBinding. It judges only those whose objects have
+// changed since the last time: a binding has hundreds, and most changes are of one.
 func (h *handler) readers(name string) (readers []types.NamespacedName, err error) {
 	accounts, err := h.app.ServiceAccounts.Cache().GetByIndex(byBinding, name)
 	if err != nil {
 		return nil, err
 	}
+	known, next := h.judged(name), make(verdicts, len(accounts))
 	for _, account := range accounts {
-		may, err := h.may(account)
+		is, err := h.judge(account, known[account])
 		if err != nil {
 			return nil, err
 		}
-		if may {
+		if next[account] = is; is.may {
 			readers = append(readers, reconcile.KeyOf(account))
 		}
 	}
+	h.verdicts.Store(name, next)
 	return readers, nil
 }
 
-func (h *handler) may(account *corev1.ServiceAccount) (bool, error) {
+// verdicts are the verdicts on the accounts of a shared ClusterRoleBinding.
+type verdicts map[*corev1.ServiceAccount]verdict
+
+// verdict says whether an account may read Contents, and from which versions of its request and Cluster that follows.
+type verdict struct {
+	request, cluster string
+	may              bool
+}
+
+func (h *handler) judged(name string) verdicts {
+	known, _ := h.verdicts.Load(name)
+	of, _ := known.(verdicts)
+	return of
+}
+
+func (h *handler) judge(account *corev1.ServiceAccount, known verdict) (is verdict, err error) {
 	of, _ := grant.RequestOf(account)
 	request, err := reconcile.Optional(h.app.ClusterRegistrations.Cache().Get(of.Namespace, of.Name))
 	if err != nil || request == nil {
-		return false, err
+		return verdict{}, err
 	}
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(of.Namespace, account.Annotations[fleet.AnnotationCluster]))
-	return grant.MayReadContents(account, request, cluster), err
+	if err != nil || cluster == nil {
+		return verdict{}, err
+	}
+	is.request, is.cluster = request.ResourceVersion, cluster.ResourceVersion
+	if is.request == known.request && is.cluster == known.cluster {
+		return known, nil
+	}
+	is.may = grant.MayReadContents(account, request, cluster)
+	return is, nil
 }

@@ -3,10 +3,6 @@ package grant
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -32,8 +28,8 @@ func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *tes
 func TestBindingForAllAppears_WakesWaitingRequests(t *testing.T) {
 	granted := request(named("r2"), func(r *fleet.ClusterRegistration) { r.Status.Granted = true })
 	hub := start(t, request(), granted)
-	want := []types.NamespacedName{{Namespace: "ws", Name: "r1"}}
-	if diff := cmp.Diff(want, (&handler{app: hub.App}).contentReaders(grant.AllReadContents())); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
+	for _, account := range contentReaders(grant.AllReadContents()) {
+		(&handler{app: hub.App}).nudgeReader(account)
 	}
+	hubtest.ExpectWoken(t, hub, requests+" ws/r1")
 }

@@ -98,9 +98,14 @@ func TestWhoseShareAppears(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, h.contentReaders(test.binding)); diff != "" {
-				t.Errorf("woken (-want +got):\n%s", diff)
+			var want []string
+			for _, request := range test.want {
+				want = append(want, requests+" "+request.String())
 			}
+			for _, account := range contentReaders(test.binding) {
+				h.nudgeReader(account)
+			}
+			hubtest.ExpectWoken(t, hub, want...)
 		})
 	}
 }

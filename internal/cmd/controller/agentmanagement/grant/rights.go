@@ -164,24 +164,34 @@ func readsContents(a *hub.Context, account types.NamespacedName) (bool, error) {
 	return grant.ReadsContents(binding, account), err
 }
 
-// contentReaders returns the requests of the accounts that a ClusterRoleBinding lets read Contents.
-func (h *handler) contentReaders(binding *rbacv1.ClusterRoleBinding) (requests []types.NamespacedName) {
+// contentReaders returns the accounts that a ClusterRoleBinding lets read Contents, and for the binding of all accounts
+// the empty name.
+func contentReaders(binding *rbacv1.ClusterRoleBinding) (accounts []types.NamespacedName) {
 	if !grant.IsContentBinding(binding.Name) {
 		return nil
 	}
 	if binding.Name == grant.AllContentReaders {
-		return h.allRequests()
+		return []types.NamespacedName{{}}
 	}
 	for _, subject := range binding.Subjects {
-		account, err := h.app.ServiceAccounts.Cache().Get(subject.Namespace, subject.Name)
-		if err != nil {
-			continue // the request is enqueued when the account appears
-		}
-		if request, says := grant.RequestOf(account); says {
-			requests = append(requests, request)
-		}
+		accounts = append(accounts, types.NamespacedName{Namespace: subject.Namespace, Name: subject.Name})
 	}
-	return requests
+	return accounts
+}
+
+// nudgeReader enqueues the request of an account that may read Contents from now on.
+func (h *handler) nudgeReader(key types.NamespacedName) {
+	if key.Name == "" {
+		h.enqueue(h.allRequests())
+		return
+	}
+	account, err := h.app.ServiceAccounts.Cache().Get(key.Namespace, key.Name)
+	if err != nil {
+		return // the request is enqueued when the account appears
+	}
+	if request, says := grant.RequestOf(account); says {
+		h.enqueue([]types.NamespacedName{request})
+	}
 }
 
 // allRequests returns the requests that may wait for the right of all accounts.

@@ -67,7 +67,7 @@ func (h *handler) watch() error {
 		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
 		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
 		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
-		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), h.contentReaders, nudge),
+		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), contentReaders, h.nudgeReader),
 	)
 }
 
