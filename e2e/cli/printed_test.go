@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/framework/commandline"
@@ -263,15 +264,17 @@ func (k *kubectl) restart(ctx SpecContext) {
 // setEnv removes a variable from all containers.
 func (k *kubectl) setEnv(ctx SpecContext) {
 	GinkgoHelper()
-	deployment := k.deployment(ctx, k.args[2])
 	name, found := strings.CutSuffix(k.args[3], "-")
 	Expect(found).To(BeTrue(), k.args[3])
-	for i := range deployment.Spec.Template.Spec.Containers {
-		container := &deployment.Spec.Template.Spec.Containers[i]
-		container.Env = slices.DeleteFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == name })
-	}
-	_, err := world.On(k.context).Kube.AppsV1().Deployments(k.namespace).Update(ctx, deployment, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error { // kubectl sends a patch, which cannot conflict
+		deployment := k.deployment(ctx, k.args[2])
+		for i := range deployment.Spec.Template.Spec.Containers {
+			container := &deployment.Spec.Template.Spec.Containers[i]
+			container.Env = slices.DeleteFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == name })
+		}
+		_, err := world.On(k.context).Kube.AppsV1().Deployments(k.namespace).Update(ctx, deployment, metav1.UpdateOptions{})
+		return err
+	})).To(Succeed())
 }
 
 func (k *kubectl) merge(ctx SpecContext, resource, name, patch string) {
