@@ -19,6 +19,9 @@ SOURCE_DATE_EPOCH ?= 0
 # make verify vets everything; and what no debugger reads is linked in less time.
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
+# Gomega polls every 10 ms unless told otherwise. Many of these polls list objects of an API server.
+export GOMEGA_DEFAULT_EVENTUALLY_POLLING_INTERVAL := 50ms
+
 .DEFAULT_GOAL := help
 .PHONY: help build images push demo demo-capi lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes recovery walls bench generate verify lint measure clean
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-const pause = 10 * time.Millisecond
+// pause is a compromise: at 10 ms, the polling of some tests took more processor time than what they waited for.
+const pause = 50 * time.Millisecond
 
 // Until calls check until it returns nil. After atMost, which is also the deadline of check's context, it fails
 // the test with what and the last error.

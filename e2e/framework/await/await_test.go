@@ -34,8 +34,8 @@ func TestUntil_PollsUntilTheCheckSucceeds(t *testing.T) {
 		failed string
 	}{
 		"check succeeds: called once":             {after: 0, asked: 1, took: 0},
-		"check succeeds later: polled until then": {after: 35 * time.Millisecond, asked: 5, took: 40 * time.Millisecond},
-		"check never succeeds: the test fails":    {after: time.Hour, asked: 101, took: 1005 * time.Millisecond, failed: "it comes, after 1.005s: not yet"},
+		"check succeeds later: polled until then": {after: 135 * time.Millisecond, asked: 4, took: 150 * time.Millisecond},
+		"check never succeeds: the test fails":    {after: time.Hour, asked: 21, took: 1005 * time.Millisecond, failed: "it comes, after 1.005s: not yet"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func workspace(t *testing.T, c *client.Client, name string) string {
 // eventually is gomega's, as patient as all of these tests.
 func eventually(t *testing.T, f func(Gomega)) {
 	t.Helper()
-	NewWithT(t).Eventually(f).WithContext(t.Context()).WithTimeout(patience).WithPolling(10 * time.Millisecond).Should(Succeed())
+	NewWithT(t).Eventually(f).WithContext(t.Context()).WithTimeout(patience).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
 // entry is a line of the audit log.
