@@ -16,7 +16,7 @@ REPO ?= docker.io/fleethub
 TAG ?= $(VERSION)
 SOURCE_DATE_EPOCH ?= 0
 
-# make verify vets everything; and what no debugger reads is linked in less time.
+# make lint vets everything; and what no debugger reads is linked in less time.
 TESTFLAGS := -vet=off -ldflags='-s -w'
 
 # Gomega polls every 10 ms unless told otherwise. Many of these polls list objects of an API server.

@@ -20,4 +20,3 @@ if [ "$before" != "$after" ]; then
 fi
 
 go mod tidy -diff
-go vet ./...
