@@ -3,6 +3,8 @@
 package nodes
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -48,6 +50,44 @@ func missing() {
 			return string(fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting).Status)
 		}, Equal("True")))
 	})
+}
+
+// lostBy is what ran on west when its agent lost its identity, and registeredBefore are its registrations before that.
+var lostBy, registeredBefore map[string]string
+
+func losingIdentity() {
+	It("has neither its Secret nor its account any more", func(ctx SpecContext) {
+		lostBy, registeredBefore = podUIDs(ctx, west), registrations(ctx, western)
+		Expect(registeredBefore).To(HaveLen(1))
+		for name, uid := range registeredBefore {
+			accounts := world.Hub.Kube.CoreV1().ServiceAccounts(western.Status.Namespace)
+			Expect(accounts.Delete(ctx, names.RequestAccount(name, uid), metav1.DeleteOptions{})).To(Succeed())
+		}
+		Expect(world.On(west).Kube.CoreV1().Secrets(names.SystemNamespace).Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
+	})
+}
+
+func returning() {
+	It("returns by itself to its Cluster, and no pod was replaced or restarted", func(ctx SpecContext) {
+		Eventually(func() map[string]string { return registrations(ctx, western) }).WithContext(ctx).WithTimeout(patience).
+			Should(And(HaveLen(1), Not(Equal(registeredBefore))), "its new credential is in use")
+		Expect(current(ctx, western).UID).To(Equal(western.UID))
+		Expect(podUIDs(ctx, west)).To(Equal(lostBy))
+	})
+}
+
+// podUIDs returns the UIDs and restarts of the agent's pod and those of the story's Bundle, by name.
+func podUIDs(ctx context.Context, cluster string) map[string]string {
+	GinkgoHelper()
+	found := map[string]string{}
+	for _, namespace := range []string{names.SystemNamespace, "app-" + cluster} {
+		list, err := world.On(cluster).Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, pod := range list.Items {
+			found[pod.Name] = fmt.Sprint(pod.UID, ", restarted ", framework.Restarts(&pod))
+		}
+	}
+	return found
 }
 
 func losingAgent() {

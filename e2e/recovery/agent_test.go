@@ -10,11 +10,15 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/deploy"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register"
@@ -24,13 +28,17 @@ import (
 // beatInterval is the interval between two heartbeats. A return is noticed with the first one.
 const beatInterval = 2 * time.Second
 
+// agentLabel is a label of each Cluster. Its value is the name of the agent.
+const agentLabel = "agent"
+
 // agent is an agent in a namespace of its own.
 type agent struct {
-	name  string // of its namespace, and its client ID
-	local kubernetes.Interface
-	log   *slog.Logger
-	pulse heartbeat.Pulse
-	stop  func()
+	name    string // of its namespace, and its client ID if it is not imported
+	cluster *rest.Config
+	local   kubernetes.Interface
+	log     *slog.Logger
+	pulse   heartbeat.Pulse
+	stop    func()
 
 	mu      sync.Mutex
 	bearer  string // with which the last heartbeat was accepted
@@ -39,26 +47,33 @@ type agent struct {
 	changed chan struct{}
 }
 
-// newAgent installs an agent that registers with a bootstrap secret.
-func newAgent(ctx context.Context, name, folder string, local kubernetes.Interface, bootstrap protocol.Bootstrap) (*agent, error) {
-	file, err := os.Create(filepath.Join(folder, name+".log"))
+// newAgent returns an agent that is not installed.
+func (h *hub) newAgent(name string) (*agent, error) {
+	file, err := os.Create(filepath.Join(h.plane.LogDir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{name: name, local: local, changed: make(chan struct{}), log: slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))}
-	meta := func(object string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: name, Name: object} }
-	if _, err := local.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	settings, err := (&config.Agent{ClientID: name, Labels: map[string]string{"agent": name}}).Encode()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := local.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta(names.Agent), Data: map[string]string{names.ConfigKey: settings}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	_, err = local.CoreV1().Secrets(name).Create(ctx, &corev1.Secret{ObjectMeta: meta(names.AgentBootstrap), Data: bootstrap.Encode()}, metav1.CreateOptions{})
+	log := slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	a := &agent{name: name, cluster: h.cluster, changed: make(chan struct{}), log: log, stop: func() {}}
+	a.local, err = kubernetes.NewForConfig(a.cluster)
 	return a, err
+}
+
+// install installs the agent. It registers with a bootstrap secret.
+func (a *agent) install(ctx context.Context, bootstrap protocol.Bootstrap) error {
+	meta := func(object string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: a.name, Name: object} }
+	if _, err := a.local.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.name}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	settings, err := (&config.Agent{ClientID: a.name, Labels: map[string]string{agentLabel: a.name}}).Encode()
+	if err != nil {
+		return err
+	}
+	if _, err := a.local.CoreV1().ConfigMaps(a.name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta(names.Agent), Data: map[string]string{names.ConfigKey: settings}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err = a.local.CoreV1().Secrets(a.name).Create(ctx, &corev1.Secret{ObjectMeta: meta(names.AgentBootstrap), Data: bootstrap.Encode()}, metav1.CreateOptions{})
+	return err
 }
 
 // start starts the agent's process.
@@ -77,15 +92,25 @@ func (a *agent) start() {
 	a.stop = func() { cancel(); <-ended }
 }
 
-// serve sends heartbeats.
+// serve sends heartbeats and deploys.
 func (a *agent) serve(ctx context.Context, session register.Session) error {
-	return heartbeat.Run(ctx, heartbeat.Options{
-		Hub: session.Hub, ClusterNamespace: session.ClusterNamespace, ClusterName: session.ClusterName, AgentNamespace: a.name,
-		Interval: beatInterval, RecoveryKey: session.RecoveryKey, HubSerial: session.HubSerial,
-		CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
-		Pulse:             &a.pulse, Clock: time.Now, Random: rand.Reader, Log: a.log,
-		OnBeat: func(_ time.Time, err error) { a.noteBeat(session.Token(), err) },
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() error {
+		return heartbeat.Run(ctx, heartbeat.Options{
+			Hub: session.Hub, ClusterNamespace: session.ClusterNamespace, ClusterName: session.ClusterName, AgentNamespace: a.name,
+			Interval: beatInterval, RecoveryKey: session.RecoveryKey, HubSerial: session.HubSerial,
+			CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
+			Pulse:             &a.pulse, Clock: time.Now, Random: rand.Reader, Log: a.log,
+			OnBeat: func(_ time.Time, err error) { a.noteBeat(session.Token(), err) },
+		})
 	})
+	parts.Go(func() error {
+		return deploy.Run(ctx, deploy.Options{
+			Hub: session.Hub, Namespace: session.DeploymentNamespace, Local: a.cluster, AgentNamespace: a.name,
+			OwnBundle: names.AgentBundle(session.ClusterName), Log: a.log,
+		})
+	})
+	return parts.Wait()
 }
 
 func (a *agent) noteBeat(token string, err error) {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fleet-hub/fleet/dev/plane"
@@ -38,15 +39,20 @@ type hub struct {
 	prefix string
 	// front is the address at which agents register. later is the one to which the hub moves.
 	front, later *faults.Proxy
-	local        kubernetes.Interface
+	// cluster is how agents reach their cluster. west is the client of a person there.
+	cluster *rest.Config
+	west    kubernetes.Interface
 	// bootstrap is what agents register with.
 	bootstrap protocol.Bootstrap
 
 	controllers *replica.Replica
 	starts      int
 	agents      []*agent
-	// registrations counts the requests that agents have made.
-	registrations atomic.Int64
+	workloads   workloads
+	// stopPods ends the agents that the hub has installed.
+	stopPods func()
+	// registrations counts the requests that agents have made. steps counts the writes of a person on both clusters.
+	registrations, steps atomic.Int64
 
 	// clusters maps agents to the names of their Clusters. known are the registrations that were counted for them.
 	clusters map[*agent]string
@@ -56,17 +62,21 @@ type hub struct {
 // newHub installs the product on the plane's hub. Everything ends with the test.
 func newHub(t *testing.T) *hub {
 	t.Helper()
-	h := &hub{plane: hubs.Plane(t), prefix: strings.ToLower(strings.Split(t.Name(), "_")[0]), clusters: map[*agent]string{}, known: map[string]bool{}}
+	h := &hub{
+		plane: hubs.Plane(t), cluster: wests.Plane(t).Hub.Config(), prefix: strings.ToLower(strings.Split(t.Name(), "_")[0]),
+		clusters: map[*agent]string{}, known: map[string]bool{}, stopPods: func() {},
+	}
+	h.cluster.QPS, h.workloads = -1, workloads{hub: h, seen: traces{}}
 	h.front, h.later = h.newFront(t), h.newFront(t)
 	t.Cleanup(func() { h.end(t) })
 	var err error
 	h.User, err = framework.NewUser(h.plane.LogDir, framework.Site{
-		Name: framework.HubName, URL: h.later.URL, CA: slices.Concat(h.later.CA, h.later.OtherCA), Kubeconfig: h.plane.Hub.Kubeconfig, Config: h.plane.Hub.Config(),
+		Name: framework.HubName, URL: h.later.URL, CA: slices.Concat(h.later.CA, h.later.OtherCA), Kubeconfig: h.plane.Hub.Kubeconfig, Config: h.counted(h.plane.Hub.Config()),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.local, err = kubernetes.NewForConfig(wests.Plane(t).Hub.Config()); err != nil {
+	if h.west, err = kubernetes.NewForConfig(h.counted(h.cluster)); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(h.configure(t.Context(), nil), h.startControllers(t.Context()), h.newToken(t.Context(), h.prefix)); err != nil {
@@ -103,6 +113,9 @@ func (h *hub) configure(ctx context.Context, values map[string]any) error {
 func (h *hub) startControllers(ctx context.Context) error {
 	if h.controllers != nil {
 		h.controllers.Kill()
+		if err := h.controllers.Bury(ctx, h.Hub.Kube); err != nil {
+			return err
+		}
 	}
 	token, err := h.Hub.Kube.CoreV1().ServiceAccounts(names.SystemNamespace).CreateToken(ctx, "fleet-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -120,8 +133,6 @@ func (h *hub) startControllers(ctx context.Context) error {
 	}
 	h.controllers, err = replica.Start(replica.Options{
 		Name: name, Folder: h.plane.Hub.LogDir, Kubeconfig: file, Args: []string{"--disable-bootstrap", "--debug"},
-		// Long enough for a restart of etcd on a busy machine, and short enough that the next process leads soon.
-		Election: replica.Election{LeaseDuration: 20 * time.Second, RenewDeadline: 18 * time.Second, RetryPeriod: 500 * time.Millisecond},
 	})
 	return err
 }
@@ -140,21 +151,34 @@ func (h *hub) newToken(ctx context.Context, name string) error {
 	return nil
 }
 
+// agentName returns the name of an agent.
+func (h *hub) agentName(i int) string { return fmt.Sprintf("%s-%03d", h.prefix, i) }
+
 // join installs agents and waits until they have reported.
 func (h *hub) join(t *testing.T, from, to int) []*agent {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	var joined []*agent
 	for i := from; i < to; i++ {
-		a, err := newAgent(ctx, fmt.Sprintf("%s-%03d", h.prefix, i), h.plane.LogDir, h.local, h.bootstrap)
+		a, err := h.newAgent(h.agentName(i))
+		if err == nil {
+			err = a.install(t.Context(), h.bootstrap)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.start()
 		joined = append(joined, a)
-		h.agents = append(h.agents, a)
 	}
+	h.awaitJoined(t, joined)
+	return joined
+}
+
+// awaitJoined waits until agents have reported for the first time.
+func (h *hub) awaitJoined(t *testing.T, joined []*agent) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	h.agents = append(h.agents, joined...)
 	for _, a := range joined {
 		if _, err := a.awaitReturn(ctx, time.Time{}, "", false); err != nil {
 			t.Fatal(err)
@@ -166,12 +190,11 @@ func (h *hub) join(t *testing.T, from, to int) []*agent {
 		h.clusters[a] = name
 	}
 	h.registeredBy(h.agents)
-	return joined
 }
 
 // clusterOf returns the name of the Cluster in the agent's Secret.
 func (h *hub) clusterOf(ctx context.Context, a *agent) (string, error) {
-	secret, err := h.local.CoreV1().Secrets(a.name).Get(ctx, names.Agent, metav1.GetOptions{})
+	secret, err := h.west.CoreV1().Secrets(a.name).Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +207,7 @@ func (h *hub) awaitRecoverable(t *testing.T, agents []*agent) {
 	t.Helper()
 	for _, a := range agents {
 		_, err := client.Until(t.Context(), client.Await{
-			From: h.local.CoreV1().RESTClient(), Resource: "secrets", Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(a.name),
+			From: h.west.CoreV1().RESTClient(), Resource: "secrets", Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(a.name),
 			For: "the recovery data of agent " + a.name, Within: patience,
 		}, func(s *corev1.Secret) bool { return len(s.Data["recoveryTicket"]) > 0 })
 		if err != nil {
@@ -218,10 +241,10 @@ func (h *hub) registeredBy(agents []*agent) (found int) {
 	}
 	of := map[string]bool{}
 	for _, a := range agents {
-		of[a.name] = true
+		of[h.clusters[a]] = true
 	}
 	for i := range all.Items {
-		if r := &all.Items[i]; of[r.Spec.ClientID] && !h.known[string(r.UID)] {
+		if r := &all.Items[i]; of[r.Status.ClusterName] && !h.known[string(r.UID)] {
 			h.known[string(r.UID)] = true
 			found++
 		}
@@ -249,7 +272,7 @@ func (h *hub) expectSameClusters(t *testing.T) {
 
 // accountOf returns the account of an agent on the hub.
 func (h *hub) accountOf(ctx context.Context, a *agent) (*corev1.ServiceAccount, error) {
-	secret, err := h.local.CoreV1().Secrets(a.name).Get(ctx, names.Agent, metav1.GetOptions{})
+	secret, err := h.west.CoreV1().Secrets(a.name).Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +327,7 @@ func (h *hub) expire(ctx context.Context, a *agent) error {
 	if err := secrets.Delete(ctx, bound.Name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	own := h.local.CoreV1().Secrets(a.name)
+	own := h.west.CoreV1().Secrets(a.name)
 	stored, err := own.Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -326,6 +349,7 @@ func (h *hub) expire(ctx context.Context, a *agent) error {
 // end ends the agents and the controllers.
 func (h *hub) end(t *testing.T) {
 	t.Helper()
+	h.stopPods()
 	var stopping sync.WaitGroup
 	for _, a := range h.agents {
 		stopping.Go(a.stop)

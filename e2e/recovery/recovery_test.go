@@ -1,27 +1,34 @@
-// Package recovery_test plays disasters on a hub with many agents, and measures how soon the agents return. No step of a
-// person follows a disaster.
+// Package recovery_test plays disasters on a hub with many agents, and measures how soon the agents return, and whether
+// a person had to do something or a workload was restarted.
 //
 //	agents of one downstream cluster, each in a namespace of its own ─► front (faults.Proxy) ─► hub ◄─ controllers
+//	  └─► a workload of each: ConfigMap, Deployment, pod
 //
-// The agents register and send heartbeats with the code of the real agent.
+// The agents register, send heartbeats and deploy with the code of the real agent. Some of them are installed by the hub.
 package recovery_test
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 )
 
-var count = flag.Int("agents", 24, "how many agents there are")
+var count = flag.Int("agents", 24, "how many agents there are, at least 12")
 
 // patience limits the wait for the return of the agents from one disaster.
 const patience = 3 * time.Minute
@@ -36,6 +43,7 @@ func TestMain(m *testing.M) {
 	if code, played := replica.Play(); played {
 		os.Exit(code)
 	}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the agents' client-go reports each rejected watch
 	os.Exit(hubs.Main(also{m}))
 }
 
@@ -47,10 +55,9 @@ func (a also) Run() int { return wests.Main(a.tests) }
 
 // row is one line of the table.
 type row struct {
-	disaster      string
-	agents        int
-	took          time.Duration
-	registrations int
+	disaster                                string
+	agents, steps, registrations, restarted int
+	took                                    time.Duration
 }
 
 // table collects what the disasters have cost.
@@ -60,14 +67,35 @@ func (a *table) print(t *testing.T) {
 	t.Helper()
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "disaster\tagents\tseconds until the last returned\thuman steps\tregistrations")
+	fmt.Fprintln(w, "disaster\tagents\tseconds until the last returned\thuman steps\tregistrations\trestarted workloads")
 	for _, r := range a.rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%d\t%d\n", r.disaster, r.agents, r.took.Seconds(), 0, r.registrations)
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%d\t%d\t%d\n", r.disaster, r.agents, r.took.Seconds(), r.steps, r.registrations, r.restarted)
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	t.Log("\n" + text.String())
+}
+
+// person counts the writes of a person.
+type person struct {
+	next  http.RoundTripper
+	steps *atomic.Int64
+}
+
+// RoundTrip sends the request.
+func (p person) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		p.steps.Add(1)
+	}
+	return p.next.RoundTrip(request)
+}
+
+// counted returns the access of a person, whose writes are counted.
+func (h *hub) counted(access *rest.Config) *rest.Config {
+	access = rest.CopyConfig(access)
+	access.Wrap(func(next http.RoundTripper) http.RoundTripper { return person{next: next, steps: &h.steps} })
+	return access
 }
 
 // disaster happens to some agents and is measured.
@@ -98,7 +126,7 @@ func (h *hub) play(t *testing.T, into *table, disasters ...disaster) {
 			t.Fatalf("%s: %v", d.name, err)
 		}
 	}
-	struck := time.Now()
+	struck, steps := time.Now(), h.steps.Load()
 	for i, d := range disasters {
 		var last time.Time
 		for _, a := range d.agents {
@@ -112,12 +140,16 @@ func (h *hub) play(t *testing.T, into *table, disasters ...disaster) {
 		}
 		into.rows = append(into.rows, row{disaster: d.name, agents: len(d.agents), took: last.Sub(began)})
 	}
+	h.expectSameClusters(t)
+	rows := into.rows[len(into.rows)-len(disasters):]
 	made := int(h.registrations.Load() - requests)
-	for i := range disasters { // requests of disasters at the same time are told apart by their agents
-		r := &into.rows[len(into.rows)-len(disasters)+i]
-		if r.registrations = made; len(disasters) > 1 {
-			r.registrations = h.registeredBy(disasters[i].agents)
+	for i, d := range disasters { // requests of disasters at the same time are told apart by their agents
+		rows[i].steps, rows[i].restarted = int(h.steps.Load()-steps), h.workloads.restarted(t, d.agents)
+		if rows[i].registrations = made; len(disasters) > 1 {
+			rows[i].registrations = h.registeredBy(d.agents)
+		}
+		if rows[i].steps > 0 {
+			t.Errorf("%s: %d writes of a person followed", d.name, rows[i].steps)
 		}
 	}
-	h.expectSameClusters(t)
 }

@@ -88,7 +88,7 @@ func TestRollback_AgentKeepsItsIdentity(t *testing.T) {
 		}
 	}
 	a.stop()
-	secrets := h.local.CoreV1().Secrets(metav1.NamespaceSystem)
+	secrets := h.west.CoreV1().Secrets(metav1.NamespaceSystem)
 	kept, err := secrets.Get(ctx, names.RecoverySecret(a.name), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
