@@ -56,7 +56,7 @@ func missing() {
 var lostBy, registeredBefore map[string]string
 
 func losingIdentity() {
-	It("has neither its Secret nor its account any more", func(ctx SpecContext) {
+	It("loses its Secret and its account", func(ctx SpecContext) {
 		lostBy, registeredBefore = podUIDs(ctx, west), registrations(ctx, western)
 		Expect(registeredBefore).To(HaveLen(1))
 		for name, uid := range registeredBefore {

@@ -111,11 +111,8 @@ func (h *hub) configure(ctx context.Context, values map[string]any) error {
 
 // startControllers starts the controllers with a new token of their account, as a pod of their Deployment.
 func (h *hub) startControllers(ctx context.Context) error {
-	if h.controllers != nil {
-		h.controllers.Kill()
-		if err := h.controllers.Bury(ctx, h.Hub.Kube); err != nil {
-			return err
-		}
+	if err := h.killControllers(ctx); err != nil {
+		return err
 	}
 	token, err := h.Hub.Kube.CoreV1().ServiceAccounts(names.SystemNamespace).CreateToken(ctx, "fleet-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -135,6 +132,15 @@ func (h *hub) startControllers(ctx context.Context) error {
 		Name: name, Folder: h.plane.Hub.LogDir, Kubeconfig: file, Args: []string{"--disable-bootstrap", "--debug"},
 	})
 	return err
+}
+
+// killControllers kills the controllers, and lets the next ones lead at once.
+func (h *hub) killControllers(ctx context.Context) error {
+	if h.controllers == nil {
+		return nil
+	}
+	h.controllers.Kill()
+	return h.controllers.Bury(ctx, h.Hub.Kube)
 }
 
 // newToken creates the token of all agents.
@@ -355,10 +361,7 @@ func (h *hub) end(t *testing.T) {
 		stopping.Go(a.stop)
 	}
 	stopping.Wait()
-	if h.controllers != nil {
-		h.controllers.Kill()
-	}
-	if err := errors.Join(h.front.Close(), h.later.Close()); err != nil {
+	if err := errors.Join(h.killControllers(context.Background()), h.front.Close(), h.later.Close()); err != nil {
 		t.Error(err)
 	}
 }
