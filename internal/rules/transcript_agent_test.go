@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -27,10 +28,12 @@ type agent struct {
 	deaf      bool // cannot fetch its credential from the hub
 	silent    bool // the cluster is lost
 
+	owner            string // of the key that signs its requests; empty if it has none
 	serving, running bool
 	requests         int
 	pending          *registering.PendingRequest
 	pendingFor       string // the import token the pending request was made with
+	recovering       *registering.PendingRequest
 	beat             time.Time
 	said             string
 }
@@ -84,6 +87,10 @@ func (a *agent) look() registering.Input {
 			state.Stored = &registering.StoredIdentity{Server: server, Verdict: a.verdict(a.proven(bearer, identity.DeploymentNamespace))}
 		}
 	}
+	if kept, access := a.kept(); kept != nil {
+		state.Recovery = &registering.Recovery{Server: access.APIServerURL, CanRequest: true, Since: a.w.now.Add(-time.Hour)}
+		state.Recovery.Attempt = a.attempt(access, a.recovering)
+	}
 	data := a.secret(names.AgentBootstrap)
 	if data == nil {
 		return state
@@ -92,25 +99,69 @@ func (a *agent) look() registering.Input {
 	if state.BootstrapProblem = err; err != nil {
 		return state
 	}
-	state.Bootstrap, state.Token = &bootstrap, a.verdict(a.w.accountOf(bootstrap.Token) != nil)
-	if a.pending == nil || a.pendingFor != bootstrap.Token {
-		return state
+	pending := a.pending
+	if a.pendingFor != bootstrap.Token {
+		pending = nil
 	}
-	if state.Request = a.pending; a.deaf {
-		return state
-	}
-	secret := names.CredentialSecret(a.pending.ClientID, a.pending.ClientRandom)
-	if !a.w.may(bootstrap.Token, "get", "secrets", bootstrap.SystemRegistrationNamespace, secret) {
-		return state
-	}
-	if answer := find[corev1.Secret](a.w, onHub, bootstrap.SystemRegistrationNamespace, secret); answer != nil {
-		credential, err := protocol.ParseCredential(answer.Data)
-		if err != nil {
-			a.w.t.Errorf("a credential that no agent can use: %v", err)
-		}
-		state.Credential, state.Proof = &credential, a.verdict(a.proven(credential.Token, credential.DeploymentNamespace))
-	}
+	state.Bootstrap, state.Attempt = &bootstrap, a.attempt(bootstrap, pending)
 	return state
+}
+
+// attempt describes what came of a pending request, which may be nil.
+func (a *agent) attempt(access protocol.Bootstrap, pending *registering.PendingRequest) registering.Attempt {
+	at := registering.Attempt{Token: a.verdict(a.w.accountOf(access.Token) != nil), Request: pending}
+	answer := a.answer(access, pending)
+	if answer == nil {
+		return at
+	}
+	credential, err := protocol.ParseCredential(answer)
+	if err != nil {
+		a.w.t.Errorf("a credential that no agent can use: %v", err)
+	}
+	at.Credential, at.Proof = &credential, a.verdict(a.proven(credential.Token, credential.DeploymentNamespace))
+	return at
+}
+
+// answer returns the data of the credential Secret of a pending request, or nil.
+func (a *agent) answer(access protocol.Bootstrap, pending *registering.PendingRequest) map[string][]byte {
+	if pending == nil || a.deaf {
+		return nil
+	}
+	secret := names.CredentialSecret(pending.ClientID, pending.ClientRandom)
+	if !a.w.may(access.Token, "get", "secrets", access.SystemRegistrationNamespace, secret) {
+		return nil
+	}
+	answer := find[corev1.Secret](a.w, onHub, access.SystemRegistrationNamespace, secret)
+	if answer == nil {
+		return nil
+	}
+	sealed := answer.Data[protocol.EncryptedKey]
+	if sealed == nil {
+		return answer.Data
+	}
+	document, err := signed.key(a.owner).Open(string(sealed))
+	if err != nil {
+		return nil // it is for another agent of the workspace
+	}
+	data, err := protocol.ParseAnswer(document)
+	if err != nil {
+		a.w.t.Errorf("an answer that no agent can use: %v", err)
+	}
+	return data
+}
+
+// kept returns what the agent recovers with, or nil.
+func (a *agent) kept() (*protocol.Kept, protocol.Bootstrap) {
+	secret := find[corev1.Secret](a.w, a.where, metav1.NamespaceSystem, names.RecoverySecret(a.namespace))
+	if secret == nil {
+		return nil, protocol.Bootstrap{}
+	}
+	kept := protocol.ParseKept(secret.Data)
+	access, complete := kept.Access()
+	if !complete {
+		a.w.t.Errorf("what agent %s keeps is incomplete: %+v", a.where, kept)
+	}
+	return &kept, access
 }
 
 // step gathers the input, calls the rule, and carries out the outcome.
@@ -126,9 +177,12 @@ func (a *agent) step() bool {
 	case registering.Use:
 		return a.w.do("agent "+a.where, "Use", func() { a.use(state, step) })
 	case registering.Request:
+		if step.Recovery {
+			return a.w.do("agent "+a.where, "Recovery", a.requestRecovery)
+		}
 		return a.w.do("agent "+a.where, "Request", func() { a.request(*state.Bootstrap) })
 	case registering.GiveUp:
-		a.running, a.pending = false, nil // the process ends and is started again
+		a.running, a.pending, a.recovering = false, nil, nil // the process ends and is started again
 	}
 	a.say(step)
 	return false
@@ -154,32 +208,51 @@ func (a *agent) request(bootstrap protocol.Bootstrap) {
 	if err != nil {
 		a.w.t.Fatal(err)
 	}
-	a.requests++
-	request := registering.NewRequest(registering.RequestInput{
-		Bootstrap: bootstrap, Config: configured, SystemUID: "kube-system of " + a.where,
-		Random: fmt.Sprintf("random %d of %s", a.requests, a.where), Pod: "fleet-agent-" + a.where,
-	})
-	request.Name, request.GenerateName = fmt.Sprintf("%s%s-%d", request.GenerateName, a.where, a.requests), ""
-	a.w.put(onHub, request)
 	a.pendingFor = bootstrap.Token
-	a.pending = &registering.PendingRequest{
+	a.pending = a.create(registering.RequestInput{Bootstrap: bootstrap, Config: configured, SystemUID: "kube-system of " + a.where}, "")
+}
+
+// requestRecovery makes a request with the recovery token and the ticket.
+func (a *agent) requestRecovery() {
+	kept, access := a.kept()
+	if !a.w.may(access.Token, "create", "clusterregistrations", access.ClusterNamespace, "") {
+		return
+	}
+	ticket, err := identity.VerifyTicket(kept.HubKey, kept.Ticket)
+	if err != nil {
+		a.w.t.Fatal(err)
+	}
+	a.recovering = a.create(registering.RequestInput{
+		Bootstrap: access, Config: config.Agent{ClientID: ticket.ClientID, Labels: ticket.Labels}, Ticket: kept.Ticket,
+	}, identity.Thumbprint(kept.HubKey))
+}
+
+// create creates a request, signed if the agent has a key.
+func (a *agent) create(in registering.RequestInput, hub string) *registering.PendingRequest {
+	a.requests++
+	in.Random, in.Pod = fmt.Sprintf("random %d of %s", a.requests, a.where), "fleet-agent-"+a.where
+	request := registering.NewRequest(in)
+	request.Name, request.GenerateName = fmt.Sprintf("%s%s-%d", request.GenerateName, a.where, a.requests), ""
+	if a.owner != "" {
+		metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentKey, signed.key(a.owner).Public())
+		metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentProof, a.w.proof(a.owner, request, in.Bootstrap.Token, hub))
+	}
+	a.w.put(onHub, request)
+	return &registering.PendingRequest{
 		Namespace: request.Namespace, Name: request.Name, ClientID: request.Spec.ClientID, ClientRandom: request.Spec.ClientRandom,
-		TokenName: bootstrap.TokenName, MadeAt: a.w.now,
+		TokenName: in.Bootstrap.TokenName, MadeAt: a.w.now,
 	}
 }
 
 // use stores a new identity, drops the bootstrap Secret, and sends a heartbeat when it is due.
 func (a *agent) use(state registering.Input, step registering.Outcome) {
-	if step.Store {
-		c := state.Credential
-		a.w.put(a.where, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: names.Agent},
-			Data: protocol.Identity{
-				Kubeconfig:          []byte(state.Bootstrap.APIServerURL + " " + c.Token),
-				DeploymentNamespace: c.DeploymentNamespace, ClusterNamespace: c.ClusterNamespace, ClusterName: c.ClusterName,
-			}.Encode(),
-		})
-		a.pending, a.beat = nil, time.Time{}
+	if step.Store && step.Recovery {
+		_, access := a.kept()
+		a.store(access, *state.Recovery.Credential, a.recovering)
+		a.recovering = nil
+	} else if step.Store {
+		a.store(*state.Bootstrap, *state.Credential, a.pending)
+		a.pending = nil
 	}
 	if step.DropBootstrap {
 		a.w.remove(place{a.where, "Secret", a.namespace, names.AgentBootstrap})
@@ -187,6 +260,29 @@ func (a *agent) use(state registering.Input, step registering.Outcome) {
 	if a.beat.IsZero() || a.w.now.Sub(a.beat) >= heartbeats {
 		a.heartbeat()
 	}
+}
+
+// store stores a new identity, and what the hub has given for a recovery.
+func (a *agent) store(access protocol.Bootstrap, c protocol.Credential, request *registering.PendingRequest) {
+	given, err := protocol.ParseRecovery(a.answer(access, request))
+	a.w.put(a.where, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: names.Agent},
+		Data: protocol.Identity{
+			Kubeconfig:          []byte(access.APIServerURL + " " + c.Token),
+			DeploymentNamespace: c.DeploymentNamespace, ClusterNamespace: c.ClusterNamespace, ClusterName: c.ClusterName,
+		}.Encode(),
+	})
+	a.beat = time.Time{}
+	if a.owner == "" || err != nil {
+		return
+	}
+	a.w.put(a.where, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(a.namespace)},
+		Data: protocol.Kept{
+			Recovery: given, APIServerURL: access.APIServerURL, ClusterNamespace: access.ClusterNamespace,
+			SystemRegistrationNamespace: access.SystemRegistrationNamespace, ClientID: request.ClientID,
+		}.Encode(),
+	})
 }
 
 func (a *agent) heartbeat() {

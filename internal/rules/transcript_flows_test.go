@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,7 @@ import (
 
 // flows returns the ways in which a cluster joins and rejoins, as actions of people at certain times.
 func flows() map[string]func(*world) {
-	return map[string]func(*world){
+	all := map[string]func(*world){
 		"agent-initiated":                agentInitiated,
 		"agent-initiated-with-client-id": agentInitiatedWithClientID,
 		"manager-initiated":              func(w *world) { managerInitiated(w, rulestest.Workspace, "east") },
@@ -30,6 +31,8 @@ func flows() map[string]func(*world) {
 		"takeover-of-a-silent-agent":     takeoverOfSilentAgent,
 		"takeover-by-nobody":             takeoverByNobody,
 	}
+	maps.Copy(all, recoveryFlows())
+	return all
 }
 
 // agentInitiated: an admin creates a token and installs an agent with its values on a cluster unknown to the hub.

@@ -22,7 +22,7 @@ func (w *world) grant(at place) bool {
 	if out.Stage == grant.Leaving {
 		return w.do("grant", string(out.Stage), func() { w.revoke(at) })
 	}
-	if out.Stage == grant.Abandoned {
+	if out.Stage == grant.Abandoned || out.Stage == grant.Unproven {
 		return w.do("grant", string(out.Stage), func() { w.deleteAt(at) })
 	}
 	if out.Stage == grant.TakeoverPending {
@@ -34,9 +34,12 @@ func (w *world) grant(at place) bool {
 		}
 		if out.Own != nil {
 			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
-			request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: out.Own.LastSeen}
-			if out.Own.TokenUID != "" {
-				request.Annotations[fleet.AnnotationTokenUIDAtGrant] = out.Own.TokenUID
+			metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationLastSeenAtGrant, out.Own.LastSeen)
+			for key, value := range map[string]string{fleet.AnnotationTokenUIDAtGrant: out.Own.TokenUID, fleet.AnnotationAgentKeyAtGrant: out.Own.Key} {
+				delete(request.Annotations, key)
+				if value != "" {
+					request.Annotations[key] = value
+				}
 			}
 			w.put(onHub, request)
 		}
@@ -51,10 +54,12 @@ func (w *world) grant(at place) bool {
 		for _, o := range out.Reader {
 			w.put(onHub, o.(object))
 		}
-	}, func() {
+	}, func() { w.recordRecovery(in, out) }, func() {
 		if out.Mint != nil {
 			out.Credential.Token = w.mint(out.Mint)
-			w.put(onHub, grant.CredentialSecret(request, in.Namespaces.Registration, out.Credential))
+			secret := grant.CredentialSecret(request, in.Namespaces.Registration, out.Credential)
+			w.addRecovery(secret, in, out)
+			w.put(onHub, secret)
 		}
 	}, func() {
 		for _, name := range out.Superseded {
@@ -91,6 +96,7 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 		Credential: find[corev1.Secret](w, onHub, rulestest.HubNamespaces().Registration,
 			names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)),
 	}
+	w.gatherRecovery(&in)
 	if name := grant.ImporterOf(request, in.NamedToken); name != "" {
 		in.Importer = find[fleet.Cluster](w, onHub, workspace, name)
 	}
@@ -112,6 +118,7 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 	in.HeartbeatAccount = w.speakers[cluster.Name]
 	in.Account = find[corev1.ServiceAccount](w, onHub, account.Namespace, account.Name)
 	in.Imported = find[fleet.ClusterRegistrationToken](w, onHub, workspace, names.ImportToken(cluster.Name))
+	w.gatherRecovery(&in) // who may read the answer may depend on the Cluster
 	in.RightsExist = find[rbacv1.Role](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&

@@ -50,6 +50,9 @@ func (w *world) work() (items []func() bool) {
 		}
 	}
 	items = append(items, w.readers, w.expiry, w.garbage)
+	if w.keeps {
+		items = append(items, w.accounts)
+	}
 	if !w.asleep {
 		for _, a := range w.agents {
 			items = append(items, a.step)
@@ -125,6 +128,7 @@ func (w *world) cluster(at place) bool {
 // leave deletes a Cluster's accounts, then its namespace, then the Cluster, as far as they still exist.
 func (w *world) leave(at place) bool {
 	namespace := place{onHub, "Namespace", "", names.ClusterNamespace(at.namespace, at.name)}
+	w.blocked[at] = w.now
 	return w.do("cluster", "Leaving", func() {
 		for _, account := range list[corev1.ServiceAccount](w, onHub) {
 			if account.Namespace == namespace.name && account.Annotations[fleet.AnnotationClusterRegistration] != "" {

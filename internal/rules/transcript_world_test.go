@@ -64,6 +64,9 @@ type world struct {
 	asleep bool // whether the agents are asleep
 	// speakers are the accounts of the Clusters' last heartbeats.
 	speakers map[string]string
+	// keeps means that the hub and its agents have keys. blocked are the times at which Clusters were deleted.
+	keeps   bool
+	blocked map[place]time.Time
 	// steps counts the actions so far, and last is the latest one. After stopAfter actions, playUntil interrupts.
 	steps, stopAfter int
 	last             string
@@ -76,7 +79,7 @@ type world struct {
 func newWorld(t *testing.T, chance *rand.Rand) *world {
 	return &world{
 		t: t, now: rulestest.Noon(), config: rulestest.HubConfig(), chance: chance,
-		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{},
+		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{}, blocked: map[place]time.Time{},
 	}
 }
 
