@@ -94,7 +94,7 @@ e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linu
 	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
 
-recovery: ## Let agents lose everything that they can lose, and measure how they return. AGENTS=100 of them; about seven minutes.
+recovery: ## Let agents lose everything that they can lose, and measure how they return. AGENTS=100 of them: eight minutes.
 	@go run ./dev/plane/prebuild
 	@go test -v -count=1 -timeout 30m ./e2e/recovery -agents $(or $(AGENTS),24)
 
