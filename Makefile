@@ -88,19 +88,19 @@ race: ## Run the tests of rules, controllers and agents under the race detector.
 
 e2e: ## Run the user stories only.
 	@go run ./dev/plane/prebuild
-	@go test -v -timeout 20m ./e2e/...
+	@go test $(TESTFLAGS) -v -timeout 20m ./e2e/...
 
 e2e-nodes: ## Tell the user stories on real nodes: images, charts and pods. Linux, root. E2E_NODES_REQUIRED=1: or fail.
 	@go run ./dev/plane/prebuild
-	@go test -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
+	@go test $(TESTFLAGS) -v -count=1 -timeout 20m ./e2e/nodes -on-nodes -required=$(if $(filter 1,$(E2E_NODES_REQUIRED)),true,false)
 
 recovery: ## Let agents lose everything that they can lose, and measure how they return. AGENTS=100 of them: eight minutes.
 	@go run ./dev/plane/prebuild
-	@go test -v -count=1 -timeout 30m ./e2e/recovery -agents $(or $(AGENTS),24)
+	@go test $(TESTFLAGS) -v -count=1 -timeout 30m ./e2e/recovery -agents $(or $(AGENTS),24)
 
 walls: ## Attack one tenant of a hub as another one, with N=20000 random sequences of requests. SEED=… repeats a run.
 	@go run ./dev/plane/prebuild
-	@go test -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
+	@go test $(TESTFLAGS) -v -count=1 -timeout 0 ./e2e/walls -sequences=$(or $(N),20000) $(if $(SEED),-seed=$(SEED))
 
 # The drawing of how the cost of a registration grows. The one of ten thousand clusters belongs to the documents.
 CURVE ?= $(if $(filter 10000,$(N)),docs/developing,bin)/growth.svg
