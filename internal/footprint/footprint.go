@@ -1,10 +1,10 @@
 // Package footprint returns memory to the system when the process is idle, and reads how much the process has.
 //
-//	every ten seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
+//	every five seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
 //	/proc, /sys/fs/cgroup ─► Read ─► Memory
 //
-// An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do. Go returns
-// freed memory slowly. Pages of the executable are left to the kernel, which can drop them at any time.
+// An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do: heartbeats, whose
+// number grows with the heap. Go returns freed memory slowly. Pages of the executable are left to the kernel, which can drop them at any time.
 package footprint
 
 import (
@@ -17,21 +17,30 @@ import (
 
 const (
 	// Interval is the time between two checks.
-	Interval = 10 * time.Second
-	// calmBytes is the most that an idle process allocates in an Interval, for leases, watches and scrapes.
-	calmBytes = 1 << 20
-	// worthBytes is how much must have been allocated since memory was last returned before it is returned again.
-	worthBytes = 4 << 20
+	Interval = 5 * time.Second
+	// calmBytes is the most that an idle process allocates in an Interval, for leases, watches and scrapes. With a large
+	// heap it is calmPart of the heap.
+	calmBytes, calmPart = 1 << 20, 16
+	// worthBytes is how much must have been allocated since memory was last returned before it is returned again. With a
+	// large heap it is worthPart of the heap, because to collect garbage takes longer.
+	worthBytes, worthPart = 4 << 20, 8
 )
 
-// allocated is the runtime metric for bytes allocated on the heap since the process started.
-const allocated = "/gc/heap/allocs:bytes"
+// The runtime's metrics for the bytes allocated on the heap since the process started, and those found in use by the
+// last collection.
+const (
+	allocated = "/gc/heap/allocs:bytes"
+	live      = "/gc/heap/live:bytes"
+)
+
+// usage is what the runtime says of the heap. It is 0 if the runtime does not provide the metrics.
+type usage struct{ allocated, live uint64 }
 
 // Keep returns memory to the system whenever the process has become idle, until ctx ends.
 func Keep(ctx context.Context) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
-	keep(ctx, ticker.C, allocatedBytes, func() {
+	keep(ctx, ticker.C, heap, func() {
 		// Pools survive one collection: they may contain buffers as large as the largest chart.
 		runtime.GC()
 		debug.FreeOSMemory()
@@ -39,28 +48,32 @@ func Keep(ctx context.Context) {
 }
 
 // keep checks on each tick.
-func keep(ctx context.Context, ticks <-chan time.Time, allocated func() uint64, giveBack func()) {
+func keep(ctx context.Context, ticks <-chan time.Time, heap func() usage, giveBack func()) {
 	var r rest
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks:
-			if r.due(allocated()) {
+			if r.due(heap()) {
 				giveBack()
 			}
 		}
 	}
 }
 
-// allocatedBytes returns 0 if the runtime does not provide the metric. Then memory is never returned.
-func allocatedBytes() uint64 {
-	sample := []metrics.Sample{{Name: allocated}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindUint64 {
+// heap reads the runtime's metrics. Without them memory is never returned.
+func heap() usage {
+	samples := []metrics.Sample{{Name: allocated}, {Name: live}}
+	metrics.Read(samples)
+	return usage{allocated: bytesOf(samples[0].Value), live: bytesOf(samples[1].Value)}
+}
+
+func bytesOf(value metrics.Value) uint64 {
+	if value.Kind() != metrics.KindUint64 {
 		return 0
 	}
-	return sample[0].Value.Uint64()
+	return value.Uint64()
 }
 
 // rest decides when to return memory.
@@ -69,13 +82,13 @@ type rest struct {
 	looked, given uint64
 }
 
-// due reports whether to return memory now. It is called once per Interval with the bytes allocated so far.
-func (r *rest) due(allocated uint64) bool {
-	calm := allocated-r.looked < calmBytes
-	r.looked = allocated
-	if !calm || allocated-r.given < worthBytes {
+// due reports whether to return memory now. It is called once per Interval.
+func (r *rest) due(now usage) bool {
+	calm := now.allocated-r.looked < max(calmBytes, now.live/calmPart)
+	r.looked = now.allocated
+	if !calm || now.allocated-r.given < max(worthBytes, now.live/worthPart) {
 		return false
 	}
-	r.given = allocated
+	r.given = now.allocated
 	return true
 }

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -14,15 +15,18 @@ func TestWhenMemoryIsGivenBack(t *testing.T) {
 		// allocated is what was allocated in each interval.
 		allocated []uint64
 		want      []bool
+		live      uint64
 	}{
-		"after the start":                        {[]uint64{20 * mib, 0, 0}, []bool{false, true, false}},
-		"not while it works":                     {[]uint64{20 * mib, 2 * mib, mib, mib, 0}, []bool{false, false, false, false, true}},
-		"once for one deployment":                {[]uint64{20 * mib, 0, 0, 30 * mib, 0, 0}, []bool{false, true, false, false, true, false}},
-		"not for little":                         {[]uint64{20 * mib, 0, 3 * mib, 0, 0}, []bool{false, true, false, false, false}},
-		"for little that adds up":                {[]uint64{20 * mib, 0, 3 * mib, mib / 2, mib / 2, 0}, []bool{false, true, false, false, true, false}},
-		"a start that needs nothing":             {[]uint64{mib, mib - 1, mib - 1}, []bool{false, false, false}},
-		"a start that needs little, for a while": {[]uint64{mib, mib - 1, mib - 1, mib - 1, mib - 1}, []bool{false, false, false, false, true}},
-		"a runtime that does not count":          {[]uint64{0, 0, 0}, []bool{false, false, false}},
+		"after the start":                        {[]uint64{20 * mib, 0, 0}, []bool{false, true, false}, 6 * mib},
+		"not while it works":                     {[]uint64{20 * mib, 2 * mib, mib, mib, 0}, []bool{false, false, false, false, true}, 6 * mib},
+		"once for one deployment":                {[]uint64{20 * mib, 0, 0, 30 * mib, 0, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
+		"not for little":                         {[]uint64{20 * mib, 0, 3 * mib, 0, 0}, []bool{false, true, false, false, false}, 6 * mib},
+		"for little that adds up":                {[]uint64{20 * mib, 0, 3 * mib, mib / 2, mib / 2, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
+		"a start that needs nothing":             {[]uint64{mib, mib - 1, mib - 1}, []bool{false, false, false}, 6 * mib},
+		"a start that needs little, for a while": {[]uint64{mib, mib - 1, mib - 1, mib - 1, mib - 1}, []bool{false, false, false, false, true}, 6 * mib},
+		"a runtime that does not count":          {[]uint64{0, 0, 0}, []bool{false, false, false}, 0},
+		"a large hub with heartbeats":            {[]uint64{900 * mib, 20 * mib, 19 * mib, 19 * mib, 19 * mib}, []bool{false, true, false, false, true}, 400 * mib},
+		"a large hub where clusters join":        {[]uint64{900 * mib, 25 * mib, 200 * mib, 24 * mib}, []bool{false, false, false, true}, 400 * mib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r rest
@@ -30,7 +34,7 @@ func TestWhenMemoryIsGivenBack(t *testing.T) {
 			var got []bool
 			for _, n := range test.allocated {
 				total += n
-				got = append(got, r.due(total))
+				got = append(got, r.due(usage{total, test.live}))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -46,9 +50,9 @@ func TestEachTickIsALook(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		keep(ctx, ticks, func() uint64 {
+		keep(ctx, ticks, func() usage {
 			looks++
-			return 10 << 20
+			return usage{allocated: 10 << 20}
 		}, func() { given = append(given, looks) })
 	}()
 	for range 5 {
@@ -71,9 +75,12 @@ func TestKeepEndsWithItsContext(t *testing.T) {
 type kept struct{ bytes []byte }
 
 func TestTheRuntimeCounts(t *testing.T) {
-	before := allocatedBytes()
+	before := heap()
 	k := &kept{bytes: make([]byte, 3<<20)}
-	if got := allocatedBytes() - before; before == 0 || got < uint64(len(k.bytes)) {
-		t.Errorf("after %d bytes, %d more than %d", len(k.bytes), got, before)
+	runtime.GC()
+	after := heap()
+	if after.allocated-before.allocated < uint64(len(k.bytes)) || before.allocated == 0 || after.live < uint64(len(k.bytes)) {
+		t.Errorf("after %d bytes: %+v, before %+v", len(k.bytes), after, before)
 	}
+	runtime.KeepAlive(k)
 }
