@@ -27,6 +27,7 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/faults"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement"
 	ctrl "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -45,6 +46,9 @@ const (
 )
 
 var control = plane.Share(plane.Options{Downstreams: []string{"east"}, BeforeControllers: helm.HubCRDs, Audit: true})
+
+// upset has the faults that the controllers' requests meet.
+var upset faults.Plan
 
 // ahead is how far the controllers' clock is before everybody else's.
 var ahead atomic.Int64
@@ -79,9 +83,11 @@ var running = sync.OnceValue(func() error {
 	lines := logging.Options{Writer: file, Debug: true}
 	log := logging.New(lines)
 	logging.Bridge(log, lines)
+	own := as(hub, token.Status.Token)
+	own.Wrap(upset.Transport)
 	started, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- agentmanagement.Run(ctx, controllers(as(hub, token.Status.Token), log, func() { close(started) }))
+		ended <- agentmanagement.Run(ctx, controllers(own, log, func() { close(started) }))
 	}()
 	select {
 	case <-started:
