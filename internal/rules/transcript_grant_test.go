@@ -109,6 +109,9 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 		if other.Namespace == workspace && (other.Spec.ClientID == request.Spec.ClientID || other.Status.ClusterName != "" && other.Status.ClusterName == request.Status.ClusterName) {
 			in.Others = append(in.Others, other)
 		}
+		if other.Spec.ClientID+other.Spec.ClientRandom == request.Spec.ClientID+request.Spec.ClientRandom {
+			in.SameAnswer = append(in.SameAnswer, other)
+		}
 	}
 	cluster := grant.ClusterOf(in)
 	if cluster == nil {

@@ -40,12 +40,33 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 }
 
 // refused reports whether a request cannot be answered because its credential answers another request, or did until the
-// other agent used it. A granted request stays granted.
+// other agent used it, or will. A granted request stays granted.
 func refused(in Input) bool {
-	return !in.Request.Status.Granted && (answersAnother(in) || in.Credential == nil && slices.ContainsFunc(in.Others, func(other *fleet.ClusterRegistration) bool {
-		return other.UID != in.Request.UID && other.Status.Granted && other.DeletionTimestamp == nil &&
-			other.Spec.ClientID == in.Request.Spec.ClientID && other.Spec.ClientRandom == in.Request.Spec.ClientRandom
-	}))
+	switch {
+	case in.Request.Status.Granted:
+		return false
+	case in.Credential != nil:
+		return answersAnother(in)
+	}
+	return slices.ContainsFunc(in.SameAnswer, func(other *fleet.ClusterRegistration) bool { return isCopyOf(in, other) })
+}
+
+// isCopyOf reports whether a request is the later one of two that the same Secret would answer. The agent draws the
+// random part for each request, so the later one is a copy. It must not get the right to read the Secret, not even
+// until the other one is answered. A request that this process has begun to answer is the first one: its writes have
+// changed the resource version, which otherwise orders requests of the same second.
+func isCopyOf(in Input, other *fleet.ClusterRegistration) bool {
+	if other.UID == in.Request.UID || other.DeletionTimestamp != nil {
+		return false
+	}
+	ours, theirs := slices.Contains(in.Begun, in.Request.UID), slices.Contains(in.Begun, other.UID)
+	switch {
+	case other.Status.Granted:
+		return true
+	case ours != theirs:
+		return theirs
+	}
+	return isOlder(other, in.Request)
 }
 
 // answersAnother reports whether the Secret that would answer this request is the answer to another one. If both

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -81,6 +82,10 @@ type Input struct {
 	Importer *fleet.Cluster
 	// Others are the workspace's requests with the same client ID or for the same Cluster.
 	Others []*fleet.ClusterRegistration
+	// SameAnswer are the requests of all workspaces, including this one, that the same credential Secret would answer.
+	// Begun are the UIDs of those that this process has begun to answer.
+	SameAnswer []*fleet.ClusterRegistration
+	Begun      []types.UID
 	// Namesakes are the requests of the same name in other workspaces.
 	Namesakes []*fleet.ClusterRegistration
 	// ReaderAccount is the UID of the account of the token that Signer returns, or "" if it does not exist.
@@ -268,7 +273,7 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 	case !in.Request.Status.Granted && isForAnother(in.NamedToken, in.Request.Spec.ClientID):
 		return fleet.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
 	case refused(in):
-		return fleet.ReasonCredentialTaken, "another request with this clientID and clientRandom was answered: ask with another clientRandom"
+		return fleet.ReasonCredentialTaken, "another request has this clientID and clientRandom: ask with another clientRandom"
 	}
 	return "", ""
 }

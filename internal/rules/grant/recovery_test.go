@@ -106,7 +106,10 @@ func TestRecoveryOfACluster(t *testing.T) {
 		"the Secret of the answer has another request's: deleted":     {[]mod{agent, pinned(mine), recovering(t, hub, mine), answering("original", "fleet-default")}, unproven},
 		"the same, no Cluster, expired ticket: deleted":               {[]mod{recovering(t, hub, mine, expired), answering("original", "fleet-default"), set(fleet.AnnotationAgentKeyAtGrant, mine.Public())}, unproven},
 		"no key, ticket of another Cluster: deleted":                  {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.Cluster = "west" })}, unproven},
-		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), others(replayed())}, unproven},
+		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestGranted))}, unproven},
+		"copy of a request that is not answered yet: deleted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed())}, unproven},
+		"copy of a request that waits, confirmed: deleted":            {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere, sameAnswer(replayed())}, unproven},
+		"was copied: granted":                                         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestMadeAt(rulestest.At(-time.Second))))}, granted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := rulestest.Pure(t, grant.Decide, grantInput(append([]mod{knownTo(hub)}, test.given...)...))
@@ -120,9 +123,9 @@ func TestRecoveryOfACluster(t *testing.T) {
 	}
 }
 
-// replayed is the granted request of which the request is a copy.
-func replayed() *fleet.ClusterRegistration {
-	r := aRequest(requestNamed("original"), requestGranted)
+// replayed is the request of which the request is a copy. It is a minute older.
+func replayed(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+	r := aRequest(append([]func(*fleet.ClusterRegistration){requestNamed("original"), requestMadeAt(rulestest.At(-90 * time.Second))}, modifiers...)...)
 	r.UID, r.Spec = "u-original", aRequest().Spec
 	return r
 }

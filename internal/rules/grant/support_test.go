@@ -205,6 +205,16 @@ func others(requests ...*fleet.ClusterRegistration) func(*grant.Input) {
 	return func(in *grant.Input) { in.Others = append(in.Others, requests...) }
 }
 
+// sameAnswer adds requests that the same Secret would answer.
+func sameAnswer(requests ...*fleet.ClusterRegistration) func(*grant.Input) {
+	return func(in *grant.Input) { in.SameAnswer = append(append(in.SameAnswer, in.Request), requests...) }
+}
+
+// begun means that this process has begun to answer these requests.
+func begun(uids ...types.UID) func(*grant.Input) {
+	return func(in *grant.Input) { in.Begun = append(in.Begun, uids...) }
+}
+
 func later(d time.Duration) func(*grant.Input) {
 	return func(in *grant.Input) { in.Now = in.Now.Add(d) }
 }

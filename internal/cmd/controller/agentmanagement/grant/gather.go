@@ -69,7 +69,13 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		}
 	}
 	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.NamedToken))
-	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom))
+	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, answerTo(request))
+	in.SameAnswer = byIndex(r, h.app.ClusterRegistrations.Cache(), byAnswer, answerTo(request))
+	for _, one := range in.SameAnswer {
+		if uid, known := h.begun.Load(one.Namespace + "/" + one.Name); known && uid == one.UID {
+			in.Begun = append(in.Begun, one.UID)
+		}
+	}
 	in.Namesakes = slices.DeleteFunc(byIndex(r, h.app.ClusterRegistrations.Cache(), byName, request.Name),
 		func(other *fleet.ClusterRegistration) bool { return other.Namespace == request.Namespace })
 	if err := r.err(); err != nil {

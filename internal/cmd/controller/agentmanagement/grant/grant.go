@@ -42,6 +42,8 @@ type handler struct {
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.
 	used sync.Map
+	// begun maps a request that this process has begun to answer to its UID.
+	begun sync.Map
 }
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
@@ -91,6 +93,7 @@ func (h *handler) gone(key string) error {
 	h.stages.Drop(key)
 	h.correct.Delete(key)
 	h.used.Delete(key)
+	h.begun.Delete(key)
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
 	h.enqueue(h.queue.drop(types.NamespacedName{Namespace: namespace, Name: name}))
 	return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
@@ -113,6 +116,9 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	r := &round{in: in, out: out, request: in.Request}
 	h.enqueueAtEnd(r.request, out)
 	h.noteUse(r)
+	if len(out.Reader)+len(out.Children) > 0 {
+		h.begun.Store(r.key(), r.request.UID)
+	}
 	var failures []error
 	for _, write := range out.Writes {
 		err := h.write(ctx, r, write)

@@ -650,34 +650,64 @@ func TestTwoRequestsForOneCredential(t *testing.T) {
 	}
 }
 
-// Both were looked at before either was answered.
-func TestTwoRequestsForOneCredentialAtTheSameTime(t *testing.T) {
-	second := request(func(r *fleet.ClusterRegistration) { r.Name, r.UID = "r2", "u-r2" })
-	hub := start(t, request(), second, cluster(), asked())
-	both := func() error {
-		return errors.Join(hub.Handle(requests, "ws/r1"), hub.Handle(requests, "ws/r2"))
+// A client that reads ClusterRegistrations copies one, and names its own token. If it ever could read the Secret of the
+// answer, it could read the answer to the original.
+func TestCopyOfAnUnansweredRequest_IsNeverReadable(t *testing.T) {
+	const original, copied = "ws/r1", "ws/r2"
+	for name, test := range map[string]struct {
+		order  []string
+		modify func(*fleet.ClusterRegistration)
+	}{
+		"original is processed first": {[]string{original, copied}, func(*fleet.ClusterRegistration) {}},
+		"copy is processed first":     {[]string{copied, original}, func(*fleet.ClusterRegistration) {}},
+		"values are divided otherwise": {[]string{copied, original}, func(r *fleet.ClusterRegistration) {
+			r.Spec.ClientID, r.Spec.ClientRandom = "clien", "trandom"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := request(func(r *fleet.ClusterRegistration) {
+				r.Name, r.UID, r.Labels = "r2", "u-r2", map[string]string{fleet.LabelRegistrationToken: "t2"}
+			}, test.modify)
+			hub := start(t, request(), second, cluster(), asked(), asked2())
+			for range 4 {
+				for _, key := range test.order {
+					if err := hub.Handle(requests, key); err != nil {
+						t.Fatal(err)
+					}
+				}
+				catchUp(t, hub)
+			}
+			for _, line := range hub.Requests() {
+				if strings.HasPrefix(line, "create") && strings.Contains(line, "r2") {
+					t.Errorf("the copy caused %s", line)
+				}
+			}
+			expectCredential(t, hub)
+			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
+			got := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", "r2")
+			if condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); condition == nil || condition.Reason != fleet.ReasonCredentialTaken {
+				t.Errorf("condition %+v", condition)
+			}
+		})
 	}
-	if err := both(); err != nil {
-		t.Fatal(err)
-	}
-	catchUp(t, hub)
-	if err := both(); !errors.Is(err, errAnswersAnother) { // the second one has not seen the credential
+}
+
+func asked2() *fleet.ClusterRegistrationToken {
+	return &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t2", UID: "u-t2"}}
+}
+
+// The cache does not show the answer to the other request yet.
+func TestAnswerToAnotherRequest_IsNotOverwritten(t *testing.T) {
+	hub := start(t, request(), cluster(), asked())
+	settle(t, hub, 1)
+	other := request(func(r *fleet.ClusterRegistration) { r.Name = "r0" })
+	hub.Have(grant.CredentialSecret(other, registration, protocol.Credential{ClusterName: "c1"}))
+	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errAnswersAnother) {
 		t.Fatalf("error %v, want %v", err, errAnswersAnother)
 	}
-	expectCredential(t, hub)
 	catchUp(t, hub)
-	if err := both(); err != nil {
-		t.Fatal(err)
+	handle(t, hub)
+	if hubtest.Get[*rbacv1.Role](hub, registration, "r1-creds") != nil || hubtest.Get[*rbacv1.RoleBinding](hub, registration, "r1-creds") != nil {
+		t.Error("the answer to the other request is readable")
 	}
-	expectCredential(t, hub)
-	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
-	if hubtest.Get[*rbacv1.Role](hub, registration, "r2-creds") != nil || hubtest.Get[*rbacv1.RoleBinding](hub, registration, "r2-creds") != nil {
-		t.Error("the second one may read what the first one was answered")
-	}
-	catchUp(t, hub)
-	hub.Requests()
-	if err := both(); err != nil {
-		t.Fatal(err)
-	}
-	expectRequests(t, hub)
 }

@@ -25,6 +25,8 @@ const (
 	byToken   = "fleet.requests-by-token"
 	// byName is the index of requests of all workspaces by name.
 	byName = "fleet.requests-by-name"
+	// byAnswer is the index of requests of all workspaces by the name of the credential Secret that answers them.
+	byAnswer = "fleet.requests-by-answer"
 	// byRequest is the index of credentials by the request that they answer.
 	byRequest = "fleet.credentials-by-request"
 	// byCreator is the index of Clusters by the token that created them: "<workspace>/<UID of the token>".
@@ -49,6 +51,7 @@ func (h *handler) watch() error {
 		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
 	})
 	requests.AddIndexer(byName, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{r.Name}, nil })
+	requests.AddIndexer(byAnswer, func(r *fleet.ClusterRegistration) ([]string, error) { return []string{answerTo(r)}, nil })
 	h.app.CredentialSecrets.Cache().AddIndexer(byRequest, func(s *corev1.Secret) (keys []string, _ error) {
 		for _, request := range requestOf(s) {
 			keys = append(keys, request.String())
@@ -69,6 +72,12 @@ func (h *handler) watch() error {
 		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
 		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), contentReaders, h.nudgeReader),
 	)
+}
+
+// answerTo returns the name of the credential Secret that answers a request. Client ID and random part are joined without
+// a separator, so requests with another client ID may have the same one.
+func answerTo(r *fleet.ClusterRegistration) string {
+	return names.CredentialSecret(r.Spec.ClientID, r.Spec.ClientRandom)
 }
 
 func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
