@@ -49,7 +49,7 @@ const (
 	AwaitingNamespace Stage = "AwaitingNamespace"
 	// AwaitingRights means that the account and its rights are written, but the cache does not show them yet.
 	AwaitingRights Stage = "AwaitingRights"
-	// Unproven means that a recovery request proves nothing, so it is deleted.
+	// Unproven means that a recovery request proves nothing, so it is deleted. Its message is for the Cluster's Event.
 	Unproven Stage = "Unproven"
 	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
@@ -149,7 +149,7 @@ type Outcome struct {
 	// EndConfirmation means that the confirmation on the Cluster is removed, because its request was answered. A client
 	// could choose the same name for another request.
 	EndConfirmation bool
-	// RecoveredBy, if set, is recorded on the Cluster: the pods that have recovered it.
+	// RecoveredBy, if set, is recorded on the Cluster: the last pods that have recovered it and used the answer.
 	RecoveredBy string
 	// Alternating are two pods that recover the Cluster in turn.
 	Alternating []string
@@ -227,7 +227,7 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 	case leaving(in, cluster):
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
 	case IsRecovery(in.Request) && !isAnswered(in) && isUnproven(in, cluster):
-		return Outcome{Stage: Unproven}
+		return Outcome{Stage: Unproven, Message: whyUnproven(in)}
 	case cluster == nil && IsRecovery(in.Request):
 		return awaitCluster(in, readmitted(in))
 	case cluster == nil && ofGoneImport(in):
@@ -323,7 +323,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 			out.Mint.Lifetime, out.Mint.Renewed = lifetime, true
 		}
 		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
-		out.Sealed, out.RecoveredBy = IsRecovery(in.Request), recoveredNow(in, cluster)
+		out.Sealed = IsRecovery(in.Request)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""
@@ -355,7 +355,9 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.EndConfirmation = isConfirmed(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
-	if out.InUse = inUse(in, cluster); isFetchable(in) && !out.InUse {
+	if out.InUse = inUse(in, cluster); out.InUse {
+		out.RecoveredBy = recoveredBy(in, cluster)
+	} else if isFetchable(in) {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since
 	}
 	if in.Crowded && unused(in.Request, cluster) {

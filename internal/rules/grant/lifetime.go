@@ -14,7 +14,8 @@ import (
 )
 
 // lifetimeOf returns the lifetime of a request's credential, or 0 if it does not expire. Only an agent that announces
-// that it renews its token gets one that expires. When the request is answered, the recorded lifetime counts: the agent
+// that it renews its token gets one that expires. An agent that recovers always renews, and its proof does not cover the
+// announcement. When the request is answered, the recorded lifetime counts: the agent
 // needs its right to renew whatever the configuration becomes.
 func lifetimeOf(in Input) time.Duration {
 	if isAnswered(in) {
@@ -24,7 +25,8 @@ func lifetimeOf(in Input) time.Duration {
 		}
 		return min(recorded, protocol.TokenLifetime)
 	}
-	if in.CredentialLifetime <= 0 || in.Request.Annotations[fleet.AnnotationAgentRenews] != "true" {
+	renews := in.Request.Annotations[fleet.AnnotationAgentRenews] == "true" || IsRecovery(in.Request)
+	if in.CredentialLifetime <= 0 || !renews {
 		return 0
 	}
 	return min(max(in.CredentialLifetime, protocol.MinTokenLifetime), protocol.TokenLifetime)

@@ -16,8 +16,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// alternationWindow is how long the hub remembers which pods have recovered a Cluster.
-const alternationWindow = 24 * time.Hour
+const (
+	// alternationWindow is how long the hub remembers which pods have recovered a Cluster.
+	alternationWindow = 24 * time.Hour
+	// maxRecoveredBy is the maximum size in bytes of the record of them, which has two entries of at most 84.
+	maxRecoveredBy = 256
+)
 
 // Recovery is what a hub knows about a recovery request. An agent that has lost its credential creates such a request
 // with the recovery account, which all agents of the workspace share. Only its signature proves which agent it is.
@@ -101,6 +105,15 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	return !ticketed || ticket.Cluster != cluster.Name
 }
 
+// whyUnproven explains why a recovery request is deleted.
+func whyUnproven(in Input) string {
+	if refused(in) {
+		return "a request to recover this Cluster's agent repeats an earlier one, and was deleted, which does not affect the agent; if this happens again, find the client that copies ClusterRegistrations of namespace " +
+			in.Request.Namespace + " in the audit log of the hub's API server"
+	}
+	return "a request to recover this Cluster's agent does not prove that it comes from this agent, and was deleted; if an agent of this Cluster has lost its key, register it again"
+}
+
 // isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned,
 // and not if the agent that it was signed for was replaced by one without a key.
 func isProven(in Input, cluster *fleet.Cluster) bool {
@@ -154,48 +167,67 @@ func readersOf(in Input) (accounts []rbacv1.Subject) {
 
 // podOf returns the pod of a recovery request, as its client claims it, or "".
 func podOf(request *fleet.ClusterRegistration) string {
-	pod := request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod]
-	if len(validation.IsDNS1123Subdomain(pod)) > 0 || len(pod) > validation.DNS1123LabelMaxLength {
-		return ""
+	if pod := request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod]; isPodName(pod) {
+		return pod
 	}
-	return pod
+	return ""
 }
 
-// recoveredBy returns the pods that have recovered a Cluster lately, the last one last.
-func recoveredBy(cluster *fleet.Cluster, now time.Time) (pods []string) {
-	for _, entry := range strings.Split(cluster.Annotations[fleet.AnnotationRecoveredBy], ",") {
+// isPodName reports whether a text from elsewhere may be the name of a pod that an agent reports as a label. Others are
+// neither compared nor repeated in messages.
+func isPodName(text string) bool {
+	return len(text) <= validation.DNS1123LabelMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0
+}
+
+// recovered is a recovery of a Cluster: the pod that its request names, and when the request was created.
+type recovered struct {
+	pod string
+	at  time.Time
+}
+
+func (r recovered) String() string { return r.pod + "=" + r.at.UTC().Format(time.RFC3339) }
+
+// recoveriesOf returns the last two recoveries of a Cluster that are recorded, the last one last. A user of the workspace
+// may have written the record.
+func recoveriesOf(cluster *fleet.Cluster, now time.Time) (found []recovered) {
+	record := cluster.Annotations[fleet.AnnotationRecoveredBy]
+	if len(record) > maxRecoveredBy {
+		return nil
+	}
+	for _, entry := range strings.Split(record, ",") {
 		pod, text, _ := strings.Cut(entry, "=")
-		if at, err := time.Parse(time.RFC3339, text); err == nil && pod != "" && now.Before(at.Add(alternationWindow)) {
-			pods = append(pods, pod)
+		if at, err := time.Parse(time.RFC3339, text); err == nil && isPodName(pod) && now.Before(at.Add(alternationWindow)) {
+			found = append(found, recovered{pod, at})
 		}
 	}
-	return pods[max(0, len(pods)-2):]
+	return found[max(0, len(found)-2):]
 }
 
 // alternating returns two pods that recover a Cluster in turn, if this request is the third of such recoveries. They
-// have the same key: one cluster is a copy of the other.
+// have the same key: one cluster is a copy of the other. A pod is what the holder of the key claims. So this finds
+// copies, and not a thief of the key who claims the name of the agent's pod.
 func alternating(in Input, cluster *fleet.Cluster) []string {
-	pods := recoveredBy(cluster, in.Now)
-	if pod := podOf(in.Request); len(pods) < 2 || pod != pods[0] || pod == pods[1] {
+	last := recoveriesOf(cluster, in.Now)
+	if pod := podOf(in.Request); len(last) < 2 || pod != last[0].pod || pod == last[1].pod {
 		return nil
 	}
-	return pods
+	return []string{last[0].pod, last[1].pod}
 }
 
-// recoveredNow returns what to record on a Cluster about the pod of this recovery, or "".
-func recoveredNow(in Input, cluster *fleet.Cluster) string {
-	pod := podOf(in.Request)
-	if !IsRecovery(in.Request) || pod == "" {
+// recoveredBy returns what to record on a Cluster when its agent uses the answer to a recovery request, or "". The answer
+// can be used only with the key. Before that, any client could repeat an old request and name another pod in it.
+func recoveredBy(in Input, cluster *fleet.Cluster) string {
+	now := recovered{podOf(in.Request), in.Request.CreationTimestamp.Time}
+	if !IsRecovery(in.Request) || now.pod == "" || !in.Now.Before(now.at.Add(alternationWindow)) {
 		return ""
 	}
-	entry := pod + "=" + in.Now.UTC().Format(time.RFC3339)
-	pods := recoveredBy(cluster, in.Now)
-	switch {
-	case len(pods) > 0 && pods[len(pods)-1] == pod:
-		return "" // recorded
-	case len(pods) == 0, isConfirmed(in, cluster):
-		return entry // nothing to compare with, or the operator has decided for this pod
+	last := recoveriesOf(cluster, in.Now)
+	if len(last) == 0 {
+		return now.String()
 	}
-	entries := strings.Split(cluster.Annotations[fleet.AnnotationRecoveredBy], ",")
-	return entries[len(entries)-1] + "," + entry
+	previous := last[len(last)-1]
+	if previous.pod == now.pod || !now.at.After(previous.at) {
+		return "" // recorded, or replaced since
+	}
+	return previous.String() + "," + now.String()
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -223,6 +224,8 @@ func TestAlternatingRecoveries_Wait(t *testing.T) {
 		"damaged record":              {"a,b=x,=" + at(0), "a", grant.AwaitingRights},
 		"no pod":                      {"a=" + at(2*time.Minute) + ",b=" + at(time.Minute), "", grant.AwaitingRights},
 		"a pod with a strange name":   {"a=" + at(2*time.Minute) + ",b=" + at(time.Minute), "a,b=", grant.AwaitingRights},
+		"strange pod in the record":   {"a=" + at(2*time.Minute) + ",run rm -rf=" + at(time.Minute), "a", grant.AwaitingRights},
+		"record of a megabyte":        {strings.Repeat("x", 1<<20) + ",a=" + at(2*time.Minute) + ",b=" + at(time.Minute), "a", grant.AwaitingRights},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := grantInput(knownTo(hub), registered(requestTokenUID("u1")), pinned(mine), recovered(test.before), recovering(t, hub, mine))
@@ -239,6 +242,62 @@ func TestAlternatingRecoveries_Wait(t *testing.T) {
 			confirmedHere(&in)
 			if out := rulestest.Pure(t, grant.Decide, in); out.Stage != grant.AwaitingRights {
 				t.Errorf("confirmed: stage %s", out.Stage)
+			}
+		})
+	}
+}
+
+// A client that has read an old recovery request can create it again, with another pod and whatever its proof does not
+// cover. Only the holder of the key can use the answer.
+func TestRecovery_IsRecordedWhenItsAnswerIsUsed(t *testing.T) {
+	type mod = func(*grant.Input)
+	hub, mine := agentKey(t), agentKey(t)
+	at := func(ago time.Duration) string { return rulestest.Noon().Add(-ago).UTC().Format(time.RFC3339) }
+	now := "a=" + at(30*time.Second)
+	by := func(account string) mod { return func(in *grant.Input) { in.HeartbeatAccount = account } }
+	pod := func(pod string) mod {
+		return func(in *grant.Input) {
+			in.Request.Spec.ClusterLabels = map[string]string{fleet.LabelCreatedByAgentPod: pod}
+		}
+	}
+	recorded := func(value string) mod {
+		return func(in *grant.Input) {
+			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, fleet.AnnotationRecoveredBy, value)
+		}
+	}
+	for name, test := range map[string]struct {
+		given mod
+		want  string
+	}{
+		"its account reports: recorded":                  {by("account-1"), now},
+		"known to be used: recorded":                     {func(in *grant.Input) { in.UsedBy = "account-1" }, now},
+		"another account reports: not recorded":          {by("account-0"), ""},
+		"unknown who reports: not recorded":              {by(""), ""},
+		"another pod is recorded: added":                 {both(by("account-1"), recorded("b="+at(time.Minute))), "b=" + at(time.Minute) + "," + now},
+		"two others are recorded: the last one stays":    {both(by("account-1"), recorded("a="+at(time.Hour)+",b="+at(time.Minute))), "b=" + at(time.Minute) + "," + now},
+		"the same pod is recorded: not recorded again":   {both(by("account-1"), recorded("a="+at(time.Minute))), ""},
+		"a younger request is recorded: it is replaced":  {both(by("account-1"), recorded("b="+at(time.Second))), ""},
+		"older than a day: not recorded":                 {both(by("account-1"), later(25*time.Hour)), ""},
+		"recorded a day ago: forgotten":                  {both(by("account-1"), recorded("b="+at(25*time.Hour))), now},
+		"strange record: replaced":                       {both(by("account-1"), recorded("x y="+at(time.Minute))), now},
+		"record of a megabyte: replaced":                 {both(by("account-1"), recorded(strings.Repeat("b="+at(time.Minute)+",", 1<<15))), now},
+		"pod with a strange name: not recorded":          {both(by("account-1"), pod("a b")), ""},
+		"pod with a name of 64 characters: not recorded": {both(by("account-1"), pod(strings.Repeat("a", 64))), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(knownTo(hub), recovering(t, hub, mine), requestAccount, requestRights, named(rulestest.ClusterSeen(rulestest.At(-time.Second))), pod("a"))
+			requestGranted(in.Request)
+			annotate(&in, fleet.AnnotationLastSeenAtGrant, at(time.Hour))
+			annotate(&in, fleet.AnnotationAgentKeyAtGrant, mine.Public())
+			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, fleet.AnnotationAgentKey, mine.Public())
+			credential(rulestest.BoundJWT("account-1", time.Time{}))(&in)
+			if err := grant.Seal(in.Credential, mine.Public(), "account-1"); err != nil {
+				t.Fatal(err)
+			}
+			test.given(&in)
+			out := rulestest.Pure(t, grant.Decide, in)
+			if out.Stage != grant.Done || out.RecoveredBy != test.want || slices.Contains(out.Writes, grant.RecordRecovery) != (test.want != "") {
+				t.Errorf("stage %s, recovered by %.200q, want %q, writes %v", out.Stage, out.RecoveredBy, test.want, out.Writes)
 			}
 		})
 	}

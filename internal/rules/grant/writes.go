@@ -16,8 +16,6 @@ const (
 	RemoveReader Write = "RemoveReader"
 	// DeleteUnproven deletes the request, and counts and reports it.
 	DeleteUnproven Write = "DeleteUnproven"
-	// RecordRecovery writes Outcome.RecoveredBy to the Cluster.
-	RecordRecovery Write = "RecordRecovery"
 	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.Reader.
 	CreateCluster Write = "CreateCluster"
 	// SetOwner writes Outcome.Own.
@@ -30,6 +28,8 @@ const (
 	EndConfirmation Write = "EndConfirmation"
 	// RecordJoin writes Outcome.Join to the Cluster.
 	RecordJoin Write = "RecordJoin"
+	// RecordRecovery writes Outcome.RecoveredBy to the Cluster.
+	RecordRecovery Write = "RecordRecovery"
 	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
 	HandOut Write = "HandOut"
 	// RetireCredential deletes the credential and the right to read it, later and without delaying other requests.
@@ -78,9 +78,6 @@ func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 	if out.Unpin {
 		steps = append(steps, UnpinKey)
 	}
-	if out.RecoveredBy != "" {
-		steps = append(steps, RecordRecovery)
-	}
 	if out.Mint != nil {
 		steps = append(steps, HandOut)
 	}
@@ -89,6 +86,9 @@ func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 	}
 	if out.Join != nil { // before older requests are deleted, so that the agent can return whatever happens next
 		steps = append(steps, RecordJoin)
+	}
+	if out.RecoveredBy != "" { // before the request of the other pod is deleted, whose account the agent then loses
+		steps = append(steps, RecordRecovery)
 	}
 	if len(out.Superseded) > 0 {
 		steps = append(steps, DeleteSuperseded)

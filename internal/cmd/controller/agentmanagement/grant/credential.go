@@ -90,22 +90,29 @@ func (h *handler) mint(ctx context.Context, r *round) error {
 	return nil
 }
 
-// deleteUnproven deletes a recovery request that proves nothing. It counts each, and reports the first of a Cluster.
+// deleteUnproven deletes a recovery request that proves nothing. It counts each, and reports the first for
+// each reason and Cluster.
 func (h *handler) deleteUnproven(r *round) error {
 	cluster := grant.ClusterOf(r.in)
 	about := r.request.Namespace
 	if cluster != nil {
 		about += "/" + cluster.Name
 	}
-	if _, before := h.unproven.LoadOrStore(about, true); !before {
+	if !h.reportedBefore(about + ": " + r.out.Message) {
 		h.app.Log.Warn("recovery request refused: its proof or ticket is not valid; further ones are only counted", "registration", r.key(), "cluster", about)
 		if cluster != nil {
-			h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reasonRecoveryRefused,
-				"a request to recover this Cluster's agent does not prove that it comes from this agent, and was deleted; if an agent of this Cluster has lost its key, register it again")
+			h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reasonRecoveryRefused, r.out.Message)
 		}
 	}
 	h.app.Metrics.Registration(metrics.OutcomeUnproven)
 	return h.deleteRequest(r.request)
+}
+
+// reportedBefore reports whether a refusal was reported, and remembers it.
+func (h *handler) reportedBefore(refusal string) bool {
+	_, before := h.unproven.Get(refusal)
+	h.unproven.Add(refusal, true)
+	return before
 }
 
 // recordRecovery records on the Cluster which pods have recovered it.

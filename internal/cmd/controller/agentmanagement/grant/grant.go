@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
@@ -21,6 +22,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// maxReported is the number of Clusters for which a refused recovery is reported only once. Users of a workspace can create
+// and delete any number of them.
+const maxReported = 10000
 
 type handler struct {
 	app      *hub.Context
@@ -32,8 +37,8 @@ type handler struct {
 	stages *metrics.Stages
 	// lasting is the context of requests while gathering.
 	lasting context.Context //nolint:containedctx // handlers are called without a context
-	// unproven are the Clusters for which an unproven request was reported.
-	unproven sync.Map
+	// unproven are the last refusals of recovery requests that were reported.
+	unproven *lru.Cache
 	// queue decides which requests are processed now.
 	queue *queue
 	// tokens counts the Clusters of each token.
@@ -55,7 +60,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	}
 	read := readersOf(a)
 	h := &handler{
-		app: a, prover: prover, lasting: ctx, queue: newQueue(), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, prover: prover, lasting: ctx, queue: newQueue(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),

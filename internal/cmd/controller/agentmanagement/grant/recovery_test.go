@@ -118,12 +118,61 @@ func TestRecoveryRequest_GetsAnEncryptedAnswer(t *testing.T) {
 	if _, recoveryErr := protocol.ParseRecovery(data); err != nil || recoveryErr != nil || got.ClusterName != "c1" || got.DeploymentNamespace != clusterNamespace {
 		t.Errorf("Cluster %s, %v, %v", got.ClusterName, err, recoveryErr)
 	}
-	if by := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationRecoveredBy]; !strings.HasPrefix(by, "fleet-agent-0=") {
-		t.Errorf("recovered by %q", by)
-	}
 	hub.Requests()
 	handle(t, hub)
 	expectRequests(t, hub) // once
+}
+
+func TestRecoveredCluster_RecordsThePodWhenItReports(t *testing.T) {
+	key := newKey(t)
+	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
+	hub.Put(recovery(t, hub, key))
+	settle(t, hub, 2)
+	hub.Requests()
+	report := func(account string, later time.Duration) string {
+		t.Helper()
+		c := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").DeepCopy()
+		seen(hub.Now().Add(later))(c)
+		spoke(account)(c)
+		hub.Put(c)
+		handle(t, hub)
+		return hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationRecoveredBy]
+	}
+	if by := report("u-of-another-request", time.Second); by != "" {
+		t.Errorf("recovered by %q before the answer was used", by)
+	}
+	expectRequests(t, hub, "get Cluster ws/c1")
+	own := string(hubtest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account).UID)
+	if by := report(own, time.Minute); !strings.HasPrefix(by, "fleet-agent-0=") {
+		t.Errorf("recovered by %q", by)
+	}
+	expectRequests(t, hub, "get Cluster ws/c1", "patch Cluster ws/c1")
+	hub.Sync()
+	handle(t, hub)
+	expectRequests(t, hub)
+}
+
+func TestCopiedRecovery_IsDeletedAndReported(t *testing.T) {
+	key := newKey(t)
+	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
+	original := recovery(t, hub, key)
+	original.CreationTimestamp = metav1.NewTime(hub.Now())
+	copied := original.DeepCopy()
+	copied.Name, copied.UID = "r0", "u-r0"
+	copied.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = "another"
+	hub.Put(original)
+	hub.Put(copied)
+	if err := hub.Handle(requests, "ws/r0"); err != nil {
+		t.Fatal(err)
+	}
+	expectRequests(t, hub, "delete ClusterRegistration ws/r0")
+	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], "repeats an earlier one") {
+		t.Errorf("Events %v", told)
+	}
+	settle(t, hub, 2)
+	if !current(t, hub).Status.Granted {
+		t.Errorf("the original is not granted: %+v", current(t, hub).Status)
+	}
 }
 
 func TestUnprovenRequests_AreDeletedAndReportedOnce(t *testing.T) {
