@@ -45,7 +45,7 @@ func refused(in Input) bool {
 	switch {
 	case in.Request.Status.Granted:
 		return false
-	case in.Credential != nil:
+	case in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "": // else Rancher Fleet's
 		return answersAnother(in)
 	}
 	return slices.ContainsFunc(in.SameAnswer, func(other *fleet.ClusterRegistration) bool { return isCopyOf(in, other) })

@@ -113,14 +113,15 @@ func IsOurs(request *fleet.ClusterRegistration) bool {
 }
 
 // ofOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
-// RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever.
+// RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever. Agents send
+// recovery requests to this hub only, and without the label.
 func ofOtherManager(in Input) Outcome {
 	request := in.Request
 	if request.Status.Granted || request.DeletionTimestamp != nil {
 		return Outcome{Stage: OtherManager}
 	}
 	ends := request.CreationTimestamp.Add(RejectionLife)
-	if !in.Now.Before(ends) {
+	if !in.Now.Before(ends) || IsRecovery(request) {
 		return Outcome{Stage: Abandoned}
 	}
 	return Outcome{Stage: OtherManager, Ends: ends}
@@ -128,10 +129,13 @@ func ofOtherManager(in Input) Outcome {
 
 // heldUntil returns when the finalizers of a request that is being deleted are removed. It returns false if the
 // request has no finalizers or is not being deleted. The hub adds no finalizer to requests, but clients can create
-// requests with any.
+// requests with any. Those of a recovery request that was not granted are removed at once, because they only keep it.
 func heldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	if request.DeletionTimestamp == nil || len(request.Finalizers) == 0 {
 		return time.Time{}, false
+	}
+	if IsRecovery(request) && !request.Status.Granted {
+		return request.DeletionTimestamp.Time, true
 	}
 	return request.DeletionTimestamp.Add(RejectionLife), true
 }

@@ -103,6 +103,8 @@ func TestCopyOfARequest_IsRejected(t *testing.T) {
 		"the younger one is not answered yet":            {[]modify{other, younger}, begun(), grant.Minting},
 		"the older one is of another workspace":          {[]modify{other, older, requestIn("other")}, begun(), grant.Rejected},
 		"the older one divides the two values otherwise": {[]modify{other, older, requestClient("c")}, begun(), grant.Rejected},
+		"the older one was answered by Rancher Fleet":    {[]modify{other, older, requestGranted}, ofRancher, grant.Rejected},
+		"it was answered by Rancher Fleet itself":        {[]modify{other, younger}, ofRancher, grant.Minting},
 		"the older one is being deleted":                 {[]modify{other, older, requestGranted, requestGoing}, begun(), grant.Minting},
 		"both of the same second, the first":             {[]modify{other, version("21")}, mine, grant.Minting},
 		"both of the same second, the second":            {[]modify{other, version("19")}, mine, grant.Rejected},
@@ -121,6 +123,12 @@ func TestCopyOfARequest_IsRejected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ofRancher means that Rancher Fleet has created the credential Secret, which does not name its request.
+func ofRancher(in *grant.Input) {
+	credential(rulestest.BoundJWT("account-2", time.Time{}))(in)
+	in.Credential.Annotations = nil
 }
 
 func requestIn(workspace string) func(*fleet.ClusterRegistration) {

@@ -23,18 +23,21 @@ func TestRequestThatIsNotProcessed(t *testing.T) {
 	old := func(in *grant.Input) {
 		in.Request.CreationTimestamp = rulestest.At(-grant.RejectionLife)
 	}
+	ticket := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentTicket, "x") }
 	tests := map[string]struct {
 		given []func(*grant.Input)
 		want  []grant.Write
 		needs bool // NeedsCluster
 	}{
-		"another manager's label: nothing is written":         {given: []func(*grant.Input){labelled}},
-		"another manager's label for a day: it is deleted":    {given: []func(*grant.Input){labelled, old}, want: []grant.Write{grant.DeleteRequest}},
-		"its workspace is being deleted: it is revoked":       {given: []func(*grant.Input){leaves}, want: []grant.Write{grant.Revoke}},
-		"no place in the queue: its status is written":        {given: []func(*grant.Input){queued}, want: []grant.Write{grant.WriteStatus}},
-		"no place in the queue for 40 minutes: it is deleted": {given: []func(*grant.Input){queued, old}, want: []grant.Write{grant.DeleteRequest}},
-		"deleted with a finalizer: it is revoked":             {given: []func(*grant.Input){deleted(time.Hour)}, want: []grant.Write{grant.Revoke}, needs: true},
-		"deleted with a finalizer a day ago: that is removed": {given: []func(*grant.Input){deleted(grant.RejectionLife)}, want: []grant.Write{grant.RemoveFinalizers}, needs: true},
+		"recovery with another manager's label: it is deleted": {given: []func(*grant.Input){labelled, ticket}, want: []grant.Write{grant.DeleteRequest}},
+		"recovery, deleted with a finalizer: that is removed":  {given: []func(*grant.Input){ticket, deleted(0)}, want: []grant.Write{grant.RemoveFinalizers}, needs: true},
+		"another manager's label: nothing is written":          {given: []func(*grant.Input){labelled}},
+		"another manager's label for a day: it is deleted":     {given: []func(*grant.Input){labelled, old}, want: []grant.Write{grant.DeleteRequest}},
+		"its workspace is being deleted: it is revoked":        {given: []func(*grant.Input){leaves}, want: []grant.Write{grant.Revoke}},
+		"no place in the queue: its status is written":         {given: []func(*grant.Input){queued}, want: []grant.Write{grant.WriteStatus}},
+		"no place in the queue for 40 minutes: it is deleted":  {given: []func(*grant.Input){queued, old}, want: []grant.Write{grant.DeleteRequest}},
+		"deleted with a finalizer: it is revoked":              {given: []func(*grant.Input){deleted(time.Hour)}, want: []grant.Write{grant.Revoke}, needs: true},
+		"deleted with a finalizer a day ago: that is removed":  {given: []func(*grant.Input){deleted(grant.RejectionLife)}, want: []grant.Write{grant.RemoveFinalizers}, needs: true},
 		"another manager's, deleted with a finalizer a day ago: that is removed": {
 			given: []func(*grant.Input){labelled, deleted(grant.RejectionLife)}, want: []grant.Write{grant.RemoveFinalizers}},
 	}
