@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,8 @@ const (
 	// pendingSoon is the time until the controller-manager has filled a new token Secret. After pendingLong something is
 	// probably wrong with it, and pendingLate is used instead.
 	pendingSoon, pendingLong, pendingLate = time.Second, time.Minute, 5 * time.Minute
+	// pruneInterval is the time between two searches for blocked tickets that have expired, pruneTimeout limits each.
+	pruneInterval, pruneJitter, pruneTimeout = 6 * time.Hour, 0.5, 5 * time.Minute
 	// dataSetID is the set of the Secret with the recovery data of a Cluster. Changing it orphans them.
 	dataSetID = "fleet-recovery-data"
 )
@@ -57,6 +60,9 @@ func Register(ctx context.Context, a *hub.Context) error {
 		data:     reconcile.NewSet(dataSetID, reconcile.KindOf(a.RecoverySecrets)),
 	}
 	a.First(h.loadKey)
+	a.First(func(ctx context.Context) {
+		go wait.JitterUntilWithContext(ctx, h.prune, pruneInterval, pruneJitter, true)
+	})
 	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		return h.onCluster(ctx, cluster)
 	})
@@ -111,6 +117,19 @@ func (h *handler) tryKey(ctx context.Context) bool {
 			"secret", h.app.Namespaces.System+"/"+names.HubKey, "error", err)
 	}
 	return err == nil
+}
+
+// prune deletes blocked tickets that have expired.
+func (h *handler) prune(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pruneTimeout)
+	defer cancel()
+	err := h.app.Recoveries.Prune(ctx, func(workspace string) bool {
+		_, err := h.app.AllNamespaces.Cache().Get(workspace)
+		return !apierrors.IsNotFound(err)
+	})
+	if err != nil && ctx.Err() == nil {
+		h.app.Log.Warn("deleting expired records of deleted Clusters failed; it is tried again in some hours", "error", err)
+	}
 }
 
 // enqueueAll enqueues all Clusters.

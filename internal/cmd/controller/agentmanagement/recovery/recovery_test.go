@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
@@ -259,4 +261,24 @@ func TestDeletedWorkspaceWithoutClusters_BlocksItsTickets(t *testing.T) {
 	}
 	blocked := "ConfigMap cattle-fleet-system/" + names.SafeConcat(names.DeletedClusters, "ws", names.KeyHash("ws"))
 	hubtest.ExpectOrder(t, hub.Requests(), "get "+blocked, "create "+blocked)
+}
+
+func TestRecordsOfDeletedClusters_ArePruned(t *testing.T) {
+	hub := start(t)
+	client := fake.NewClientset()
+	hub.App.Recoveries = recoveries.New(func() kubernetes.Interface { return client }, hub.App.Namespaces.System, hub.Now)
+	block := func(workspace string) {
+		t.Helper()
+		if err := hub.App.Recoveries.Block(t.Context(), workspace, "c1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block("gone")
+	hub.Pass(identity.TicketLife + time.Hour)
+	block("ws")
+	(&handler{app: hub.App}).prune(t.Context())
+	left, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].Annotations[fleet.AnnotationClusterNamespace] != "ws" {
+		t.Errorf("%v, %v", left.Items, err)
+	}
 }

@@ -40,26 +40,36 @@ func (r *Recoveries) BlockAll(ctx context.Context, workspace string) error {
 
 // block writes an entry with the current time, which has whole seconds: many Clusters of one workspace cause few writes.
 func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
+	now := r.clock()
+	return r.write(ctx, blockedName(workspace), workspace, func(entries map[string]string) map[string]string {
+		return withBlocked(entries, entry, now)
+	})
+}
+
+// write changes the entries of a ConfigMap, or creates it. workspace is "" if it is not of one workspace.
+func (r *Recoveries) write(ctx context.Context, name, workspace string, change func(map[string]string) map[string]string) error {
 	r.blocking.Lock()
 	defer r.blocking.Unlock()
-	blocked, name, now := r.kube().CoreV1().ConfigMaps(r.system), blockedName(workspace), r.clock()
+	blocked := r.kube().CoreV1().ConfigMaps(r.system)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		found, err := reconcile.Optional(blocked.Get(ctx, name, metav1.GetOptions{}))
 		if err != nil {
 			return err
 		}
 		if found == nil {
-			_, err = blocked.Create(ctx, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}},
-				Data:       withBlocked(nil, entry, now),
-			}, metav1.CreateOptions{})
+			created := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}, Data: change(nil),
+			}
+			if workspace != "" {
+				created.Annotations = map[string]string{fleet.AnnotationClusterNamespace: workspace}
+			}
+			_, err = blocked.Create(ctx, created, metav1.CreateOptions{})
 			return err
 		}
-		if found.Data[entry] == now.UTC().Format(time.RFC3339) {
+		changed := found.DeepCopy()
+		if changed.Data = change(found.Data); maps.Equal(changed.Data, found.Data) {
 			return nil
 		}
-		changed := found.DeepCopy()
-		changed.Data = withBlocked(found.Data, entry, now)
 		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
 		return err
 	})
@@ -69,14 +79,25 @@ func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 	return nil
 }
 
-// IsBlocked reports whether the ticket's Cluster was deleted after the ticket was signed.
+// IsBlocked reports whether the ticket's Cluster or workspace was deleted after the ticket was signed.
 func (r *Recoveries) IsBlocked(ctx context.Context, ticket identity.Ticket) (bool, error) {
-	name := blockedName(ticket.Workspace)
+	entries, err := r.entries(ctx, blockedName(ticket.Workspace))
+	if err != nil || isBlocked(entries, ticket) {
+		return err == nil, err
+	}
+	return r.isMerged(ctx, ticket)
+}
+
+// entries returns the entries of a ConfigMap, or none if it does not exist.
+func (r *Recoveries) entries(ctx context.Context, name string) (map[string]string, error) {
 	found, err := reconcile.Optional(r.kube().CoreV1().ConfigMaps(r.system).Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
-		return false, fmt.Errorf("reading the blocked tickets from ConfigMap %s/%s: %w", r.system, name, err)
+		return nil, fmt.Errorf("reading the blocked tickets from ConfigMap %s/%s: %w", r.system, name, err)
 	}
-	return found != nil && isBlocked(found.Data, ticket), nil
+	if found == nil {
+		return nil, nil
+	}
+	return found.Data, nil
 }
 
 func blockedName(workspace string) string {
@@ -104,7 +125,7 @@ func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
 // many, it drops the oldest, and blocks all tickets that are as old as they are.
 func withBlocked(entries map[string]string, entry string, now time.Time) map[string]string {
 	kept := maps.Clone(entries)
-	if kept == nil {
+	if kept == nil || entry == beforeKey { // which makes the others needless
 		kept = map[string]string{}
 	}
 	kept[entry] = now.UTC().Format(time.RFC3339)
