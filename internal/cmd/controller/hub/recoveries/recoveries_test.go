@@ -310,7 +310,7 @@ func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 	}
 }
 
-func TestPrune_DeletesWhatHasExpired(t *testing.T) {
+func TestPrune_DeletesExpiredRecords(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	for _, workspace := range []string{"gone", "exists"} {
 		if err := w.Block(ctx, workspace, "c1"); err != nil {
