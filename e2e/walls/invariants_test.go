@@ -45,7 +45,7 @@ type observer struct {
 	mu       sync.Mutex // guards what follows
 	armed    bool
 	own      map[string]bool // the attacker's namespaces
-	contents map[string]bool // those that were there before
+	contents map[string]bool // those that others used before
 	// credentials are names of Secrets in the registration namespace that are not the attacker's.
 	credentials map[string]bool
 	violations  []string
@@ -224,14 +224,23 @@ func essence(u *unstructured.Unstructured) map[string]any {
 	return copied.Object
 }
 
+// used returns how many Contents others use.
+func (o *observer) used() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.contents)
+}
+
 // remember notes what is there before the first request.
 func (o *observer) remember(kind schema.GroupVersionResource, u *unstructured.Unstructured) {
 	if u == nil {
 		return
 	}
 	switch {
-	case kind.Resource == "contents":
-		o.contents[u.GetName()] = true
+	case kind.Resource == "bundledeployments" && !o.own[u.GetNamespace()]:
+		id, _, _ := unstructured.NestedString(u.Object, "spec", "deploymentID")
+		content, _, _ := strings.Cut(id, ":")
+		o.contents[content] = true
 	case kind.Resource == "secrets" && !o.own[u.GetNamespace()]:
 		if u.GetNamespace() == registrationNamespace && !o.answersOwn(u) {
 			o.credentials[u.GetName()] = true

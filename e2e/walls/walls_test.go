@@ -165,6 +165,9 @@ func newAttack(t *testing.T, ctx context.Context) *attack {
 	must(t, a.settle(ctx))
 	must(t, a.note(ctx))
 	must(t, a.learn(ctx))
+	if used := a.observer.used(); used < 2 {
+		t.Fatalf("others use %d Contents: want one of the victim, and one of the neutral tenant", used)
+	}
 	a.observer.arm(true)
 	return a
 }
