@@ -252,7 +252,7 @@ func runInstall(in Installation, config *action.Configuration, client *objects.C
 		run.TakeOwnership = true
 		client.Adopt = in.Stale
 	}
-	run.PostRenderer = noted{in.Finish, client}
+	run.PostRenderer, client.Installs = noted{in.Finish, client}, true
 	return run.RunWithContext(context.Background(), in.Chart, in.Values)
 }
 

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,7 @@ import (
 
 // Build implements kube.Interface. It parses a manifest into objects that can be sent.
 func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
-	text, err := io.ReadAll(reader)
+	text, err := textOf(reader)
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
@@ -27,7 +28,7 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	if err != nil {
 		return nil, err
 	}
-	isNew, isOld := c.recognise(string(text))
+	isNew, isOld := c.recognise(text)
 	list := make(kube.ResourceList, 0, len(objects))
 	c.leftOut(nil)
 	for _, object := range objects {
@@ -45,6 +46,14 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		return list, inParallel(list, c.checkOwner)
 	}
 	return list, nil
+}
+
+// textOf reads a manifest. It does not copy a buffer, in which Helm passes the files with a chart's CRDs.
+func textOf(reader io.Reader) ([]byte, error) {
+	if buffer, ok := reader.(*bytes.Buffer); ok {
+		return buffer.Bytes(), nil
+	}
+	return io.ReadAll(reader)
 }
 
 // leftOut records an object of a kind that the API server does not know; nil clears the records.
@@ -79,16 +88,16 @@ func (c *Client) WillBe(manifest string) {
 
 // recognise reports whether a manifest is the one to install, and whether it belongs to a former revision. Before
 // a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order.
-func (c *Client) recognise(manifest string) (isNew, isOld bool) {
+func (c *Client) recognise(manifest []byte) (isNew, isOld bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rendered == "" {
 		return false, true
 	}
 	for _, old := range c.Old {
-		isOld = isOld || manifest == old
+		isOld = isOld || string(manifest) == old
 	}
-	return manifest == c.rendered, isOld
+	return string(manifest) == c.rendered, isOld
 }
 
 // checkOwner returns an error for an existing object that belongs neither to this release nor to one whose objects

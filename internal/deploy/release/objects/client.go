@@ -55,6 +55,9 @@ type Client struct {
 	NamespaceExists func() bool
 	// Changes wakes an operation that waits; nil if the operation does not wait.
 	Changes *Changes
+	// Installs is true if a chart is installed. Until it is rendered, the client creates the chart's CRDs. They are not
+	// objects of the release, and may be large, so the client keeps only their names.
+	Installs bool
 	// stopped and superseded end waiting. superseded may be nil.
 	stopped    <-chan struct{}
 	Superseded func() bool
@@ -109,8 +112,24 @@ func (c *Client) create(info *resource.Info) error {
 	if err := info.Refresh(object, true); err != nil {
 		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(info), err)
 	}
-	c.remember(info)
+	if !c.forget(info) {
+		c.remember(info)
+	}
 	return nil
+}
+
+// forget drops the content of a chart's CRD from info. It returns false, without a change, for other objects.
+func (c *Client) forget(info *resource.Info) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.Installs || c.rendered != "" || !manifest.IsCRD(info.Mapping.GroupVersionKind) {
+		return false
+	}
+	name := &unstructured.Unstructured{}
+	name.SetGroupVersionKind(info.Mapping.GroupVersionKind)
+	name.SetName(info.Name)
+	info.Object = name
+	return true
 }
 
 // isOwnNamespace reports whether info is the namespace that Helm creates for a release, and not an object of the

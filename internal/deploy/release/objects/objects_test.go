@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/kube"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -158,8 +159,36 @@ func TestRecognise(t *testing.T) {
 			if test.rendered != "" {
 				c.WillBe(test.rendered)
 			}
-			if isNew, isOld := c.recognise(test.manifest); isNew != test.isNew || isOld != test.isOld {
+			if isNew, isOld := c.recognise([]byte(test.manifest)); isNew != test.isNew || isOld != test.isOld {
 				t.Errorf("new %t old %t", isNew, isOld)
+			}
+		})
+	}
+}
+
+func TestForget_KeepsOnlyNamesOfAChartsCRDs(t *testing.T) {
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io}\n"
+	const name = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\n"
+	const other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\ndata: {a: b}\n"
+	tests := map[string]struct {
+		client *Client
+		object string
+		want   string
+	}{
+		"a CRD before the chart is rendered": {&Client{Installs: true}, crd, name},
+		"a CRD of the rendered manifest":     {&Client{Installs: true, rendered: crd}, crd, crd},
+		"a CRD of an upgrade or rollback":    {&Client{}, crd, crd},
+		"another object":                     {&Client{Installs: true}, other, other},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			info := infoOf(t, test.object)
+			forgot := test.client.forget(info)
+			if diff := cmp.Diff(deploytest.ObjectOf(t, test.want), info.Object); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
+			}
+			if forgot != (test.object != test.want) {
+				t.Errorf("forgot = %t", forgot)
 			}
 		})
 	}

@@ -60,7 +60,10 @@ var ErrNotReadyInTime = errors.New("timed out waiting for the condition")
 // Wait implements kube.Interface. It returns when all objects are ready.
 func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
 	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true))
-	return c.wait(list, timeout, checker.IsReady)
+	return c.wait(list, timeout, func(ctx context.Context, info *resource.Info) (bool, error) {
+		defer c.forget(info) // the checker reads a CRD again
+		return checker.IsReady(ctx, info)
+	})
 }
 
 // WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete.
