@@ -1,6 +1,8 @@
-// Package footprint returns memory to the system when the process is idle, and reads how much the process has.
+// Package footprint returns memory to the system when the process is idle, limits its garbage while it works, and
+// reads how much it has.
 //
 //	every five seconds ─► bytes allocated ─► idle, and worth it? ─► the heap's free pages
+//	every ten seconds ─► bytes in use ─► limit of the garbage collector
 //	/proc, /sys/fs/cgroup ─► Read ─► Memory
 //
 // An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do: heartbeats, whose

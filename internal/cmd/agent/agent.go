@@ -114,6 +114,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	resting, stop := context.WithCancel(ctx)
 	defer stop()
 	go footprint.Keep(resting)
+	go footprint.Limit(resting)
 	p.log.Info("starting", "version", version.Version, "health", listening.Health, "metrics", listening.Metrics)
 	own, err := kube.LoadOwn(options.Kubeconfig)
 	if err != nil {

@@ -1,0 +1,43 @@
+package footprint
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLimitRisesWithWhatStaysInUse(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		// live is what is in use at each check.
+		live []uint64
+		want []int64
+	}{
+		"at rest":                           {[]uint64{6 * mib, 6 * mib}, []int64{36, 36, 36}},
+		"a large chart at one check":        {[]uint64{6 * mib, 30 * mib, 6 * mib}, []int64{36, 36, 36, 36}},
+		"many releases":                     {[]uint64{6 * mib, 40 * mib, 40 * mib}, []int64{36, 36, 36, 72}},
+		"what is no longer in use":          {[]uint64{40 * mib, 40 * mib, 20 * mib}, []int64{36, 36, 72, 42}},
+		"a runtime that counts nothing":     {[]uint64{0, 0}, []int64{36, 36, 36}},
+		"before the first check, the least": {nil, []int64{36}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			ticks, ended := make(chan time.Time), make(chan struct{})
+			looks, got := 0, []int64{}
+			go func() {
+				defer close(ended)
+				limit(ctx, ticks, func() uint64 { looks++; return test.live[looks-1] }, func(bytes int64) { got = append(got, bytes/mib) })
+			}()
+			for range test.live {
+				ticks <- time.Time{}
+			}
+			cancel()
+			<-ended
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("limits in MiB (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
