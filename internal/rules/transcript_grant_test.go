@@ -28,6 +28,9 @@ func (w *world) grant(at place) bool {
 	if out.Stage == grant.TakeoverPending {
 		return w.do("grant", string(out.Stage), func() { w.revoke(at) }, func() { w.report(request, out) })
 	}
+	if out.Mint != nil && out.Key != "" && find[corev1.ServiceAccount](w, onHub, at.namespace, names.Recovery) == nil {
+		return false // no answer without what the agent needs to return
+	}
 	writes := []func(){func() {
 		if out.CreateCluster != nil {
 			w.put(onHub, out.CreateCluster)

@@ -87,10 +87,10 @@ func (w *world) accounts() bool {
 // addRecovery adds to a credential Secret what its agent needs to return after a loss, and encrypts the answer to a
 // recovery request.
 func (w *world) addRecovery(secret *corev1.Secret, in grant.Input, out grant.Outcome) {
-	account := find[corev1.ServiceAccount](w, onHub, in.Request.Namespace, names.Recovery)
-	if out.Key == "" || account == nil {
+	if out.Key == "" {
 		return
 	}
+	account := find[corev1.ServiceAccount](w, onHub, in.Request.Namespace, names.Recovery)
 	cluster, hub := grant.ClusterOf(in), signed.key(onHub)
 	ticket := identity.Ticket{
 		Workspace: cluster.Namespace, Cluster: cluster.Name, Labels: maps.Clone(cluster.Labels), ClientID: cluster.Spec.ClientID,
