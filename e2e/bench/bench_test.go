@@ -18,7 +18,7 @@ func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	profiles := t.TempDir()
 	err := command(t.Context(), []string{
 		"-n", "3", "-profiles", profiles, "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
-		"-bundles", "2", "-fleet", "3",
+		"-bundles", "2", "-fleet", "3", "-expiry-settle", "1s", "-renew-for", "1s", "-expiry-outage", "1s",
 		"-agent-idle", "1s", "-agent-settle", "1s", "-agent-samples", "1", "-agent-releases", "2",
 	}, &out, &progress)
 	if err != nil {
@@ -52,6 +52,9 @@ func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	}
 	if r.Herd == nil || r.Herd.Registrations != 0 || r.Herd.Failures == 0 || r.Herd.Requests.Each == 0 {
 		t.Errorf("herd: %+v", r.Herd)
+	}
+	if e := r.Expiry; e == nil || e.Recoveries < 3 || e.Most < 1 || !e.Accounts || e.Returned <= 0 || e.Last < e.First || len(e.Returning.Rows) == 0 {
+		t.Errorf("expiry: %+v", r.Expiry)
 	}
 	expectBundles(t, r)
 	expectAgent(t, printed.Agent)

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // budget is a limit for a figure: Must at most (at least if More is set), Aim is the goal.
 type budget struct {
 	Figure string  `json:"figure"`
@@ -52,7 +54,25 @@ func budgetsOf(r run) []budget {
 	if r.Next != nil {
 		all = append(all, below("requests per registration, later beyond first", max(0, round(r.Next.Next.Each-r.Next.First.Each, 2)), 0.5, 0))
 	}
-	return append(all, bundleBudgets(r)...)
+	return slices.Concat(all, expiryBudgets(r), bundleBudgets(r))
+}
+
+// expiryBudgets returns the budgets for tokens that expire. Those of the return are defined for a thousand agents.
+func expiryBudgets(r run) []budget {
+	if r.Expiry == nil {
+		return nil
+	}
+	all := []budget{
+		below("requests per agent and day, on the hub", r.Expiry.PerDay, 8, 8),
+		below("requests per agent and day, downstream", r.Expiry.DownstreamPerDay, 4, 4),
+	}
+	if r.Expiry.Agents >= promisedClusters {
+		all = append(all,
+			below("tokens expired: all agents returned, s", r.Expiry.Returned, 300, 300),
+			below("recovery requests in any second", float64(r.Expiry.Most), 60, 60),
+		)
+	}
+	return all
 }
 
 // The budgets for Bundles are defined for these numbers of clusters and Bundles.

@@ -35,7 +35,11 @@ func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error 
 	var started []*swarm.Agent
 	for _, a := range b.agents {
 		a.Stop()
-		started = append(started, fresh.Add(swarm.Settings{ClientID: a.ClientID(), Credential: a.Credential(), Checkin: checkin}))
+		settings := swarm.Settings{ClientID: a.ClientID(), Checkin: checkin}
+		if identity, ok := a.Identity(); ok {
+			settings.Restored = &identity
+		}
+		started = append(started, fresh.Add(settings))
 	}
 	b.swarm, b.agents = fresh, started
 	fresh.Start(ctx, started...)

@@ -12,11 +12,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"k8s.io/klog/v2"
 )
 
 // garbagePercent is GOGC of this process. Garbage collection for the simulated agents should not take time from
@@ -25,6 +28,7 @@ const garbagePercent = 400
 
 func main() {
 	debug.SetGCPercent(garbagePercent)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // of clients whose hub is gone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fleet-hub/fleet/e2e/bench/expiry"
 )
 
 // The scenarios, in the order in which they run on one hub. All but the first need the clusters of the first.
@@ -23,6 +25,7 @@ const (
 	many         = "many"
 	idle         = "idle"
 	herd         = "herd"
+	expiring     = "expiry"
 	agentAlone   = "agent" // on its own hub with a downstream cluster
 )
 
@@ -49,12 +52,13 @@ type options struct {
 	logs      string
 	scenarios []string
 	agent     agentOptions
+	expiry    expiry.Times
 	// downstreams are the downstream clusters of scenario agent.
 	downstreams []string
 }
 
 func allScenarios() []string {
-	return []string{registration, single, next, restart, deliver, change, many, fleetOf, idle, herd, agentAlone}
+	return []string{registration, single, next, restart, deliver, change, many, fleetOf, idle, herd, expiring, agentAlone}
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -79,6 +83,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.binaries, "binaries", "", "directory of fleetcontroller and fleetagent; empty: build them")
 	flags.StringVar(&o.logs, "logs", "", "directory in which the logs of all components are kept")
 	o.agent.bind(flags)
+	o.expiry.Bind(flags)
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parsing the flags: %w", err)
 	}

@@ -9,13 +9,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/bench/expiry"
 )
 
 func TestParse_ReadsTheFlags(t *testing.T) {
 	defaults := options{
 		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, step: 1000, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
-		agent: agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1},
+		expiry: expiry.Times{Lifetime: 10 * time.Minute, Settle: 130 * time.Second, RenewFor: 450 * time.Second, Outage: 690 * time.Second},
+		agent:  agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1},
 	}
 	with := func(change func(*options)) options {
 		o := defaults

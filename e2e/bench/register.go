@@ -100,7 +100,7 @@ func (b *bench) add(n int) (added []*swarm.Agent) {
 func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 	b.made++
 	id := fmt.Sprintf("bench-%05d", b.made)
-	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id}
+	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id, Keyed: true}
 	change(&settings)
 	agent := b.swarm.Add(settings)
 	b.agents = append(b.agents, agent)

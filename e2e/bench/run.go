@@ -48,6 +48,7 @@ type run struct {
 	Fleet    *grown     `json:"joinFleet,omitempty"`
 	Idle     *resting   `json:"idle,omitempty"`
 	Herd     *returned  `json:"herd,omitempty"`
+	Expiry   *expired   `json:"expiry,omitempty"`
 	Budgets  []budget   `json:"budgets"`
 }
 
@@ -109,6 +110,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		{fleetOf, func() (err error) { r.Fleet, err = kept(b.joinFleet(ctx)); return err }},
 		{idle, func() (err error) { r.Idle, err = kept(b.idle(ctx)); return err }},
 		{herd, func() (err error) { r.Herd, err = kept(b.herd(ctx)); return err }},
+		{expiring, func() (err error) { r.Expiry, err = kept(b.expire(ctx)); return err }},
 	} {
 		if step.scenario != registration && !b.plays(step.scenario) {
 			continue
@@ -130,12 +132,13 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 }
 
 // isTooLarge reports whether a scenario would not end in reasonable time and memory with so many clusters: join-fleet and
-// many need as many BundleDeployments for each, idle and herd have each agent report every few seconds.
+// many need as many BundleDeployments for each, idle and herd have each agent report every few seconds, and in expiry
+// each has the memory of a real one.
 func isTooLarge(scenario string, clusters int) bool {
 	switch scenario {
 	case fleetOf:
 		return clusters > fleetLimit
-	case many, idle, herd:
+	case many, idle, herd, expiring:
 		return clusters > promisedClusters
 	}
 	return false

@@ -46,8 +46,8 @@ type Hub interface {
 	Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error)
 }
 
-// connect returns a Hub that talks to a real API server.
-func connect(cfg *rest.Config) (Hub, error) {
+// Connect returns a Hub that talks to a real API server.
+func Connect(cfg *rest.Config) (Hub, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("building the hub client: %w", err)

@@ -83,7 +83,7 @@ func (a *answers) expectAsked(want ...string) {
 
 func hubAt(t *testing.T, access Access) Hub {
 	t.Helper()
-	hub, err := connect(access.Config())
+	hub, err := Connect(access.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestRegistrationOverTLS(t *testing.T) {
 
 func hubOf(t *testing.T, session Session) Hub {
 	t.Helper()
-	hub, err := connect(session.Hub)
+	hub, err := Connect(session.Hub)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ type Options struct {
 	Random io.Reader
 	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// Connect creates the client for one identity. Nil means a client for the API server in the configuration.
+	// Connect creates the client for one identity. Nil means the function Connect.
 	Connect func(*rest.Config) (Hub, error)
 	// FetchDocument reads the hub document at an address without a credential. Nil means recovery.Fetch.
 	FetchDocument func(ctx context.Context, server string) (string, error)
@@ -162,7 +162,7 @@ type attempt struct {
 
 func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.Connect == nil {
-		o.Connect = connect
+		o.Connect = Connect
 	}
 	if o.FetchDocument == nil {
 		o.FetchDocument = recovery.Fetch

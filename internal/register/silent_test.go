@@ -211,7 +211,7 @@ func rooted(t *testing.T, cfg *rest.Config, network *pipes, ca []byte) {
 // expectSilenceNoticed watches, and sends heartbeats, while the network falls silent.
 func expectSilenceNoticed(t *testing.T, network *pipes, hub *quietHub, cfg *rest.Config) {
 	t.Helper()
-	client, err := connect(cfg)
+	client, err := Connect(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestSilentHub_RequestsTimeOut(t *testing.T) {
 		network, hub := newPipes(), &quietHub{}
 		cfg := hub.serve(t, network, identity, "http/1.1").Config()
 		cfg.Dial = network.dial
-		client, err := connect(cfg)
+		client, err := Connect(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/heartbeat"
 )
@@ -30,8 +31,13 @@ type Settings struct {
 	// enough, as if an admin had given its cluster a bootstrap secret. Without it the agent keeps trying the old
 	// identity.
 	RegisterAgain bool
+	// Keyed gives the agent a recovery key: it signs its requests and announces that it renews its token, like agents since
+	// there are such keys. It does not renew the token or recover.
+	Keyed bool
 	// Credential is an existing identity, as after a restart. Nil means that the agent registers.
 	Credential *protocol.Credential
+	// Restored is an existing identity with its key, as after a restart. It replaces Keyed and Credential.
+	Restored *Identity
 	// Values are the values of another token than the swarm's. Nil means the swarm's token.
 	Values *protocol.Values
 	// Wrap wraps the agent's transport, to inject faults. Nil wraps nothing.
@@ -44,6 +50,9 @@ func (s Settings) withDefaults(o Options) Settings {
 	}
 	if s.Checkin <= 0 {
 		s.Checkin = heartbeat.DefaultInterval
+	}
+	if s.Restored != nil {
+		s.Keyed, s.Credential = true, &s.Restored.Credential
 	}
 	if s.Values == nil {
 		s.Values = &o.Values
@@ -92,7 +101,9 @@ type Agent struct {
 	mu         sync.Mutex // guards the fields below
 	state      State
 	credential *protocol.Credential
-	changed    chan struct{} // closed and replaced at every change of state
+	key        identity.Key      // the zero value before the first request
+	recovery   protocol.Recovery // the zero value if the hub gave none
+	changed    chan struct{}     // closed and replaced at every change of state
 	stop       context.CancelFunc
 	ended      chan struct{}
 }

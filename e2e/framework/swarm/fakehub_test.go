@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -39,6 +40,8 @@ type fakeHub struct {
 	hidden, withheld int
 	// deployments are the BundleDeployments that exist when a watch starts.
 	deployments []string
+	// gives is what a credential contains for a recovery.
+	gives map[string][]byte
 
 	mu      sync.Mutex
 	log     []string
@@ -138,9 +141,14 @@ func (h *fakeHub) answer(r *http.Request, about string, n int) *http.Response {
 
 func (h *fakeHub) credential() string {
 	data := map[string]string{}
-	for key, value := range (protocol.Credential{
+	all := h.gives
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	maps.Copy(all, protocol.Credential{
 		Token: fmt.Sprintf("token-%d", h.granted), DeploymentNamespace: clusterSpace, ClusterNamespace: workspace, ClusterName: "c1",
-	}).Encode() {
+	}.Encode())
+	for key, value := range all {
 		data[key] = base64.StdEncoding.EncodeToString(value)
 	}
 	text, _ := json.Marshal(map[string]any{"data": data}) // text can always be encoded

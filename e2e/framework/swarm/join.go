@@ -56,11 +56,15 @@ func (a *Agent) register(ctx context.Context) (*protocol.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(registering.NewRequest(registering.RequestInput{
+	request := registering.NewRequest(registering.RequestInput{
 		Bootstrap: protocol.Bootstrap{ClusterNamespace: values.ClusterNamespace, TokenName: values.TokenName},
 		Config:    config.Agent{ClientID: a.settings.ClientID, Labels: a.settings.Labels},
 		Random:    random, Pod: a.settings.Pod,
-	}))
+	})
+	if err := a.sign(request, values.Token); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the registration: %w", err)
 	}
@@ -102,6 +106,7 @@ func (a *Agent) fetchCredential(ctx context.Context, name string) (*protocol.Cre
 		}
 		if err == nil {
 			if credential, err := protocol.ParseCredential(secret.Data); err == nil {
+				a.keep(secret.Data)
 				return &credential, nil
 			}
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // errIdentityLost ends the work with an identity.
@@ -79,7 +78,7 @@ func (a *Agent) beatOnce(ctx context.Context, c *protocol.Credential) error {
 	now := a.now()
 	body, err := json.Marshal([]any{map[string]any{
 		"op": "add", "path": "/status/agent",
-		"value": fleet.AgentStatus{LastSeen: metav1.NewTime(now), Namespace: names.SystemNamespace},
+		"value": a.status(c, metav1.NewTime(now), names.SystemNamespace),
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding the heartbeat: %w", err)

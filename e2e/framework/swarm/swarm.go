@@ -69,6 +69,9 @@ func (s *Swarm) Add(settings Settings) *Agent {
 	settings = settings.withDefaults(s.options)
 	a := &Agent{swarm: s, settings: settings, reported: versions{}, changed: make(chan struct{})}
 	a.credential = settings.Credential
+	if settings.Restored != nil {
+		a.key, a.recovery = settings.Restored.Key, settings.Restored.Recovery
+	}
 	a.transport = s.transport(*settings.Values)
 	var wire http.RoundTripper = a.transport
 	if settings.Wrap != nil {
