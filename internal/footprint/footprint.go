@@ -6,7 +6,8 @@
 //	/proc, /sys/fs/cgroup ─► Read ─► Memory
 //
 // An agent works for moments and is idle for hours, and a hub where no cluster joins has little to do: heartbeats, whose
-// number grows with the heap. Go returns freed memory slowly. Pages of the executable are left to the kernel, which can drop them at any time.
+// number grows with the heap. Go returns freed memory slowly. Pages of the executable are left to the kernel, which can
+// drop them at any time.
 package footprint
 
 import (
@@ -37,6 +38,16 @@ const (
 
 // usage is what the runtime says of the heap. It is 0 if the runtime does not provide the metrics.
 type usage struct{ allocated, live uint64 }
+
+// usual is the garbage collector's target if GOGC is not set.
+const usual = 100
+
+// Collect sets the garbage collector's target, in percent of the heap in use, unless the variable GOGC has set another.
+func Collect(percent int) {
+	if set := debug.SetGCPercent(percent); set != usual {
+		debug.SetGCPercent(set)
+	}
+}
 
 // Keep returns memory to the system whenever the process has become idle, until ctx ends.
 func Keep(ctx context.Context) {

@@ -3,6 +3,7 @@ package footprint
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -83,4 +84,20 @@ func TestTheRuntimeCounts(t *testing.T) {
 		t.Errorf("after %d bytes: %+v, before %+v", len(k.bytes), after, before)
 	}
 	runtime.KeepAlive(k)
+}
+
+func TestCollect(t *testing.T) {
+	for name, test := range map[string]struct{ set, want int }{
+		"nobody has set a target": {100, 75},
+		"GOGC has set one":        {50, 50},
+		"GOGC is off":             {-1, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := debug.SetGCPercent(test.set)
+			Collect(75)
+			if got := debug.SetGCPercent(before); got != test.want {
+				t.Errorf("got %d", got)
+			}
+		})
+	}
 }
