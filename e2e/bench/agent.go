@@ -272,6 +272,7 @@ func agentBudgets(all []agentSample, releases int) []budget {
 		of("agent RssAnon after a large chart beyond before, MiB", 4, 2, func(f agentSample) float64 { return f.Large.Rise }),
 		of("agent's requests per minute", 8, 6, func(f agentSample) float64 { return f.Idle.Requests.PerMinute }),
 		of("created to ten objects, p50, ms", 150, 80, func(f agentSample) float64 { return f.Deploys.Existing.P50 }),
+		of("Bundle created to Bundle ready, p50, ms", 300, 200, func(f agentSample) float64 { return f.Deploys.Told.P50 }),
 		of("ready to reported, slowest, ms", 200, 200, func(f agentSample) float64 { return f.Deploys.Reporting.Max }),
 		of("edited to reported, slowest, ms", 1000, 300, func(f agentSample) float64 {
 			if f.Deploys.Unreported > 0 {

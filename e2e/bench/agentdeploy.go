@@ -22,6 +22,8 @@ type deployFigures struct {
 	// BundleDeployment reports it.
 	Existing  spread `json:"createdToAllObjects"`
 	Reporting spread `json:"readyToReported"`
+	// Told is the time from the request that creates a Bundle until its own status says that it is ready.
+	Told spread `json:"createdToBundleReady"`
 	// Drift is the time from the edit of an object until the BundleDeployment reports it. Unreported is the
 	// number of edits that were not reported within ten seconds.
 	Drift      spread `json:"editedToReported"`
@@ -38,14 +40,14 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	s.say("%d Bundles of ten objects, one after another", s.agent.samples)
-	var existing, reporting, drift []time.Duration
+	var existing, reporting, told, drift []time.Duration
 	for i := range s.agent.samples {
 		name := s.bundleName(i)
 		one, err := s.deployOne(ctx, name)
 		if err != nil {
 			return f, err
 		}
-		existing, reporting = append(existing, one.existing), append(reporting, one.reporting)
+		existing, reporting, told = append(existing, one.existing), append(reporting, one.reporting), append(told, one.told)
 		if f.Unreported > 0 {
 			continue // the agent does not detect edits
 		}
@@ -59,7 +61,7 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 		}
 		drift = append(drift, took)
 	}
-	f.Existing, f.Reporting, f.Drift = spreadOf(existing), spreadOf(reporting), spreadOf(drift)
+	f.Existing, f.Reporting, f.Told, f.Drift = spreadOf(existing), spreadOf(reporting), spreadOf(told), spreadOf(drift)
 	f.AllReleases = s.agent.releases - s.agent.samples
 	took, err := s.deployAll(ctx)
 	if err != nil {
@@ -73,9 +75,10 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 func (s *agentSite) bundleName(i int) string { return fmt.Sprintf("%s-%03d", s.on, i) }
 
 // one holds the times of one Bundle.
-type one struct{ existing, reporting time.Duration }
+type one struct{ existing, reporting, told time.Duration }
 
 func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
+	began := s.clock()
 	if err := s.deploy(ctx, name, tenObjects(name)); err != nil {
 		return one{}, err
 	}
@@ -93,7 +96,11 @@ func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
 		return one{}, err
 	}
 	up, err := s.seen.last(ctx, append(objects, sawUp+name)...)
-	return one{existing: there.Sub(created), reporting: max(0, reported.Sub(up))}, err
+	if err != nil {
+		return one{}, err
+	}
+	told, err := s.seen.last(ctx, sawTold+name)
+	return one{existing: there.Sub(created), reporting: max(0, reported.Sub(up)), told: told.Sub(began)}, err
 }
 
 // seenOf returns the events of a Bundle's ten objects.

@@ -117,7 +117,7 @@ func (s *agentSite) locate(ctx context.Context, but int) error {
 	})
 }
 
-// watch starts to watch BundleDeployments and the deployed objects.
+// watch starts to watch Bundles, BundleDeployments and the deployed objects.
 func (s *agentSite) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -127,6 +127,9 @@ func (s *agentSite) watch() {
 	begin(func(ctx context.Context) (watch.Interface, error) {
 		return s.world.Hub.Fleet.Get().Namespace(s.cluster.Status.Namespace).Resource(client.BundleDeployments).Param("watch", "true").Watch(ctx)
 	}, s.seeBundleDeployment)
+	begin(func(ctx context.Context) (watch.Interface, error) {
+		return s.world.Hub.Fleet.Get().Namespace(s.cluster.Namespace).Resource(client.Bundles).Param("watch", "true").Watch(ctx)
+	}, s.seeBundle)
 	labelled := metav1.ListOptions{LabelSelector: benchLabel}
 	east := s.world.On(s.on).Kube
 	for _, open := range []func(context.Context) (watch.Interface, error){
@@ -161,6 +164,7 @@ const (
 	sawClean    = "clean "    // it reports no modified object
 	sawFailed   = "failed "   // it reports a failed deployment
 	sawUp       = "up "       // the Deployment is available
+	sawTold     = "told "     // the Bundle reports Ready
 	sawObject   = "object "   // followed by the object's name, which starts with the Bundle's name
 )
 
@@ -185,6 +189,12 @@ func (s *agentSite) seeBundleDeployment(event watch.Event) {
 		s.seen.see(sawClean + bd.Name)
 	} else {
 		s.seen.see(sawModified + bd.Name)
+	}
+}
+
+func (s *agentSite) seeBundle(event watch.Event) {
+	if bundle, ok := event.Object.(*fleet.Bundle); ok && event.Type != watch.Deleted && isReadyOn(bundle, 1) {
+		s.seen.see(sawTold + bundle.Name)
 	}
 }
 
