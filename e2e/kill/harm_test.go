@@ -98,6 +98,9 @@ func harms() map[string]harm {
 		"the API server answers 500 to every write": {tries: creates("clusters"), begin: func(_ context.Context, h *hub) (func() error, error) {
 			return h.on(faults.Match{Verb: "write", If: countsAsWrite}, faults.Answer(http.StatusInternalServerError)), nil
 		}},
+		"the API server answers 429 to everything": {tries: creates("clusters"), begin: func(_ context.Context, h *hub) (func() error, error) {
+			return h.on(faults.Match{If: countsAsWrite}, faults.Answer(http.StatusTooManyRequests)), nil
+		}},
 		"the answer to every creation is lost": {tries: creates("serviceaccounts"), begin: func(_ context.Context, h *hub) (func() error, error) {
 			return h.on(faults.Match{Verb: "create", If: countsAsWrite}, faults.LostAfter()), nil
 		}},

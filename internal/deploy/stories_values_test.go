@@ -54,3 +54,45 @@ func TestDriftOfValues_IsRedactedUnlessTheyArePlain(t *testing.T) {
 		})
 	}
 }
+
+// A hub moves values to a Secret and back, and so does a take-over in either direction. The deployment ID stays.
+func TestValuesThatMoveToASecretAndBack_AreNotDeployedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "moving-values")
+	l.start()
+	values := []byte(`{"greeting":"how do you do"}`)
+	if _, err := l.HubCore.CoreV1().Secrets(l.Name).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		Data: map[string][]byte{helmvalues.KeyCurrent: values}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	options := deploytest.InNamespace(l.Name)
+	inline := deploytest.InNamespace(l.Name)
+	inline.Helm.Values = &fleet.GenericMap{Data: map[string]any{"greeting": "how do you do"}}
+	before := l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: inline})
+	l.expectStatus("x", ready)
+	move := func(options fleet.BundleDeploymentOptions, hash string) {
+		l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: func(bd *fleet.BundleDeployment) {
+			bd.Spec.DeploymentID, bd.Spec.StagedDeploymentID, bd.Spec.ValuesHash = before.Spec.DeploymentID, before.Spec.DeploymentID, hash
+		}})
+	}
+	for _, where := range []struct {
+		text string
+		move func()
+		// drift shows where the agent has the values from.
+		drift string
+	}{
+		{"in the BundleDeployment", func() {}, `{"data":{"greeting":"how do you do"}}`},
+		{"in a Secret", func() { move(options, helmvalues.Hash(values, nil)) }, `{"data":{"greeting":"<redacted>"}}`},
+		{"back", func() { move(inline, "") }, `{"data":{"greeting":"how do you do"}}`},
+	} {
+		t.Log(where.text)
+		where.move()
+		l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`)
+		l.expectStatus("x", modified("configmap.v1 "+l.Name+"/x modified "+where.drift))
+		l.edit("configmaps", "x", `{"data":{"greeting":"how do you do"}}`)
+		l.expectStatus("x", ready)
+	}
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 {
+		t.Errorf("deployed again: revisions %v", got)
+	}
+}

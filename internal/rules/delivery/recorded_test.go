@@ -59,6 +59,7 @@ func TestRecorded(t *testing.T) {
 			expectSameIDInline(t, Input{Bundle: bundle, Target: target, Verdict: rollout.Promote}, out)
 			out.Deployment.Annotations = nil // only the mark, which Rancher Fleet does not have
 			expectRecordedDeployment(t, want, out.Deployment)
+			expectTakenOver(t, Input{Bundle: bundle, Target: target}, want)
 			if out.Values.Empty() {
 				continue
 			}
@@ -100,6 +101,32 @@ func expectSameIDInline(t *testing.T, in Input, recorded Outcome) {
 	}
 	if diff := cmp.Diff(recorded.Deployment.Spec.Options, withoutValues(t, spec.Options)); diff != "" {
 		t.Errorf("options without values (-recorded +got):\n%s", diff)
+	}
+}
+
+// expectTakenOver expects that nothing is written when this project takes over from Rancher Fleet, and that nothing is
+// deployed again in either direction: an agent deploys only another deployment ID.
+func expectTakenOver(t *testing.T, in Input, theirs *fleet.BundleDeployment) {
+	t.Helper()
+	for _, in.Verdict = range []rollout.Verdict{rollout.Promote, rollout.Stage} {
+		for _, in.PlainInSecrets = range []bool{false, true} {
+			in.Existing, in.SecretKnown = theirs, true
+			taken, err := Decide(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !Same(theirs, taken.Deployment) || !taken.KeepSecret && taken.Values.Hash() != theirs.Spec.ValuesHash {
+				t.Errorf("taken over, %v: %s", in.Verdict, cmp.Diff(theirs.Spec, taken.Deployment.Spec))
+			}
+			in.Existing = nil
+			ours, err := Decide(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if in.Verdict == rollout.Promote && ours.Deployment.Spec.DeploymentID != theirs.Spec.DeploymentID {
+				t.Errorf("%s: Rancher Fleet would deploy %s again as %s", theirs.Name, ours.Deployment.Spec.DeploymentID, theirs.Spec.DeploymentID)
+			}
+		}
 	}
 }
 
