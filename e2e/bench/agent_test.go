@@ -371,7 +371,7 @@ func figuresOfAnAgent() agentSample {
 	return agentSample{
 		BinaryMB: 59.4, Idle: idle, Large: largeFigures{PackedKiB: 900, Deployed: true, Agent: footprint{Resident: 52, Anonymous: 20.5, Peak: 200}, Rise: 0.5},
 		Deploys: deployFigures{
-			Existing: spreadOf(ms(90, 120, 100)), Reporting: spreadOf(ms(20, 30, 210)), Drift: spreadOf(ms(100, 200)),
+			Existing: spreadOf(ms(90, 120, 100)), Reporting: spreadOf(ms(20, 30, 210)), Told: spreadOf(ms(190, 250, 310)), Drift: spreadOf(ms(100, 200)),
 			AllReleases: 97, AllSeconds: 12.5, Agent: footprint{Resident: 66, Anonymous: 30, Peak: 200},
 		},
 		Resync: resyncFigures{Rows: rowsOf(counts), Idle: idleFigures{Requests: frequencyOf(nil, time.Minute), Agent: footprint{Resident: 64, Anonymous: 28, Peak: 64}}},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,13 +13,15 @@ import (
 )
 
 // TestEveryScenario_ProducesItsFigures runs all scenarios with three clusters, on a real API server with the real
-// controller. The figures are too small to have a meaning, but each one must be measured.
+// controller. The figures are too small to have a meaning, but each one must be measured. Scenario standby is tested in
+// its package, because it waits until a lease ends.
 func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 	var out, progress bytes.Buffer
 	profiles := t.TempDir()
 	err := command(t.Context(), []string{
 		"-n", "3", "-profiles", profiles, "-at-once", "2", "-first", "2", "-singles", "1", "-quiet", "1s", "-checkin", "1s", "-idle-for", "3s", "-outage", "1s", "-patience", "3m",
-		"-bundles", "2", "-fleet", "3", "-expiry-settle", "1s", "-renew-for", "1s", "-expiry-outage", "1s",
+		"-bundles", "2", "-fleet", "3", "-scenarios", strings.Join(slices.DeleteFunc(allScenarios(), func(s string) bool { return s == standingBy }), ","),
+		"-expiry-settle", "1s", "-renew-for", "1s", "-expiry-outage", "1s",
 		"-agent-idle", "1s", "-agent-settle", "1s", "-agent-samples", "1", "-agent-releases", "2",
 	}, &out, &progress)
 	if err != nil {
@@ -79,7 +82,7 @@ func expectAgent(t *testing.T, all *agentFigures) {
 		t.Errorf("a large chart: %+v", a.Large)
 	}
 	d := a.Deploys
-	if d.Existing.Samples != 1 || d.Existing.P50 <= 0 || d.Reporting.Samples != 1 || d.Drift.Samples+d.Unreported != 1 || d.AllReleases != 1 || d.AllSeconds <= 0 {
+	if d.Existing.Samples != 1 || d.Existing.P50 <= 0 || d.Reporting.Samples != 1 || d.Told.Samples != 1 || d.Told.P50 <= 0 || d.Drift.Samples+d.Unreported != 1 || d.AllReleases != 1 || d.AllSeconds <= 0 {
 		t.Errorf("deployments: %+v", d)
 	}
 	if a.Resync.Writes != 0 || a.Resync.Idle.Agent.Anonymous <= 0 {

@@ -103,6 +103,12 @@ func bundleBudgets(r run) (all []budget) {
 			below("writes after a restart with all Bundles", float64(m.Restart.Writes), 1, 1),
 		)
 	}
+	if s := r.Standby; s != nil {
+		all = append(all,
+			below("first change after kill -9 of the leader, beyond its lease, s", max(0, round(s.Killed.FirstChange-s.Lease, 2)), 2, 2),
+			below("first change after a clean stop of the leader, s", s.Stopped.FirstChange, 2, 2),
+		)
+	}
 	if f := r.Fleet; f != nil && f.Clusters >= promisedFleet && f.Bundles >= promisedOfFleet {
 		all = append(all,
 			below("writes for one cluster more, before it reports", float64(f.Before), 135, 135),

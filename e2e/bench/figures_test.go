@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
+	"github.com/fleet-hub/fleet/e2e/bench/standby"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 )
@@ -228,9 +229,10 @@ func TestBudgets_MatchTheGolden(t *testing.T) {
 		Single: &spread{P50: 180}, Restart: &restarted{Writes: 1, Controller: footprint{Peak: 201}},
 		Next:    &flatness{First: costs{Each: 28}, Next: costs{Each: 28.4}},
 		Deliver: &delivered{Clusters: 1000, Written: 4.9, Final: 10.1, Each: 4.6}, Change: &delivered{Clusters: 1000, Written: 8.1, Final: 15.1, Each: 6.1},
-		Many:   &laden{Clusters: 1000, Bundles: 20, Controller: footprint{Resident: 250}, Restart: restarted{CaughtUp: 15.1, Writes: 1}},
-		Fleet:  &grown{Clusters: 200, Bundles: 50, Before: 135, Ready: 291},
-		Expiry: &expired{Figures: expiry.Figures{Agents: 1000, PerDay: 8, DownstreamPerDay: 4.5, Returned: 301, Most: 60}},
+		Many:    &laden{Clusters: 1000, Bundles: 20, Controller: footprint{Resident: 250}, Restart: restarted{CaughtUp: 15.1, Writes: 1}},
+		Fleet:   &grown{Clusters: 200, Bundles: 50, Before: 135, Ready: 291},
+		Expiry:  &expired{Figures: expiry.Figures{Agents: 1000, PerDay: 8, DownstreamPerDay: 4.5, Returned: 301, Most: 60}},
+		Standby: &standsBy{Figures: standby.Figures{Lease: 45, Killed: standby.TakeOver{FirstChange: 46.5}, Stopped: standby.TakeOver{FirstChange: 2.5}}},
 	}
 	expectGolden(t, "budgets.json", budgetsOf(good))
 	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: costs{Each: 28}, Next: costs{Each: 27}},

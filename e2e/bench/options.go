@@ -23,6 +23,7 @@ const (
 	change       = "change"
 	fleetOf      = "join-fleet"
 	many         = "many"
+	standingBy   = "standby"
 	idle         = "idle"
 	herd         = "herd"
 	expiring     = "expiry"
@@ -58,7 +59,7 @@ type options struct {
 }
 
 func allScenarios() []string {
-	return []string{registration, single, next, restart, deliver, change, many, fleetOf, idle, herd, expiring, agentAlone}
+	return []string{registration, single, next, restart, deliver, change, many, standingBy, fleetOf, idle, herd, expiring, agentAlone}
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -73,7 +74,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
 	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
-	flags.IntVar(&o.manyOf, "bundles", 20, "scenario many: number of Bundles for all clusters")
+	flags.IntVar(&o.manyOf, "bundles", 20, "scenarios many and standby: number of Bundles for all clusters")
 	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: number of Bundles for all clusters")
 	flags.DurationVar(&o.checkin, "checkin", 20*time.Second, "scenarios idle and herd: interval between two heartbeats; other scenarios use the agents' default")
 	flags.DurationVar(&o.idleFor, "idle-for", time.Minute, "scenario idle: duration of the count")

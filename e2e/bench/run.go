@@ -45,6 +45,7 @@ type run struct {
 	Deliver  *delivered `json:"deliver,omitempty"`
 	Change   *delivered `json:"change,omitempty"`
 	Many     *laden     `json:"many,omitempty"`
+	Standby  *standsBy  `json:"standby,omitempty"`
 	Fleet    *grown     `json:"joinFleet,omitempty"`
 	Idle     *resting   `json:"idle,omitempty"`
 	Herd     *returned  `json:"herd,omitempty"`
@@ -107,6 +108,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		{deliver, func() (err error) { r.Deliver, err = kept(b.deliver(ctx)); return err }},
 		{change, func() (err error) { r.Change, err = kept(b.change(ctx)); return err }},
 		{many, func() (err error) { r.Many, err = kept(b.many(ctx)); return err }},
+		{standingBy, func() (err error) { r.Standby, err = kept(b.standby(ctx)); return err }},
 		{fleetOf, func() (err error) { r.Fleet, err = kept(b.joinFleet(ctx)); return err }},
 		{idle, func() (err error) { r.Idle, err = kept(b.idle(ctx)); return err }},
 		{herd, func() (err error) { r.Herd, err = kept(b.herd(ctx)); return err }},
@@ -131,14 +133,14 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 	return r, nil
 }
 
-// isTooLarge reports whether a scenario would not end in reasonable time and memory with so many clusters: join-fleet and
-// many need as many BundleDeployments for each, idle and herd have each agent report every few seconds, and in expiry
+// isTooLarge reports whether a scenario would not end in reasonable time and memory with so many clusters: join-fleet,
+// many and standby need as many BundleDeployments for each, idle and herd have each agent report every few seconds, and in expiry
 // each has the memory of a real one.
 func isTooLarge(scenario string, clusters int) bool {
 	switch scenario {
 	case fleetOf:
 		return clusters > fleetLimit
-	case many, idle, herd, expiring:
+	case many, standingBy, idle, herd, expiring:
 		return clusters > promisedClusters
 	}
 	return false

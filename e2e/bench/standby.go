@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fleet-hub/fleet/e2e/bench/standby"
+	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// standsBy are the figures of a standby.
+type standsBy struct {
+	Clusters int `json:"clusters"`
+	Bundles  int `json:"bundles"`
+	standby.Figures
+}
+
+// standby measures how soon a second replica takes over from the leader on a hub with many Bundles.
+func (b *bench) standby(ctx context.Context) (standsBy, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
+	if err := b.bundlesUpTo(ctx, b.manyOf); err != nil {
+		return standsBy{}, err
+	}
+	b.say("a second replica stands by, with %d Bundles for %d clusters; the leader is killed, and then the next one stopped", len(b.bundles), len(b.agents))
+	hub := standby.Hub{
+		Kube: b.world.Hub.Kube, Clock: b.clock, Change: b.changeOne,
+		Kill: func(ctx context.Context, pod string) error {
+			return b.world.KillPod(ctx, framework.HubName, names.SystemNamespace, pod)
+		},
+		Log: func(pod string) ([]byte, error) { return b.world.PodLog(framework.HubName, names.SystemNamespace, pod) },
+		Rest: func(ctx context.Context) error {
+			_, err := b.untilQuiet(ctx)
+			return err
+		},
+		Resident: b.resident,
+	}
+	figures, err := hub.Measure(ctx)
+	if err != nil {
+		return standsBy{}, err
+	}
+	_, err = b.untilQuiet(ctx)
+	return standsBy{Clusters: len(b.agents), Bundles: len(b.bundles), Figures: figures}, err
+}
+
+// changeOne creates a Bundle for one cluster, waits until it is on its way to it, and deletes it.
+func (b *bench) changeOne(ctx context.Context, name string) error {
+	credential := b.agents[0].Credential()
+	bundle := deployed("standby-" + name)
+	bundle.Spec.Targets = []fleet.BundleTarget{{ClusterName: credential.ClusterName}}
+	if err := b.world.Hub.Create(ctx, client.Bundles, bundle); err != nil {
+		return fmt.Errorf("creating Bundle %s: %w", bundle.Name, err)
+	}
+	_, err := client.Until(ctx, client.Await{
+		From: b.world.Hub.Fleet, Resource: client.BundleDeployments, Namespace: credential.DeploymentNamespace, Name: bundle.Name,
+		For: "the BundleDeployment of " + bundle.Name, Within: b.patience,
+	}, func(*fleet.BundleDeployment) bool { return true })
+	if err != nil {
+		return err
+	}
+	return b.world.Hub.Delete(ctx, client.Bundles, bundle.Namespace, bundle.Name)
+}
+
+// resident returns the memory of a controller's pod.
+func (b *bench) resident(pod string) (float64, error) {
+	pids, err := b.world.PodPIDs(framework.HubName, names.SystemNamespace, pod)
+	if err != nil {
+		return 0, err
+	}
+	if len(pids) != 1 {
+		return 0, errNoController
+	}
+	f, err := footprintOf(pids[0])
+	return f.Resident, err
+}
