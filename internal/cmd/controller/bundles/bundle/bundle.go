@@ -65,9 +65,15 @@ func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
 		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
 		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
 	}
-	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, Log: a.Log}, h.handle)
+	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, First: h.isChanged, Log: a.Log}, h.handle)
 	h.affected = affected.New(a, h.cache.selection, h.queue.Add)
 	return h
+}
+
+// isChanged reports whether a Bundle was changed since its last pass by any process.
+func (h *handler) isChanged(key types.NamespacedName) bool {
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(key.Namespace, key.Name))
+	return err == nil && (bundle == nil || bundle.DeletionTimestamp != nil || bundle.Status.ObservedGeneration != bundle.Generation)
 }
 
 func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {

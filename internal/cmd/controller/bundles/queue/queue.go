@@ -29,6 +29,9 @@ type Options struct {
 	Spacing time.Duration
 	// Settling is how long the first event of a burst waits for the others; 0 means that it does not wait.
 	Settling time.Duration
+	// First reports whether a key that was added before Run is handled before those that were not changed. Nil keeps
+	// the order.
+	First func(key types.NamespacedName) bool
 	// Log must not be nil.
 	Log *slog.Logger
 }
@@ -95,6 +98,7 @@ func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
+	q.sort()
 	var workers sync.WaitGroup
 	for range q.options.Workers {
 		workers.Go(func() {
@@ -103,6 +107,30 @@ func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
 		})
 	}
 	workers.Wait()
+}
+
+// sort puts the keys that come first before the others. A process that begins to work has all keys in its queue, and most
+// of them need nothing.
+func (q *Queue) sort() {
+	if q.options.First == nil {
+		return
+	}
+	var others []types.NamespacedName
+	for range q.queue.Len() {
+		key, ended := q.queue.Get()
+		if ended {
+			return
+		}
+		q.queue.Done(key)
+		if q.options.First(key) {
+			q.queue.Add(key)
+		} else {
+			others = append(others, key)
+		}
+	}
+	for _, key := range others {
+		q.queue.Add(key)
+	}
 }
 
 func (q *Queue) next(ctx context.Context) bool {

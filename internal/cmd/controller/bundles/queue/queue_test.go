@@ -250,3 +250,28 @@ func TestAddNow_DoesNotWaitForTheBurst(t *testing.T) {
 		p.expect(t, "a 100ms", "a 600ms", "a 1.5s")
 	})
 }
+
+// A change that was made before a process begins to work does not wait for all keys that need nothing.
+func TestChangedKeys_AreHandledFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &passes{began: time.Now()}
+		changed := map[string]bool{"c": true, "e": true}
+		q := New(Options{Workers: 1, Log: slog.New(slog.DiscardHandler), First: func(k types.NamespacedName) bool { return changed[k.Name] }},
+			func(_ context.Context, k types.NamespacedName) error {
+				p.note(k)
+				return nil
+			})
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			q.Add(key(name))
+		}
+		go q.Run(t.Context(), func() bool { return true })
+		synctest.Wait()
+		var order string
+		for _, pass := range p.all {
+			order += pass[:1]
+		}
+		if order != "ceabd" {
+			t.Errorf("order %q", order)
+		}
+	})
+}
