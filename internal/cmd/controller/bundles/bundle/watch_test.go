@@ -36,6 +36,27 @@ func TestBundleMatters(t *testing.T) {
 	}
 }
 
+func TestBundleOfAnEarlierProcess_ComesFirstIfChanged(t *testing.T) {
+	observed := func(b *fleet.Bundle) { b.Status.ObservedGeneration = b.Generation }
+	tests := map[string]struct {
+		modify []func(*fleet.Bundle)
+		want   bool
+	}{
+		"reconciled":    {[]func(*fleet.Bundle){observed}, false},
+		"new":           {nil, true},
+		"changed since": {[]func(*fleet.Bundle){observed, func(b *fleet.Bundle) { b.Generation++ }}, true},
+		"being deleted": {[]func(*fleet.Bundle){observed, func(b *fleet.Bundle) { b.DeletionTimestamp = &metav1.Time{} }}, true},
+		"gone":          {[]func(*fleet.Bundle){observed, func(b *fleet.Bundle) { b.Name = "other" }}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := newDelivery(t, bundle(test.modify...), 0).isChanged(web); got != test.want {
+				t.Errorf("first: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // If the labels of a BundleDeployment are removed or changed, it is still found and gets them back.
 func TestLabelsComeBack(t *testing.T) {
 	tests := map[string]func(labels map[string]string){
