@@ -20,11 +20,11 @@ type standsBy struct {
 
 // standby measures how soon a second replica takes over from the leader on a hub with many Bundles.
 func (b *bench) standby(ctx context.Context) (standsBy, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.patience)
-	defer cancel()
 	if err := b.bundlesUpTo(ctx, b.manyOf); err != nil {
 		return standsBy{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
 	b.say("a second replica stands by, with %d Bundles for %d clusters; the leader is killed, and then the next one stopped", len(b.bundles), len(b.agents))
 	hub := standby.Hub{
 		Kube: b.world.Hub.Kube, Clock: b.clock, Change: b.changeOne,
@@ -42,14 +42,22 @@ func (b *bench) standby(ctx context.Context) (standsBy, error) {
 	if err != nil {
 		return standsBy{}, err
 	}
+	for _, name := range standby.Changes() {
+		if err := b.world.Hub.Delete(ctx, client.Bundles, framework.Workspace, probe(name)); err != nil {
+			return standsBy{}, err
+		}
+	}
 	_, err = b.untilQuiet(ctx)
 	return standsBy{Clusters: len(b.agents), Bundles: len(b.bundles), Figures: figures}, err
 }
 
-// changeOne creates a Bundle for one cluster, waits until it is on its way to it, and deletes it.
+// probe returns the name of the Bundle of a change.
+func probe(change string) string { return "standby-" + change }
+
+// changeOne creates a Bundle for one cluster, and waits until its BundleDeployment exists.
 func (b *bench) changeOne(ctx context.Context, name string) error {
 	credential := b.agents[0].Credential()
-	bundle := deployed("standby-" + name)
+	bundle := deployed(probe(name))
 	bundle.Spec.Targets = []fleet.BundleTarget{{ClusterName: credential.ClusterName}}
 	if err := b.world.Hub.Create(ctx, client.Bundles, bundle); err != nil {
 		return fmt.Errorf("creating Bundle %s: %w", bundle.Name, err)
@@ -58,10 +66,7 @@ func (b *bench) changeOne(ctx context.Context, name string) error {
 		From: b.world.Hub.Fleet, Resource: client.BundleDeployments, Namespace: credential.DeploymentNamespace, Name: bundle.Name,
 		For: "the BundleDeployment of " + bundle.Name, Within: b.patience,
 	}, func(*fleet.BundleDeployment) bool { return true })
-	if err != nil {
-		return err
-	}
-	return b.world.Hub.Delete(ctx, client.Bundles, bundle.Namespace, bundle.Name)
+	return err
 }
 
 // resident returns the memory of a controller's pod.

@@ -47,11 +47,20 @@ type Hub struct {
 	Log func(pod string) ([]byte, error)
 	// Rest returns when there are no more writes.
 	Rest func(ctx context.Context) error
-	// Change makes a change of this name, and returns when the controller has reconciled it.
+	// Change makes a change, one of Changes, and returns when the controller has reconciled it.
 	Change func(ctx context.Context, name string) error
 	// Resident returns the memory of a pod's process in MiB.
 	Resident func(pod string) (float64, error)
 }
+
+// The changes, by what happened to the leader before.
+const (
+	killed  = "killed"
+	stopped = "stopped"
+)
+
+// Changes returns the names of all changes that Measure makes.
+func Changes() []string { return []string{killed, stopped} }
 
 // Figures are those of a hub with two replicas.
 type Figures struct {
@@ -87,7 +96,7 @@ func (h Hub) Measure(ctx context.Context) (f Figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.Killed, err = h.takeOver(ctx, standby, "killed", func() error { return h.Kill(ctx, leader) })
+	f.Killed, err = h.takeOver(ctx, standby, killed, func() error { return h.Kill(ctx, leader) })
 	if err != nil {
 		return f, err
 	}
@@ -95,7 +104,7 @@ func (h Hub) Measure(ctx context.Context) (f Figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.Stopped, err = h.takeOver(ctx, standby, "stopped", func() error { return h.stop(ctx, leader) })
+	f.Stopped, err = h.takeOver(ctx, standby, stopped, func() error { return h.stop(ctx, leader) })
 	if err != nil {
 		return f, err
 	}

@@ -117,7 +117,7 @@ func (c *cluster) hub() Hub {
 			return nil
 		},
 		Change: func(_ context.Context, name string) error {
-			c.now = c.now.Add(map[string]time.Duration{"killed": 30500 * time.Millisecond, "stopped": 700 * time.Millisecond}[name])
+			c.now = c.now.Add(map[string]time.Duration{killed: 30500 * time.Millisecond, stopped: 700 * time.Millisecond}[name])
 			return nil
 		},
 		Resident: func(pod string) (float64, error) { return map[string]float64{"one": 100, "two": 80}[pod], nil },
