@@ -355,9 +355,11 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.EndConfirmation = isConfirmed(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
-	if out.InUse = inUse(in, cluster); out.InUse {
+	out.InUse = inUse(in, cluster)
+	if out.InUse || in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && Used(in.Request, cluster) { // also before the status is written
 		out.RecoveredBy = recoveredBy(in, cluster)
-	} else if isFetchable(in) {
+	}
+	if isFetchable(in) && !out.InUse {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since
 	}
 	if in.Crowded && unused(in.Request, cluster) {
