@@ -208,3 +208,22 @@ func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
 		t.Error("the deleted Cluster returned, or its request stays")
 	}
 }
+
+func TestCopiedCluster_ThirdRecoveryWaitsAndAnEventNamesBothPods(t *testing.T) {
+	key := newKey(t)
+	hub := recoverable(t)
+	at := func(ago time.Duration) string { return hub.Now().Add(-ago).UTC().Format(time.RFC3339) }
+	hub.Put(cluster(pinnedTo(key), seen(hub.Now()), func(c *fleet.Cluster) {
+		c.Annotations[fleet.AnnotationRecoveredBy] = "fleet-agent-0=" + at(2*time.Minute) + ",fleet-agent-1=" + at(time.Minute)
+	}))
+	third := recovery(t, hub, key)
+	third.CreationTimestamp = metav1.NewTime(hub.Now())
+	hub.Put(third)
+	handle(t, hub)
+	if status := current(t, hub).Status; status.Granted || conditionReason(current(t, hub)) != fleet.ReasonTakeoverPending {
+		t.Errorf("status %+v", status)
+	}
+	if told := hub.Told(); len(told) == 0 || !strings.Contains(told[0], "pods fleet-agent-1 and fleet-agent-0") {
+		t.Errorf("Events %v", told)
+	}
+}
