@@ -132,7 +132,7 @@ const (
 // New reads the configuration and prepares caches and clients. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
-		o.Clock = time.Now //nolint:forbidigo // the only place that creates the controllers' clock
+		o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clock
 	}
 	settings := config.NewStore(config.Default(o.Version))
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }

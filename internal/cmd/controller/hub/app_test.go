@@ -533,3 +533,34 @@ func TestClientsNeverSleepOnAFailedList(t *testing.T) {
 		t.Error("lasso would sleep")
 	}
 }
+
+// New objects carry the API server's time: with the clock of a node that is a day ahead they would have expired.
+func TestKeepTime_FollowsTheAPIServer(t *testing.T) {
+	api := httptest.NewServer(http.NotFoundHandler())
+	defer api.Close()
+	var log bytes.Buffer
+	o := Options{Own: kube.Own{Config: &rest.Config{Host: api.URL}}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	o.keepTime(func() time.Time { return time.Now().Add(25 * time.Hour) })
+	if early := time.Until(o.Clock()); early < 24*time.Hour {
+		t.Fatalf("without an answer the clock is %v ahead, want that of the process", early)
+	}
+	client, err := rest.HTTPClientFor(o.Own.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		answer, err := client.Get(api.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if early := time.Until(o.Clock()); early.Abs() > time.Minute {
+		t.Errorf("after an answer the clock is %v ahead of the API server's", early)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("logged, want one warning:\n%s", &log)
+	}
+}

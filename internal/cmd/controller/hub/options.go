@@ -2,6 +2,7 @@ package hub
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,7 @@ type Options struct {
 	Env env.Controller
 	// Version is the version of the binary, for the default agent image and the configuration's version gate.
 	Version string
-	// Log must not be nil. If Clock is nil, the real clock is used.
+	// Log must not be nil. If Clock is nil, the clock of the hub's API server is used.
 	Log   *slog.Logger
 	Clock func() time.Time
 	// Dial replaces the connection to downstream clusters in tests. If it is nil, Dialer and Reacher are used.
@@ -33,6 +34,15 @@ type Options struct {
 	Metrics *metrics.Hub
 	// Registry gets the metrics that are computed from the caches, once they are synced. May be nil.
 	Registry prometheus.Registerer
+}
+
+// keepTime sets the clock. The process's own one counts until the API server shows another time.
+func (o *Options) keepTime(own func() time.Time) {
+	warn := sync.OnceFunc(func() { // several API servers may disagree with each answer
+		o.Log.Warn("the clock of this node is wrong by more than half a minute; the API server's clock is used")
+	})
+	clock := kube.NewServerClock(own, func(time.Duration) { warn() })
+	o.Own.Config, o.Clock = clock.Watch(o.Own.Config), clock.Now
 }
 
 // Downstream is the API server of another cluster.
