@@ -149,7 +149,7 @@ func owned(o inventory.Object) bool {
 	if o.Namespace == names.SystemNamespace {
 		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) ||
 			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all" ||
-			o.Name == names.HubKey || strings.HasPrefix(o.Name, names.DeletedClusters+"-")
+			o.Name == names.HubKey || strings.HasPrefix(o.Name, names.DeletedClusters)
 	}
 	if o.Namespace == metav1.NamespaceSystem {
 		return o.Resource == "secrets" && o.Name == names.RecoverySecret(names.SystemNamespace)
