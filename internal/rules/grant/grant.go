@@ -95,6 +95,9 @@ type Input struct {
 	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
 	// NeedsHeartbeatAccount.
 	HeartbeatAccount string
+	// ReportedKey is the key that the hub pins in any case, because the agent has reported it and the Cluster has none, or
+	// "". See rules/recovery.
+	ReportedKey string
 	// UsedBy is the UID of the account that is known to have used the request's credential, or "" if that is unknown.
 	UsedBy string
 	// HeartbeatAsked is the heartbeat whose account was read last, in RFC 3339, or "" if none was.

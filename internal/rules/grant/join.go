@@ -55,18 +55,26 @@ func keyOf(in Input) string {
 }
 
 // joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet. A
-// blocked key is never pinned again.
-func joinDue(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+// blocked key is never pinned again. A Cluster of a new agent shows the token already, and the agent reports the key: the
+// hub pins it without a request that tells who reported it.
+func joinDue(in Input, cluster *fleet.Cluster) bool {
+	request := in.Request
 	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	return key != "" && key != cluster.Annotations[fleet.AnnotationBlockedKey] && Used(request, cluster) &&
-		(cluster.Annotations[fleet.AnnotationAgentKey] != key || token != "" && cluster.Labels[fleet.LabelTokenUID] != token)
+	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !Used(request, cluster) {
+		return false
+	}
+	showsToken := token == "" || cluster.Labels[fleet.LabelTokenUID] == token
+	if key == in.ReportedKey && showsToken && isOnlyAgent(in) {
+		return false
+	}
+	return cluster.Annotations[fleet.AnnotationAgentKey] != key || !showsToken
 }
 
 // joinOf returns what to record on the Cluster, or nil. Any token holder can make a request that claims another token
 // and has a key of its own. It is granted if the claimed token is the right one, but only the holder of that token can
 // read the answer. So a key is pinned when the account of its request has reported, and no sooner.
 func joinOf(in Input, cluster *fleet.Cluster) *Join {
-	if !joinDue(in.Request, cluster) || in.Account == nil || in.HeartbeatAccount != string(in.Account.UID) {
+	if !joinDue(in, cluster) || in.Account == nil || in.HeartbeatAccount != string(in.Account.UID) {
 		return nil
 	}
 	annotations := in.Request.Annotations

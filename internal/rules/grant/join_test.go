@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
@@ -156,6 +159,20 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
 		}
 	}
+	reported := func(key, token string) func(*grant.Input) {
+		return func(in *grant.Input) {
+			in.ReportedKey = key
+			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
+		}
+	}
+	notedBefore := func(in *grant.Input) {
+		annotate(in, fleet.AnnotationLastSeenAtGrant, rulestest.At(-time.Hour).UTC().Format(time.RFC3339))
+	}
+	others := func(name string) func(*grant.Input) {
+		return func(in *grant.Input) {
+			in.Others = append(in.Others, &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+		}
+	}
 	for name, test := range map[string]struct {
 		in    grant.Input
 		needs bool
@@ -175,6 +192,11 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 		"another key is blocked: pinned": {joining(mine, "account-1", func(in *grant.Input) {
 			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: "another"}
 		}), true, want},
+		"reported by a new agent: pinned anyway":               {joining(mine, "", reported(mine, "u1")), false, nil},
+		"another key was reported: pinned":                     {joining(mine, "account-1", reported("another", "u1")), true, want},
+		"reported, joined with another token: pinned":          {joining(mine, "account-1", reported(mine, "u0")), true, want},
+		"reported, there is another request: pinned":           {joining(mine, "account-1", reported(mine, "u1"), others("request-0")), true, want},
+		"reported, an agent reported before it: pinned":        {joining(mine, "account-1", reported(mine, "u1"), notedBefore), true, want},
 		"agent without a key: nothing is written":              {joining("", "account-1"), false, nil},
 		"agent without a key, another is pinned: stays pinned": {joining("", "account-1", recorded("another", "u0")), false, nil},
 	} {

@@ -83,7 +83,7 @@ func NeedsHeartbeatAccount(in Input) bool {
 	switch {
 	case cluster == nil:
 		return false
-	case joinDue(in.Request, cluster):
+	case joinDue(in, cluster):
 		return decide(in).Stage == Done
 	case useUnknown(in, cluster):
 		stage := decide(in).Stage

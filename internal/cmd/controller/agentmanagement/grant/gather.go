@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -96,6 +97,9 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 // gatherOfCluster adds the namespace of a request's Cluster, the request's rights there, if it may have any, and whose
 // heartbeat the last one was, if that matters.
 func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err error) {
+	if h.app.Recoveries.Key().Public() != "" && recovery.Applies(cluster) {
+		in.ReportedKey = recovery.KeyToPin(cluster)
+	}
 	if in.NamespaceTaken, err = h.app.NamespaceTaken(cluster); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func pinnedTo(key identity.Key) func(*fleet.Cluster) {
 }
 
 // recovery is request r1 of the agent with a key that has lost its credential.
-func recovery(t *testing.T, hub *hubtest.Hub, key identity.Key) *fleet.ClusterRegistration {
+func recoveryOf(t *testing.T, hub *hubtest.Hub, key identity.Key) *fleet.ClusterRegistration {
 	t.Helper()
 	r := request()
 	r.Labels = nil
@@ -97,7 +97,7 @@ func TestUnsignedRequest_GetsFiveKeys(t *testing.T) {
 func TestRecoveryRequest_GetsAnEncryptedAnswer(t *testing.T) {
 	key := newKey(t)
 	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
-	hub.Put(recovery(t, hub, key))
+	hub.Put(recoveryOf(t, hub, key))
 	settle(t, hub, 2)
 	if !current(t, hub).Status.Granted {
 		t.Fatalf("not granted: %+v", current(t, hub).Status)
@@ -126,7 +126,7 @@ func TestRecoveryRequest_GetsAnEncryptedAnswer(t *testing.T) {
 func TestRecoveredCluster_RecordsThePodWhenItReports(t *testing.T) {
 	key := newKey(t)
 	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
-	hub.Put(recovery(t, hub, key))
+	hub.Put(recoveryOf(t, hub, key))
 	settle(t, hub, 2)
 	hub.Requests()
 	report := func(account string, later time.Duration) string {
@@ -155,7 +155,7 @@ func TestRecoveredCluster_RecordsThePodWhenItReports(t *testing.T) {
 func TestCopiedRecovery_IsDeletedAndReported(t *testing.T) {
 	key := newKey(t)
 	hub := recoverable(t, cluster(pinnedTo(key), seen(metav1.Now().Time)))
-	original := recovery(t, hub, key)
+	original := recoveryOf(t, hub, key)
 	original.CreationTimestamp = metav1.NewTime(hub.Now())
 	copied := original.DeepCopy()
 	copied.Name, copied.UID = "r0", "u-r0"
@@ -179,7 +179,7 @@ func TestUnprovenRequests_AreDeletedAndReportedOnce(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	hub := recoverable(t, cluster(pinnedTo(key)))
 	for range 2 {
-		hub.Put(recovery(t, hub, other))
+		hub.Put(recoveryOf(t, hub, other))
 		handle(t, hub)
 		expectRequests(t, hub, "delete ClusterRegistration ws/r1")
 		hub.Sync()
@@ -192,7 +192,7 @@ func TestUnprovenRequests_AreDeletedAndReportedOnce(t *testing.T) {
 func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
 	key := newKey(t)
 	hub := recoverable(t)
-	hub.Put(recovery(t, hub, key))
+	hub.Put(recoveryOf(t, hub, key))
 	handle(t, hub)
 	made := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
 	if made.Spec.ClientID != "client" || made.Annotations[fleet.AnnotationAgentKey] != key.Public() || made.Labels["env"] != "dev" {
@@ -216,7 +216,7 @@ func TestCopiedCluster_ThirdRecoveryWaitsAndAnEventNamesBothPods(t *testing.T) {
 	hub.Put(cluster(pinnedTo(key), seen(hub.Now()), func(c *fleet.Cluster) {
 		c.Annotations[fleet.AnnotationRecoveredBy] = "fleet-agent-0=" + at(2*time.Minute) + ",fleet-agent-1=" + at(time.Minute)
 	}))
-	third := recovery(t, hub, key)
+	third := recoveryOf(t, hub, key)
 	third.CreationTimestamp = metav1.NewTime(hub.Now())
 	hub.Put(third)
 	handle(t, hub)

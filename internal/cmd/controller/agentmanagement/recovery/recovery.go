@@ -48,6 +48,8 @@ type handler struct {
 	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
 	// reported.
 	tokens, reported sync.Map
+	// written maps the UID of a Cluster to the Secret that was written for it and that the cache does not show yet.
+	written sync.Map
 	// workspaces are the names of the namespaces that have or had a recovery account.
 	workspaces sync.Map
 }
@@ -229,6 +231,11 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 		return err
 	}
 	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
+	if found != nil {
+		h.written.Delete(cluster.UID)
+	} else {
+		found = h.writtenFor(cluster)
+	}
 	if err != nil || h.isCurrent(found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
 		return err
 	}
@@ -236,7 +243,33 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err != nil {
 		return err
 	}
-	return h.data.Apply(owner, recovery.Secret(cluster, h.app.Namespaces.Registration, data))
+	secret := recovery.Secret(cluster, h.app.Namespaces.Registration, data)
+	if err := h.data.Apply(owner, secret); err != nil {
+		return err
+	}
+	h.written.Store(cluster.UID, writtenSecret{secret, h.app.Clock()})
+	return nil
+}
+
+// writtenSecret is a Secret as it was written at a time.
+type writtenSecret struct {
+	secret *corev1.Secret
+	at     time.Time
+}
+
+// cacheDelay is how long a cache may not show what was just written.
+const cacheDelay = 30 * time.Second
+
+// writtenFor returns the Secret that was just written for a Cluster, or nil. It is not signed and written again while the
+// cache does not show it.
+func (h *handler) writtenFor(cluster *fleet.Cluster) *corev1.Secret {
+	found, there := h.written.Load(cluster.UID)
+	last, _ := found.(writtenSecret)
+	if there && h.app.Clock().Sub(last.at) < cacheDelay {
+		return last.secret
+	}
+	h.written.Delete(cluster.UID)
+	return nil
 }
 
 // pendingDelay returns the time until the token of a recovery account is read again. account may be nil.

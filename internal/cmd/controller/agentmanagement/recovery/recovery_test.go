@@ -194,6 +194,20 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "delete Secret "+clusterNamespace+"/fleet-recovery")
 }
 
+func TestRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
+	hub := settled(t, cluster(annotated(fleet.AnnotationAgentKey, agentKey(t))))
+	handle(t, hub)
+	hub.Requests()
+	handle(t, hub) // the cache is behind
+	hubtest.ExpectRequests(t, hub)
+	hub.Sync()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+	hub.Remove(hubtest.MustGet[*corev1.Secret](t, hub, clusterNamespace, names.Recovery))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "create Secret "+clusterNamespace+"/fleet-recovery")
+}
+
 func TestNothingIsCreated(t *testing.T) {
 	now := metav1.Now()
 	for name, modify := range map[string]func(*fleet.Cluster){
