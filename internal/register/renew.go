@@ -15,11 +15,13 @@ import (
 
 // A token that expires is renewed at a random point between renewFrom and renewUntil of its lifetime, in percent. The
 // lifetime is known from the token; its age is measured by this process, so that no two clocks are compared. A token from
-// before the start of the process may already have passed renewUntil, so it is renewed before renewAtStart percent more.
+// before the start of the process may already have passed renewUntil, so it is renewed before startUntil percent more, but
+// not at once, so that an agent that is restarted often renews no more often.
 const (
-	renewFrom    = 50
-	renewUntil   = 75
-	renewAtStart = 20
+	renewFrom  = 50
+	renewUntil = 75
+	startFrom  = 2
+	startUntil = 20
 )
 
 // renewal is when the token in use is renewed next.
@@ -45,7 +47,7 @@ func (a *agent) renewalDue() (time.Duration, bool) {
 func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration {
 	from, until := renewFrom, renewUntil
 	if !isNew {
-		from, until = 0, renewAtStart
+		from, until = startFrom, startUntil
 	}
 	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)*time.Duration(chance(random))/256
 }

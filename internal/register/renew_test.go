@@ -1,6 +1,7 @@
 package register
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -121,5 +122,25 @@ func TestCurrentToken_ReplacesTheFirstOneAfterARenewal(t *testing.T) {
 	}
 	if got := strings.Join(recorded.got, ", "); got != "Bearer first, Bearer second" || request.Header.Get("Authorization") != "Bearer first" {
 		t.Errorf("sent %s; the request itself has %s", got, request.Header.Get("Authorization"))
+	}
+}
+
+func TestRenewIn_StaysWithinTheShareOfTheLifetime(t *testing.T) {
+	tests := map[string]struct {
+		isNew bool
+		drawn byte
+		want  time.Duration
+	}{
+		"a new token at the earliest":                  {isNew: true, drawn: 0, want: 12 * time.Hour},
+		"a new token at the latest":                    {isNew: true, drawn: 255, want: 12*time.Hour + 6*time.Hour*255/256},
+		"after a start at the earliest: not at once":   {drawn: 0, want: 24 * time.Hour * 2 / 100},
+		"after a start at the latest: before it ended": {drawn: 255, want: 24*time.Hour*2/100 + 24*time.Hour*18/100*255/256},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := renewIn(24*time.Hour, tc.isNew, bytes.NewReader([]byte{tc.drawn})); got != tc.want {
+				t.Errorf("renewIn = %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
