@@ -87,17 +87,18 @@ const network = `{
 `
 
 // kubelet returns kubelet's configuration. It has its own cgroup root: otherwise two kubelets on one machine
-// would end each other's pods.
+// would end each other's pods. It deletes no images to free space, because no registry has them.
 func (s Spec) kubelet() map[string]any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"cgroupDriver": "cgroupfs", "cgroupRoot": s.CgroupRoot,
 		"failCgroupV1": false, "failSwapOn": false,
-		"containerRuntimeEndpoint": "unix://" + socket,
-		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"evictionHard":             map[string]any{"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "10Mi"},
-		"clusterDNS":               []string{clusterDNS}, "clusterDomain": "cluster.local",
+		"containerRuntimeEndpoint":    "unix://" + socket,
+		"authentication":              map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
+		"authorization":               map[string]any{"mode": "AlwaysAllow"},
+		"evictionHard":                map[string]any{"nodefs.available": "1%", "imagefs.available": "1%", "memory.available": "10Mi"},
+		"imageGCHighThresholdPercent": 100,
+		"clusterDNS":                  []string{clusterDNS}, "clusterDomain": "cluster.local",
 		"resolvConf": s.in(fileResolv),
 	}
 }
