@@ -358,8 +358,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.EndConfirmation = isConfirmed(in, cluster)
 	out.Unreadable = unreadable(in, cluster)
-	out.InUse = inUse(in, cluster)
-	if out.InUse || in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && Used(in.Request, cluster) { // also before the status is written
+	if out.InUse = inUse(in, cluster); out.InUse || reports(in, cluster) {
 		out.RecoveredBy = recoveredBy(in, cluster)
 	}
 	if isFetchable(in) && !out.InUse {
@@ -379,6 +378,11 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	}
 	out.Superseded = nil
 	return out
+}
+
+// reports reports whether the last heartbeat came from the account of a request, also before its status says so.
+func reports(in Input, cluster *fleet.Cluster) bool {
+	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && Used(in.Request, cluster)
 }
 
 // awaitsRights reports whether a right that must exist before the answer is given is still missing.

@@ -230,12 +230,7 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err != nil {
 		return err
 	}
-	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
-	if found != nil {
-		h.written.Delete(cluster.UID)
-	} else {
-		found = h.writtenFor(cluster)
-	}
+	found, err := h.latest(cluster)
 	if err != nil || h.isCurrent(found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
 		return err
 	}
@@ -249,6 +244,16 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	}
 	h.written.Store(cluster.UID, writtenSecret{secret, h.app.Clock()})
 	return nil
+}
+
+// latest returns the Secret with the recovery data of a Cluster, or nil. It may be newer than the cache.
+func (h *handler) latest(cluster *fleet.Cluster) (*corev1.Secret, error) {
+	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
+	if err != nil || found == nil {
+		return h.writtenFor(cluster), err
+	}
+	h.written.Delete(cluster.UID)
+	return found, nil
 }
 
 // writtenSecret is a Secret as it was written at a time.
