@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +40,8 @@ type Recoveries struct {
 	key    identity.Key
 	tokens map[string]token // by workspace
 
+	// reads are the reads of token Secrets. At the start, each worker has a Cluster that needs the same Secret.
+	reads    singleflight.Group
 	blocking sync.Mutex // serializes the writes of blocked tickets
 }
 
@@ -148,6 +152,13 @@ func (r *Recoveries) Token(ctx context.Context, account *corev1.ServiceAccount) 
 	if known.account == string(account.UID) {
 		return known.bearer, nil
 	}
+	found, err, _ := r.reads.Do("token "+account.Namespace+" "+string(account.UID), func() (any, error) { return r.readToken(ctx, account) })
+	bearer, _ := found.(string)
+	return bearer, err
+}
+
+// readToken reads the token of an account and remembers it.
+func (r *Recoveries) readToken(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
 	secret, err := reconcile.Optional(r.kube().CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
@@ -156,11 +167,10 @@ func (r *Recoveries) Token(ctx context.Context, account *corev1.ServiceAccount) 
 	if bearer == "" {
 		return "", ErrPending
 	}
-	known = token{string(account.UID), bearer}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tokens[account.Namespace] = known
-	return known.bearer, nil
+	r.tokens[account.Namespace] = token{string(account.UID), bearer}
+	return bearer, nil
 }
 
 // IsTokenOf reports whether a Secret is the token Secret of an account: the API server has filled it for this account.
@@ -186,6 +196,11 @@ func TokenIn(secret *corev1.Secret, account *corev1.ServiceAccount) string {
 // of an earlier account, which would be deleted with that account. A Secret that the hub did not create stays as it is,
 // and no recovery token is handed out.
 func (r *Recoveries) EnsureToken(ctx context.Context, account *corev1.ServiceAccount) error {
+	_, err, _ := r.reads.Do("ensure "+account.Namespace+" "+string(account.UID), func() (any, error) { return nil, r.ensureToken(ctx, account) })
+	return err
+}
+
+func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAccount) error {
 	secrets := r.kube().CoreV1().Secrets(account.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
 	if err != nil {

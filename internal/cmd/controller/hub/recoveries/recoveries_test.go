@@ -4,14 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
@@ -118,6 +122,37 @@ func TestData_NeedsKeyAccountAndToken(t *testing.T) {
 	if ticket, err := identity.VerifyTicket(w.Key().Public(), got.Ticket); err != nil || len(ticket.Labels) != 0 {
 		t.Errorf("labels %d, %v", len(ticket.Labels), err)
 	}
+}
+
+func TestWorkersThatNeedOneToken_ReadItOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		if err := w.EnsureToken(t.Context(), account("u1")); err != nil {
+			t.Fatal(err)
+		}
+		fill(t, w, "u1")
+		reads := 0
+		w.client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			reads++ // the fake handles one request at a time
+			<-time.After(time.Second)
+			return false, nil, nil
+		})
+		var workers sync.WaitGroup
+		for range 10 {
+			workers.Go(func() {
+				if bearer, err := w.Token(t.Context(), account("u1")); err != nil || bearer != hubtest.Token("u1", time.Time{}) {
+					t.Errorf("token %q, %v", bearer, err)
+				}
+				if err := w.EnsureToken(t.Context(), account("u1")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		workers.Wait()
+		if reads != 2 {
+			t.Errorf("%d reads, want one for the token and one for its Secret", reads)
+		}
+	})
 }
 
 // fill fills the token Secret as the controller-manager does.
