@@ -182,15 +182,22 @@ func index(informer cache.SharedIndexInformer) {
 
 // known returns an object from the cache or from the recent writes. It returns nil if it is in neither.
 func (k Kind) known(key types.NamespacedName) (Object, error) {
+	passed := k.informer.GetIndexer().LastStoreSyncResourceVersion() // read first: the cache may change in between
 	cached, err := inCache(k.informer, key)
 	if err != nil {
 		return nil, err
 	}
 	newest := k.written.Newest(key, cached, now())
-	if cached == nil && newest != nil && !NewerVersion(newest.GetResourceVersion(), k.informer.LastSyncResourceVersion()) {
-		return nil, nil // the informer has passed the write, so the object was deleted
+	if cached == nil && newest != nil && !isAhead(newest.GetResourceVersion(), passed) {
+		return nil, nil // the cache has passed the write, so the object was deleted
 	}
 	return newest, nil
+}
+
+// isAhead reports whether a cache has not reached a written version. passed is the cache's version, or "" if it has never
+// had an object.
+func isAhead(written, passed string) bool {
+	return NewerVersion(written, passed) || passed == "" && written != ""
 }
 
 // now returns the time for the age of this process's writes. No rule uses it.

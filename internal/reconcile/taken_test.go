@@ -136,8 +136,8 @@ func TestAdopting(t *testing.T) {
 		t.Fatal(err)
 	}
 	marked := func(o Object) bool { return o.GetLabels()["mine"] == "yes" }
-	kind := KindOf(w.roles).Adopting(marked)
 	for label, taken := range map[string]bool{"yes": false, "no": true} {
+		kind := KindOf(w.roles).Adopting(marked)
 		there := &rbacv1.Role{ObjectMeta: meta("r")}
 		there.Labels["mine"] = label
 		w.objects = map[string]Object{}

@@ -49,6 +49,8 @@ type handler struct {
 	used sync.Map
 	// begun maps a request that this process has begun to answer to its UID.
 	begun sync.Map
+	// written are the requests that this process wrote and that the cache does not have yet.
+	written reconcile.MutationCache[types.UID, *fleet.ClusterRegistration]
 }
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
@@ -84,6 +86,8 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if request == nil {
 		return h.gone(key)
 	}
+	h.written.CaughtUp(request.UID, request)
+	request = h.written.Newest(request.UID, request, h.app.Clock())
 	in, err := h.gather(request)
 	if err != nil {
 		return fmt.Errorf("processing registration %s/%s: %w", request.Namespace, request.Name, err)
@@ -119,6 +123,7 @@ func (r *round) key() string { return r.request.Namespace + "/" + r.request.Name
 // act writes what the outcome lists, in order.
 func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
 	r := &round{in: in, out: out, request: in.Request}
+	defer h.noteWritten(r)
 	h.enqueueAtEnd(r.request, out)
 	h.noteUse(r)
 	if len(out.Reader)+len(out.Children) > 0 {
@@ -135,6 +140,13 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// noteWritten remembers a request that was written, so that the next round does not write the same again.
+func (h *handler) noteWritten(r *round) {
+	if r.request != r.in.Request {
+		h.written.Note(r.request.UID, r.request, r.in.Request, h.app.Clock())
+	}
 }
 
 func (h *handler) write(ctx context.Context, r *round, write grant.Write) error {
