@@ -25,7 +25,7 @@ type expired struct {
 	Returning costs `json:"returning"`
 }
 
-// expire lets the tokens of all agents expire while the API server is gone. Afterwards there are no agents.
+// expire lets the tokens of all agents expire while the API server is gone. Afterwards the agents have ended.
 func (b *bench) expire(ctx context.Context) (expired, error) {
 	var identities []swarm.Identity
 	for _, a := range b.agents {

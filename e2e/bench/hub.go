@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -138,6 +140,19 @@ func (b *bench) startHub(ctx context.Context) error {
 	b.swarm = swarm.New(swarm.Options{Values: b.values, AtOnce: b.atOnce, Resources: reportedResources, Clock: b.clock})
 	_, err = b.untilQuiet(ctx)
 	return err
+}
+
+// hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, and for the
+// limit of a token if more clusters than that register with one.
+func (o options) hubValues() map[string]any {
+	values := map[string]any{}
+	if o.profiles != "" {
+		values["extraEnv"] = []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}
+	}
+	if 2*slices.Max(o.sizes) > env.DefaultMaxClustersPerToken {
+		values["controller"] = map[string]any{"maxClustersPerToken": 0}
+	}
+	return values
 }
 
 // end stops everything. It keeps the logs after an error, or if the user requested them.

@@ -100,3 +100,12 @@ func TestCuts_TheEndsOfALargeRunAreStepsOfTheirOwn(t *testing.T) {
 		})
 	}
 }
+
+func TestHubValues_LiftTheLimitOfATokenOnlyForManyClusters(t *testing.T) {
+	for size, lifted := range map[int]bool{100: false, 1000: false, 4000: true, 10000: true} {
+		o := options{sizes: []int{10, size}}
+		if _, found := o.hubValues()["controller"]; found != lifted {
+			t.Errorf("%d clusters: values %v", size, o.hubValues())
+		}
+	}
+}

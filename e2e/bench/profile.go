@@ -31,14 +31,6 @@ type profiled struct {
 	Of       []profiles.Profile `json:"of"`
 }
 
-// hubValues returns the chart's values: the defaults, but for profiles.
-func (o options) hubValues() map[string]any {
-	if o.profiles == "" {
-		return nil
-	}
-	return map[string]any{"extraEnv": []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}}
-}
-
 // growProfiled registers n more agents and takes profiles of the controller and of the API server meanwhile.
 func (b *bench) growProfiled(ctx context.Context, n int) (batch, profiled, error) {
 	processes, err := b.processes(ctx)

@@ -65,7 +65,7 @@ type scenario struct {
 	ended   chan error // of agents that ended by themselves
 }
 
-var errReturn = errors.New("the agents have not returned as they should")
+var errReturn = errors.New("some agents did not return to their Clusters")
 
 // Play runs the scenario. Afterwards all agents are stopped.
 func Play(ctx context.Context, o Options) (Result, error) {
