@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// clockTolerance is the difference between two clocks that does not matter. Answers are on their way for some seconds, and
-// the API servers of one cluster may differ a little.
+// clockTolerance is the largest difference between two clocks that is ignored. An answer takes up to some seconds to
+// arrive, and the clocks of several API servers of one cluster may differ a little.
 const clockTolerance = 30 * time.Second
 
 // ServerClock tells the time of an API server, which has also set the creation timestamps of all objects. A process
@@ -28,7 +28,7 @@ func NewServerClock(own func() time.Time, differs func(ahead time.Duration)) *Se
 	return &ServerClock{own: own, differs: differs}
 }
 
-// Now returns the API server's time. Its error is at most 30 s and the time since the last answer.
+// Now returns the API server's time. It may be wrong by up to 30 s.
 func (c *ServerClock) Now() time.Time {
 	return c.own().Add(time.Duration(c.ahead.Load()))
 }

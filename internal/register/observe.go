@@ -21,7 +21,7 @@ type found struct {
 	bootstrap       *protocol.Bootstrap
 	bootstrapErr    error
 
-	identitySecret *corev1.Secret     // nil if there is none
+	identitySecret *corev1.Secret     // nil if it does not exist
 	identity       *protocol.Identity // nil if it is missing or cannot be parsed
 	identityErr    error
 	access         Access // of the identity

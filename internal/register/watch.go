@@ -22,10 +22,11 @@ type sightings struct {
 	latest versions
 }
 
-// versions are versions of objects, by kind and name. A missing object has none.
+// versions maps the kind and name of each existing object to its version.
 type versions map[string]string
 
-// unversioned is the version of an object that has none, as in some fakes. It differs from every version.
+// unversioned stands for the version of an object without a resource version, as in some fakes. It differs from every
+// version.
 const unversioned = "-"
 
 // add adds the version of an object.

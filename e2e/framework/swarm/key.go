@@ -18,7 +18,7 @@ type Identity struct {
 	Recovery   protocol.Recovery
 }
 
-// Identity returns what an agent with a key stores, and false if it has none or has not joined.
+// Identity returns what an agent with a key stores, and false for an agent without a key or one that has not joined.
 func (a *Agent) Identity() (Identity, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

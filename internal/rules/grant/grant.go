@@ -380,7 +380,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	return out
 }
 
-// reports reports whether the last heartbeat came from the account of a request, also before its status says so.
+// reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
 func reports(in Input, cluster *fleet.Cluster) bool {
 	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && Used(in.Request, cluster)
 }

@@ -15,8 +15,8 @@ import (
 
 // lifetimeOf returns the lifetime of a request's credential, or 0 if it does not expire. Only an agent that announces
 // that it renews its token gets one that expires. An agent that recovers always renews, and its proof does not cover the
-// announcement. When the request is answered, the recorded lifetime counts: the agent
-// needs its right to renew whatever the configuration becomes.
+// announcement. When the request is answered, the recorded lifetime counts: the agent needs its right to renew whatever the
+// configuration becomes.
 func lifetimeOf(in Input) time.Duration {
 	if isAnswered(in) {
 		recorded, err := time.ParseDuration(in.Request.Annotations[fleet.AnnotationLifetimeAtGrant])

@@ -39,7 +39,7 @@ type Options struct {
 // keepTime sets the clock. The process's own one counts until the API server shows another time.
 func (o *Options) keepTime(own func() time.Time) {
 	warn := sync.OnceFunc(func() { // several API servers may disagree with each answer
-		o.Log.Warn("the clock of this node is wrong by more than half a minute; the API server's clock is used")
+		o.Log.Warn("the clock of this node differs from the API server's by more than 30 seconds, and the latter is used; set the node's clock: timedatectl set-ntp true")
 	})
 	clock := kube.NewServerClock(own, func(time.Duration) { warn() })
 	o.Own.Config, o.Clock = clock.Watch(o.Own.Config), clock.Now

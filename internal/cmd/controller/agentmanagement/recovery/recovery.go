@@ -48,8 +48,8 @@ type handler struct {
 	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
 	// reported.
 	tokens, reported sync.Map
-	// written maps the UID of a Cluster to the Secret that was written for it and that the cache does not show yet.
-	written sync.Map
+	// written are the last Secrets with recovery data, by the UID of their Cluster.
+	written reconcile.MutationCache[types.UID, *corev1.Secret]
 	// workspaces are the names of the namespaces that have or had a recovery account.
 	workspaces sync.Map
 }
@@ -242,39 +242,21 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err := h.data.Apply(owner, secret); err != nil {
 		return err
 	}
-	h.written.Store(cluster.UID, writtenSecret{secret, h.app.Clock()})
+	h.written.Note(cluster.UID, secret, nil, h.app.Clock())
 	return nil
 }
 
-// latest returns the Secret with the recovery data of a Cluster, or nil. It may be newer than the cache.
+// latest returns the Secret with the recovery data of a Cluster, or nil. A Secret that the cache does not have yet is not
+// signed and written again.
 func (h *handler) latest(cluster *fleet.Cluster) (*corev1.Secret, error) {
 	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
-	if err != nil || found == nil {
-		return h.writtenFor(cluster), err
+	if err != nil {
+		return nil, err
 	}
-	h.written.Delete(cluster.UID)
-	return found, nil
-}
-
-// writtenSecret is a Secret as it was written at a time.
-type writtenSecret struct {
-	secret *corev1.Secret
-	at     time.Time
-}
-
-// cacheDelay is how long a cache may not show what was just written.
-const cacheDelay = 30 * time.Second
-
-// writtenFor returns the Secret that was just written for a Cluster, or nil. It is not signed and written again while the
-// cache does not show it.
-func (h *handler) writtenFor(cluster *fleet.Cluster) *corev1.Secret {
-	found, there := h.written.Load(cluster.UID)
-	last, _ := found.(writtenSecret)
-	if there && h.app.Clock().Sub(last.at) < cacheDelay {
-		return last.secret
+	if found != nil {
+		h.written.CaughtUp(cluster.UID, found)
 	}
-	h.written.Delete(cluster.UID)
-	return nil
+	return h.written.Newest(cluster.UID, found, h.app.Clock()), nil
 }
 
 // pendingDelay returns the time until the token of a recovery account is read again. account may be nil.
