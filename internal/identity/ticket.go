@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -93,6 +94,32 @@ func VerifyTicket(hub, text string) (Ticket, error) {
 		return Ticket{}, fmt.Errorf("ticket cannot be decoded: %w", ErrTicket) // the cause could quote the text
 	}
 	return ticket, ticket.check()
+}
+
+// Receipt returns a text that identifies a ticket and what the hub gave with it: the time of the ticket in RFC 3339, a slash,
+// and a hash of the rest. With it an agent says what it has, without revealing it. hub is the hub's public key, and token
+// the recovery token.
+func Receipt(hub, token string, ticket Ticket) string {
+	signed := ticket.Time.UTC().Truncate(time.Second)
+	ticket.Time = time.Time{}
+	document, err := json.Marshal(struct {
+		Hub, Token string
+		Ticket     Ticket
+	}{hub, token, ticket})
+	if err != nil {
+		return "" // strings and maps of strings can always be encoded
+	}
+	return signed.Format(time.RFC3339) + "/" + hash(string(document))
+}
+
+// ReceiptTime returns the time in a receipt, or the zero time if the text is not one.
+func ReceiptTime(receipt string) time.Time {
+	text, _, _ := strings.Cut(receipt, "/")
+	signed, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return signed
 }
 
 // WorkspaceKey returns the symmetric key of a workspace, which is derived from the hub's key. All agents of the

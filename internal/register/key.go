@@ -42,7 +42,16 @@ func (a *agent) setKept(now kept) {
 		a.recoveries.reset()
 	}
 	a.kept = now
-	a.reported.Store(&reported{key: now.key.Public(), serial: now.data.Serial})
+	a.reported.Store(&reported{key: now.key.Public(), ticket: now.receipt(), serial: now.data.Serial})
+}
+
+// receipt returns the receipt of the recovery data, or "" if they are incomplete.
+func (k kept) receipt() string {
+	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
+	if err != nil || k.data.Token == "" || len(k.data.WorkspaceKey) == 0 {
+		return ""
+	}
+	return identity.Receipt(k.data.HubKey, k.data.Token, ticket)
 }
 
 // keep stores the data in the recovery Secret if it has changed.

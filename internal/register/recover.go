@@ -129,6 +129,6 @@ func (a *agent) warnUnlessKept(err error) {
 
 // reported is what the heartbeats of the agent report of its recovery Secret.
 type reported struct {
-	key    string
-	serial int64
+	key, ticket string
+	serial      int64
 }

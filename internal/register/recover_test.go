@@ -250,6 +250,31 @@ func TestAgentKeepsWhatTheHubGives(t *testing.T) {
 	}
 }
 
+// The hub writes no Secret for an agent that got everything with its credential. The agent reports what it has, and stores
+// it again if it was deleted.
+func TestAgentWithCurrentData_ReportsThemAndNeedsNoSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		k := w.keeper()
+		w.upToDate = true
+		w.configureText(`{"clientID":"client-a"}`)
+		w.bootstrapSecret("import-1")
+		w.later(time.Hour, "admin", "deletes the recovery Secret", func() {
+			if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "kube-system", recoveryName); err != nil {
+				t.Error(err)
+			}
+		})
+		w.run(48 * time.Hour)
+		if want := identity.Receipt(k.hub.Public(), w.recoveryToken, k.ticket); w.receipt() != want {
+			t.Errorf("reported %q, want %q", w.receipt(), want)
+		}
+		if w.reads == 0 || w.reads > 4 {
+			t.Errorf("Secret fleet-recovery was read %d times in two days", w.reads)
+		}
+		w.expectKept(k.kept(w))
+	})
+}
+
 // A damaged value of the recovery Secret neither ends the agent nor makes it use the value.
 func TestDamagedRecoverySecret(t *testing.T) {
 	truncate := func(key string) func(map[string][]byte) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -54,14 +56,17 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 		return err
 	}
 	secret, err := hub.Credential(ctx, namespace, names.Recovery)
-	if err != nil {
+	if err != nil && (!apierrors.IsNotFound(err) || a.kept.receipt() == "") {
 		return fmt.Errorf("reading Secret %s/%s: %w", namespace, names.Recovery, err)
 	}
-	given, err := protocol.ParseRecovery(secret.Data)
-	if err != nil {
-		return err
+	data := a.kept.data // if the hub has nothing newer
+	if err == nil {
+		given, err := protocol.ParseRecovery(secret.Data)
+		if err != nil {
+			return err
+		}
+		data = a.merged(given, protocol.ParseKept(secret.Data))
 	}
-	data := a.merged(given, protocol.ParseKept(secret.Data))
 	err = a.keep(ctx, data)
 	a.warnUnlessKept(err)
 	return err

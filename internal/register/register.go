@@ -65,6 +65,8 @@ type Session struct {
 	Token func() string
 	// RecoveryKey returns the agent's public key, or "" before it was read.
 	RecoveryKey func() string
+	// RecoveryTicket returns the receipt of the recovery data that the agent has, or "". See identity.Receipt.
+	RecoveryTicket func() string
 	// HubSerial returns the serial of the last hub document that the agent stored, or 0.
 	HubSerial func() int64
 	// ClusterNamespace and ClusterName identify the Cluster of this agent.

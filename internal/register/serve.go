@@ -152,6 +152,7 @@ func (a *agent) serve(ctx context.Context) {
 			return granted
 		},
 		RecoveryKey:         func() string { return a.reported.Load().key },
+		RecoveryTicket:      func() string { return a.reported.Load().ticket },
 		HubSerial:           func() int64 { return a.reported.Load().serial },
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,

@@ -84,7 +84,10 @@ type world struct {
 	document      string                   // the hub document
 	anonymous     map[string]string        // by address: what others show as the hub document
 	sealsFor      string                   // another key than that of the request
-	gives         func() map[string][]byte // the data of Secret fleet-recovery, nil: this hub has none
+	gives         func() map[string][]byte // what an agent needs to return, nil: this hub gives nothing
+	upToDate      bool                     // Secret fleet-recovery does not exist, because the agent has what it would contain
+	reads         int                      // of Secret fleet-recovery
+	receipt       func() string            // what the agent reports of what it has
 
 	hub        *rest.Config    // of the session in use
 	served     chan struct{}   // closed when it is in use
@@ -256,7 +259,7 @@ func (zeros) Read(p []byte) (int, error) {
 func (w *world) use(ctx context.Context, session Session) error {
 	w.say("[agent]  serves %s/%s in %s", session.ClusterNamespace, session.ClusterName, session.DeploymentNamespace)
 	w.mu.Lock()
-	w.hub = session.Hub
+	w.hub, w.receipt = session.Hub, session.RecoveryTicket
 	close(w.served)
 	ending := w.ending
 	w.mu.Unlock()
@@ -385,6 +388,9 @@ func (v *visitor) given() (*corev1.Secret, error) {
 	}
 	if v.gives == nil {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, names.Recovery, nil)
+	}
+	if v.reads++; v.upToDate {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, names.Recovery)
 	}
 	return &corev1.Secret{Data: v.gives()}, nil
 }

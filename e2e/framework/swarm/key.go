@@ -75,6 +75,17 @@ func (a *Agent) keep(data map[string][]byte) {
 	a.recovery = given
 }
 
+// receipt returns the receipt of what the hub gave for a recovery, or "".
+func (a *Agent) receipt() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ticket, err := identity.VerifyTicket(a.recovery.HubKey, a.recovery.Ticket)
+	if err != nil {
+		return ""
+	}
+	return identity.Receipt(a.recovery.HubKey, a.recovery.Token, ticket)
+}
+
 // status returns what the agent reports of itself with a heartbeat.
 func (a *Agent) status(c *protocol.Credential, now metav1.Time, namespace string) fleet.AgentStatus {
 	status := fleet.AgentStatus{LastSeen: now, Namespace: namespace}
@@ -84,6 +95,7 @@ func (a *Agent) status(c *protocol.Credential, now metav1.Time, namespace string
 	if key, err := a.ownKey(); err == nil {
 		status.RecoveryKey = key.Public()
 	}
+	status.RecoveryTicket = a.receipt()
 	if expires := protocol.ExpiryOf(c.Token); !expires.IsZero() {
 		status.CredentialExpires = &metav1.Time{Time: expires}
 	}

@@ -204,6 +204,7 @@ func (p *process) beat(ctx context.Context, session register.Session) error {
 
 		CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
 		RecoveryKey:       session.RecoveryKey,
+		RecoveryTicket:    session.RecoveryTicket,
 		HubSerial:         session.HubSerial,
 		Pulse:             &p.pulse,
 		Clock:             p.clock,

@@ -56,6 +56,8 @@ type Options struct {
 	CredentialExpires func() time.Time
 	// RecoveryKey returns the agent's public key, or "". Nil means "".
 	RecoveryKey func() string
+	// RecoveryTicket returns the receipt of the recovery data that the agent has, or "". Nil means "".
+	RecoveryTicket func() string
 	// HubSerial returns the serial of the last hub document that the agent stored. Nil means 0.
 	HubSerial func() int64
 	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
@@ -176,6 +178,9 @@ func (o Options) withDefaults() Options {
 	if o.RecoveryKey == nil {
 		o.RecoveryKey = func() string { return "" }
 	}
+	if o.RecoveryTicket == nil {
+		o.RecoveryTicket = func() string { return "" }
+	}
 	if o.HubSerial == nil {
 		o.HubSerial = func() int64 { return 0 }
 	}
@@ -188,7 +193,8 @@ func (o Options) withDefaults() Options {
 // status returns what a heartbeat reports. lastSeen has a precision of one second, as every Kubernetes time.
 func (o Options) status(now time.Time, facts fleet.ClusterFacts) fleet.AgentStatus {
 	status := fleet.AgentStatus{
-		LastSeen: metav1.NewTime(now), Namespace: o.AgentNamespace, RecoveryKey: o.RecoveryKey(), HubSerial: o.HubSerial(), ClusterFacts: facts,
+		LastSeen: metav1.NewTime(now), Namespace: o.AgentNamespace, RecoveryKey: o.RecoveryKey(), RecoveryTicket: o.RecoveryTicket(),
+		HubSerial: o.HubSerial(), ClusterFacts: facts,
 	}
 	if expires := o.CredentialExpires(); !expires.IsZero() {
 		status.CredentialExpires = &metav1.Time{Time: expires}

@@ -159,13 +159,14 @@ func TestPatch(t *testing.T) {
 		namespace string
 		expires   time.Time
 		key       string
+		ticket    string
 		serial    int64
 		facts     fleet.ClusterFacts
 		want      string
 	}{
 		"a key and the serial of a hub document": {
-			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", key: "MFkw_-", serial: 1767323045,
-			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","recoveryKey":"MFkw_-","hubSerial":1767323045}}]`,
+			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", key: "MFkw_-", ticket: "2026-01-01T00:00:00Z/x", serial: 1767323045,
+			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","recoveryKey":"MFkw_-","recoveryTicket":"2026-01-01T00:00:00Z/x","hubSerial":1767323045}}]`,
 		},
 		"a credential that expires": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", expires: time.Date(2026, 1, 3, 5, 4, 5, 0, east),
@@ -190,7 +191,8 @@ func TestPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{
 				AgentNamespace: test.namespace, CredentialExpires: func() time.Time { return test.expires },
-				RecoveryKey: func() string { return test.key }, HubSerial: func() int64 { return test.serial },
+				RecoveryKey: func() string { return test.key }, RecoveryTicket: func() string { return test.ticket },
+				HubSerial: func() int64 { return test.serial },
 			}
 			got, err := patch(o.status(test.now, test.facts))
 			if err != nil {

@@ -56,12 +56,35 @@ func IsDue(held protocol.Recovery, hub, token string, wanted identity.Ticket, no
 		return true
 	}
 	ticket, err := identity.VerifyTicket(hub, held.Ticket)
-	if err != nil || !now.Before(ticket.Time.Add(ticketAge)) || ticket.Time.After(now.Add(ticketAge)) {
+	if err != nil || isOld(ticket.Time, now) {
 		return true
 	}
 	labelled := maps.Equal(ticket.Labels, wanted.Labels) || len(ticket.Labels) == 0 && !fits(wanted)
 	return ticket.Workspace != wanted.Workspace || ticket.Cluster != wanted.Cluster || ticket.ClientID != wanted.ClientID ||
 		ticket.Key != wanted.Key || !labelled
+}
+
+// Has reports whether the agent of a Cluster has current recovery data, by the receipt in its heartbeat. Such an agent needs
+// no Secret. An agent that claims to have more than it has can harm only itself. The other parameters are those of IsDue.
+func Has(receipt, hub, token string, wanted identity.Ticket, now time.Time) bool {
+	wanted.Time = identity.ReceiptTime(receipt)
+	if wanted.Time.IsZero() || isOld(wanted.Time, now) {
+		return false
+	}
+	if receipt == identity.Receipt(hub, token, wanted) {
+		return true
+	}
+	if fits(wanted) {
+		return false
+	}
+	wanted.Labels = nil
+	return receipt == identity.Receipt(hub, token, wanted)
+}
+
+// isOld reports whether a ticket of a time has to be replaced. So has one that is from the future, after the hub's clock was
+// set back.
+func isOld(signed, now time.Time) bool {
+	return !now.Before(signed.Add(ticketAge)) || signed.After(now.Add(ticketAge))
 }
 
 // maxLabels is the size in bytes from which labels may not fit into a ticket.

@@ -2,7 +2,10 @@ package recovery_test
 
 import (
 	"crypto/rand"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
@@ -34,6 +37,49 @@ func TestKeyToPin(t *testing.T) {
 			cluster.Annotations, cluster.Status.Agent.RecoveryKey = test.annotations, test.reported
 			if got := recovery.KeyToPin(cluster); got != test.want {
 				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestHas_ComparesWhatTheAgentHasWithWhatItWouldGet(t *testing.T) {
+	signed := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	ticket := func(change func(*identity.Ticket)) identity.Ticket {
+		ticket := identity.Ticket{Workspace: "ws", Cluster: "c1", Labels: map[string]string{"env": "dev"}, ClientID: "client", Key: "key", Time: signed}
+		change(&ticket)
+		return ticket
+	}
+	same := func(*identity.Ticket) {}
+	many := func(t *identity.Ticket) {
+		for i := range 200 {
+			t.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("v", 60)
+		}
+	}
+	receipt := identity.Receipt("hub", "token", ticket(same))
+	for name, test := range map[string]struct {
+		receipt, hub, token string
+		wanted              func(*identity.Ticket)
+		after               time.Duration
+		want                bool
+	}{
+		"the same":                       {receipt, "hub", "token", same, time.Hour, true},
+		"nothing":                        {"", "hub", "token", same, 0, false},
+		"no time":                        {"x/" + strings.Split(receipt, "/")[1], "hub", "token", same, 0, false},
+		"only a time":                    {signed.Format(time.RFC3339), "hub", "token", same, 0, false},
+		"another time than the signed":   {signed.Add(time.Hour).Format(time.RFC3339) + "/" + strings.Split(receipt, "/")[1], "hub", "token", same, 0, true},
+		"the hub has another key":        {receipt, "another", "token", same, 0, false},
+		"another recovery token":         {receipt, "hub", "another", same, 0, false},
+		"a label changed":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Labels["env"] = "prod" }, 0, false},
+		"another agent's key":            {receipt, "hub", "token", func(t *identity.Ticket) { t.Key = "another" }, 0, false},
+		"another Cluster":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Cluster = "c2" }, 0, false},
+		"nearly 30 days old":             {receipt, "hub", "token", same, 30*24*time.Hour - time.Second, true},
+		"30 days old":                    {receipt, "hub", "token", same, 30 * 24 * time.Hour, false},
+		"from long in the future":        {receipt, "hub", "token", same, -31 * 24 * time.Hour, false},
+		"labels that fit into no ticket": {identity.Receipt("hub", "token", ticket(func(t *identity.Ticket) { t.Labels = nil })), "hub", "token", many, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := recovery.Has(test.receipt, test.hub, test.token, ticket(test.wanted), signed.Add(test.after)); got != test.want {
+				t.Errorf("got %v", got)
 			}
 		})
 	}

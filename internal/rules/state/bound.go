@@ -282,7 +282,7 @@ func boundCluster(status *fleet.ClusterStatus) {
 	status.Conditions = BoundConditions(status.Conditions)
 	status.Summary = BoundSummary(status.Summary)
 	cutAll(fleet.MaxURL, &status.APIServerURL, &status.AgentPrivateRepoURL)
-	cutAll(maxName, &status.Namespace, &status.Agent.Namespace, &status.Agent.RecoveryKey)
+	cutAll(maxName, &status.Namespace, &status.Agent.Namespace, &status.Agent.RecoveryKey, &status.Agent.RecoveryTicket)
 	cutAll(maxWord, &status.APIServerCAHash, &status.AgentTLSMode, &status.AgentEnvVarsHash, &status.AgentAffinityHash,
 		&status.AgentResourcesHash, &status.AgentTolerationsHash, &status.AgentSchedulingCustomizationHash,
 		&status.Agent.KubernetesVersion, &status.Agent.Platform, &status.Agent.AgentVersion,

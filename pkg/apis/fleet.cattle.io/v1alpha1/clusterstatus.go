@@ -178,6 +178,12 @@ type AgentStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z_-]*$`
 	RecoveryKey string `json:"recoveryKey,omitempty"`
 
+	// RecoveryTicket tells which recovery data the agent has: the time of its
+	// ticket and a hash. If they are outdated, the hub offers newer ones.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	RecoveryTicket string `json:"recoveryTicket,omitempty"`
+
 	// HubSerial is the serial of the last hub document that the agent stored;
 	// absent before the first.
 	// +optional

@@ -231,7 +231,7 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 		return err
 	}
 	found, err := h.latest(cluster)
-	if err != nil || h.isCurrent(found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
+	if err != nil || h.isCurrent(cluster, found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
 		return err
 	}
 	data, err := h.app.Recoveries.Data(ctx, cluster, key, account)
@@ -267,11 +267,11 @@ func (h *handler) pendingDelay(account *corev1.ServiceAccount) time.Duration {
 	return pendingSoon
 }
 
-// isCurrent reports whether a Secret, which may be nil, contains the recovery token, the hub's key, and a ticket that need
-// not be renewed.
-func (h *handler) isCurrent(found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
+// isCurrent reports whether the agent of a Cluster needs nothing: a Secret has the recovery token, the hub's key, and a ticket
+// that need not be renewed, or there is no Secret and the agent has all that already.
+func (h *handler) isCurrent(cluster *fleet.Cluster, found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
 	if found == nil {
-		return false
+		return recovery.Has(cluster.Status.Agent.RecoveryTicket, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())
 	}
 	held, err := protocol.ParseRecovery(found.Data)
 	return err == nil && !recovery.IsDue(held, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())

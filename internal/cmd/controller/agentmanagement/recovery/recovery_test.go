@@ -194,6 +194,29 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "delete Secret "+clusterNamespace+"/fleet-recovery")
 }
 
+func TestAgentWithCurrentRecoveryData_GetsASecretOnlyWhenTheyAreOutdated(t *testing.T) {
+	key := agentKey(t)
+	hub := settled(t, cluster())
+	public, token := hub.App.Recoveries.Key().Public(), hubtest.Token(accountUID(t, hub), time.Time{})
+	holding := func(c *fleet.Cluster) {
+		ticket := recoveries.TicketOf(cluster(), key)
+		ticket.Time = hub.App.Clock()
+		c.Status.Agent.RecoveryTicket = identity.Receipt(public, token, ticket)
+	}
+	keyed := annotated(fleet.AnnotationAgentKey, key)
+	hub.Put(cluster(keyed, holding))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "get Secret ws/fleet-recovery-token")
+
+	hub.Put(cluster(keyed, holding, func(c *fleet.Cluster) { c.Labels["env"] = "prod" }))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "create Secret "+clusterNamespace+"/fleet-recovery")
+	hub.Sync()
+	hub.Put(cluster(keyed, holding))
+	handle(t, hub) // an existing Secret stays up to date
+	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
+}
+
 func TestRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
 	hub := settled(t, cluster(annotated(fleet.AnnotationAgentKey, agentKey(t))))
 	handle(t, hub)
