@@ -31,7 +31,7 @@ import (
 var count = flag.Int("agents", 24, "how many agents there are, at least 12")
 
 // patience limits the wait for the return of the agents from one disaster.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // The hub and the cluster of the agents have control planes of their own, because only the hub is restored.
 var (

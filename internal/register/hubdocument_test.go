@@ -103,7 +103,7 @@ func TestHubDocument_WhenTheHubChanges(t *testing.T) {
 			w.turnAway(401, nil)
 		})
 		w.later(2*time.Minute+5*time.Second, "hub", "rejects another request of the old account", func() { w.turnAway(401, nil) })
-		w.later(2*time.Minute+27*time.Second, "hub", "has another CA", func() {
+		w.later(2*time.Minute+42*time.Second, "hub", "has another CA", func() {
 			w.signer = ca
 			w.document = k.signed(w, 6, hubURL, ca)
 		})

@@ -3,8 +3,9 @@ package registering
 import "time"
 
 // RecoverySpread is the time over which agents spread their first recovery requests after a loss. When 1,000 agents
-// lose their credentials at once, they make 33 requests a second.
-const RecoverySpread = 30 * time.Second
+// lose their credentials at once, they make 17 requests a second. An API server that has just started is slow, and
+// receives the requests of several seconds in one. They must be fewer than 60 even then.
+const RecoverySpread = 60 * time.Second
 
 // chances is the number of values of Recovery.Chance.
 const chances = 256

@@ -174,11 +174,11 @@ func TestRecoveryTurns_SpreadRequestsOfAThousandAgents(t *testing.T) {
 		perSecond[int(r.turn(agentNoon()).Seconds())]++
 	}
 	for second, requests := range perSecond {
-		if requests > 60 || second < 10 || second >= 40 {
+		if requests > 20 || second < 10 || second >= 70 {
 			t.Errorf("%d requests in second %d", requests, second)
 		}
 	}
-	if len(perSecond) != 30 {
-		t.Errorf("requests in %d seconds, want 30", len(perSecond))
+	if len(perSecond) != 60 {
+		t.Errorf("requests in %d seconds, want 60", len(perSecond))
 	}
 }

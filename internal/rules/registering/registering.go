@@ -24,14 +24,19 @@ const (
 )
 
 // An agent that may not watch its credential polls for it. The pause is the age of the request, but at least
-// SoonestPoll and at most LatestPoll: the longer the hub takes, the less often it is polled.
+// SoonestPoll and at most LatestPoll: the longer the hub takes, the less often it is polled. A hub that has not answered
+// for twenty seconds may have a thousand such agents, whose polls would slow it down. Then the pause is a tenth of the age,
+// at most WaitingPoll.
 const (
 	SoonestPoll = 60 * time.Millisecond
 	LatestPoll  = 2 * time.Second
+	WaitingPoll = 10 * time.Second
 )
 
 // PollPause returns the pause before the next poll for a credential, given the age of the request.
-func PollPause(age time.Duration) time.Duration { return min(max(age, SoonestPoll), LatestPoll) }
+func PollPause(age time.Duration) time.Duration {
+	return max(min(max(age, SoonestPoll), LatestPoll), min(age/10, WaitingPoll))
+}
 
 // Errors that end an agent, because they do not resolve without a person or another replica. The wrapping error says
 // what to do.

@@ -504,8 +504,10 @@ func TestPollPause(t *testing.T) {
 	tests := map[string]struct{ age, want time.Duration }{
 		"new request: shortest pause":     {age: 0, want: 60 * time.Millisecond},
 		"older request: pause is its age": {age: 300 * time.Millisecond, want: 300 * time.Millisecond},
-		"old request: longest pause":      {age: 4 * time.Second, want: 2 * time.Second},
-		"very old request: longest pause": {age: 29 * time.Minute, want: 2 * time.Second},
+		"request of seconds: two seconds": {age: 4 * time.Second, want: 2 * time.Second},
+		"just before the pause grows":     {age: 20 * time.Second, want: 2 * time.Second},
+		"hub is late: tenth of the age":   {age: 50 * time.Second, want: 5 * time.Second},
+		"hub waits: longest pause":        {age: 29 * time.Minute, want: 10 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
