@@ -142,15 +142,23 @@ func (b *bench) startHub(ctx context.Context) error {
 	return err
 }
 
-// hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, and for the
-// limit of a token if more clusters than that register with one.
+// rareHeartbeats is the interval between two heartbeats of an agent if there are so many agents that they register longer
+// than the default interval: the hub would never be quiet. Scenario idle counts heartbeats.
+const rareHeartbeats = 24 * time.Hour
+
+// isLarge reports whether there are so many agents.
+func (o options) isLarge() bool { return 2*slices.Max(o.sizes) > env.DefaultMaxClustersPerToken }
+
+// hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, and with many
+// agents for the limit of a token and the interval between heartbeats.
 func (o options) hubValues() map[string]any {
 	values := map[string]any{}
 	if o.profiles != "" {
 		values["extraEnv"] = []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}
 	}
-	if 2*slices.Max(o.sizes) > env.DefaultMaxClustersPerToken {
+	if o.isLarge() {
 		values["controller"] = map[string]any{"maxClustersPerToken": 0}
+		values["agentCheckinInterval"] = rareHeartbeats.String()
 	}
 	return values
 }

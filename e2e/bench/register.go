@@ -101,6 +101,9 @@ func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 	b.made++
 	id := fmt.Sprintf("bench-%05d", b.made)
 	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id, Keyed: true}
+	if b.isLarge() {
+		settings.Checkin = rareHeartbeats
+	}
 	change(&settings)
 	agent := b.swarm.Add(settings)
 	b.agents = append(b.agents, agent)

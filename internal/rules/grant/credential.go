@@ -123,10 +123,12 @@ func AddRecovery(secret *corev1.Secret, recovery protocol.Recovery) {
 }
 
 // answerMeta returns the metadata of the credential Secret and of the Role and RoleBinding that make it readable. The
-// annotations name the request, so that all three can be deleted with it.
+// annotations name the request, so that all three can be deleted with it. With the label, those of several requests are
+// deleted together.
 func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistration) metav1.ObjectMeta {
 	meta := objects.Managed(namespace, name)
 	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than label values
+	meta.Labels[fleet.LabelAnswers] = string(request.UID)
 	meta.Annotations = map[string]string{
 		fleet.AnnotationClusterRegistration:          request.Name,
 		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,

@@ -80,6 +80,7 @@ func decidedOtherwise(t *testing.T, set map[string]map[string]any, request *flee
 		}
 		labels, _ := meta["labels"].(map[string]any)
 		labels["fleet.cattle.io/cluster"] = request.Status.ClusterName
+		labels["fleet.cattle.io/answers"] = string(request.UID)
 		name, _ := meta["name"].(string)
 		decided[object["kind"].(string)+" "+registration+"/"+name] = object
 	}

@@ -63,6 +63,9 @@ const (
 	// LabelTokenUID, on a Cluster, is the UID of the ClusterRegistrationToken that its agent joined with. Not in Rancher
 	// Fleet.
 	LabelTokenUID = "fleet.cattle.io/token-uid"
+	// LabelAnswers, on the answer to a ClusterRegistration and on the Role and RoleBinding that make it readable, is the UID
+	// of the ClusterRegistration. Not in Rancher Fleet.
+	LabelAnswers = "fleet.cattle.io/answers"
 	// LabelClusterDisplayName is the Cluster's display name.
 	LabelClusterDisplayName = "management.cattle.io/cluster-display-name"
 	// LabelManagementClusterName is the Cluster's name in the manager it belongs to.

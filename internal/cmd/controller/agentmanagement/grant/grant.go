@@ -47,6 +47,8 @@ type handler struct {
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.
 	used sync.Map
+	// ending is held while credentials are deleted.
+	ending sync.Mutex
 	// begun maps a request that this process has begun to answer to its UID.
 	begun sync.Map
 	// written are the requests that this process wrote and that the cache does not have yet.
@@ -73,7 +75,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		return request, h.onChange(ctx, key, request)
 	})
 	a.CredentialSecrets.OnChange(hub.Lasting(ctx), "used-credential", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
-		return secret, h.onCredential(secret)
+		return secret, h.onCredential(ctx, secret)
 	})
 	return errors.Join(h.watch(), h.watchLimits())
 }

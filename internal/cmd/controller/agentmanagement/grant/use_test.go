@@ -14,11 +14,14 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const wokenCredential = "Secret " + registration + "/" + credential
+const (
+	usedCredential  = "Secret " + registration + "/" + credential
+	wokenCredential = usedCredential + " in 2s"
+)
 
 // ends lists the requests that delete the answer to ws/r1.
 func ends() []string {
-	return []string{"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds", "delete " + wokenCredential}
+	return []string{"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds", "delete " + usedCredential}
 }
 
 // usedHub is a hub on which the agent of ws/r1 has reported for the first time.
@@ -99,7 +102,7 @@ func TestKilledWhileDeleting_TheNextControllerContinues(t *testing.T) {
 			}
 			expectAnswerGone(t, next)
 			for _, request := range next.Requests() {
-				if request == "create "+wokenCredential || request == "create Role "+registration+"/r1-creds" {
+				if request == "create "+usedCredential || request == "create Role "+registration+"/r1-creds" {
 					t.Errorf("made again: %s", request)
 				}
 			}

@@ -3,11 +3,14 @@ package hubtest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
@@ -40,6 +43,9 @@ func (h *Hub) clientset() *fake.Clientset {
 	c.PrependReactor("update", "secrets", h.updateSecret)
 	c.PrependReactor("patch", "secrets", h.patchSecret)
 	c.PrependReactor("delete", "secrets", h.deleteSecret)
+	c.PrependReactor("delete-collection", "secrets", h.deletingSelected("Secret"))
+	c.PrependReactor("delete-collection", "roles", h.deletingSelected("Role"))
+	c.PrependReactor("delete-collection", "rolebindings", h.deletingSelected("RoleBinding"))
 	return c
 }
 
@@ -55,6 +61,22 @@ func (h *Hub) read(example Object, resource schema.GroupResource, namespace, nam
 		return nil, apierrors.NewNotFound(resource, name)
 	}
 	return found.DeepCopyObject(), nil
+}
+
+// deletingSelected deletes the objects of a kind in a namespace that a label selector selects.
+func (h *Hub) deletingSelected(kind string) testing.ReactionFunc {
+	return func(action testing.Action) (bool, runtime.Object, error) {
+		selector := action.(testing.DeleteCollectionAction).GetListRestrictions().Labels
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if err := h.note("deletecollection", kind+" "+action.GetNamespace()+" "+selector.String()); err != nil {
+			return true, nil, err
+		}
+		maps.DeleteFunc(h.objects, func(key string, object Object) bool {
+			return strings.HasPrefix(key, kind+" "+action.GetNamespace()+"/") && selector.Matches(labels.Set(object.GetLabels()))
+		})
+		return true, nil, nil
+	}
 }
 
 // review answers a TokenReview.
