@@ -50,6 +50,8 @@ type handler struct {
 	tokens, reported sync.Map
 	// written are the last Secrets with recovery data, by the UID of their Cluster.
 	written reconcile.MutationCache[types.UID, *corev1.Secret]
+	// toPin maps a Cluster, as "<workspace>/<name>", to the time when its agent's key is pinned.
+	toPin sync.Map
 	// workspaces are the names of the namespaces that have or had a recovery account.
 	workspaces sync.Map
 }
@@ -65,7 +67,10 @@ func Register(ctx context.Context, a *hub.Context) error {
 	a.First(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.prune, pruneInterval, pruneJitter, true)
 	})
-	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+		if cluster == nil {
+			h.toPin.Delete(key)
+		}
 		return h.onCluster(ctx, cluster)
 	})
 	a.AllNamespaces.OnChange(hub.Lasting(ctx), "recovery-workspace", func(name string, namespace *corev1.Namespace) (*corev1.Namespace, error) {
@@ -162,6 +167,9 @@ func (h *handler) onCluster(ctx context.Context, cluster *fleet.Cluster) (*fleet
 		return cluster, h.report(cluster, err)
 	}
 	if key := recovery.KeyToPin(cluster); key != "" {
+		if h.pinsLater(cluster) {
+			return cluster, nil
+		}
 		if cluster, err = h.pin(cluster, key); err != nil {
 			return cluster, err
 		}
@@ -193,6 +201,23 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 	}
 	h.tokens.Store(namespace.Name, account.UID)
 	return account, nil
+}
+
+// pinDelay is the time until a reported key is pinned. An agent reports it with its first heartbeat, after which other
+// controllers write the Cluster, too: at the same time, each write would meet another one and be repeated.
+const pinDelay = 2 * time.Second
+
+// pinsLater reports whether to pin the key of a Cluster later, and enqueues the Cluster for that time.
+func (h *handler) pinsLater(cluster *fleet.Cluster) bool {
+	now := h.app.Clock()
+	found, _ := h.toPin.LoadOrStore(cluster.Namespace+"/"+cluster.Name, now.Add(pinDelay))
+	due, _ := found.(time.Time)
+	if wait := due.Sub(now); wait > 0 {
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, wait)
+		return true
+	}
+	h.toPin.Delete(cluster.Namespace + "/" + cluster.Name)
+	return false
 }
 
 // pin records the key that an agent has reported, unless the Cluster got a key or was blocked since.

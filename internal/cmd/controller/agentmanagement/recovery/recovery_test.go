@@ -71,6 +71,7 @@ func settled(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	hub := start(t, objects...)
 	handle(t, hub)
 	hub.Sync()
+	hub.Pass(pinDelay)
 	handle(t, hub)
 	token := hubtest.MustGet[*corev1.Secret](t, hub, "ws", names.RecoveryToken).DeepCopy()
 	token.Annotations[corev1.ServiceAccountUIDKey] = accountUID(t, hub)
@@ -143,6 +144,22 @@ func TestReportedKey_IsPinnedOnce(t *testing.T) {
 				t.Errorf("pinned key %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestReportedKey_IsPinnedTwoSecondsLater(t *testing.T) {
+	key := agentKey(t)
+	hub := settled(t, cluster())
+	hub.Put(cluster(reporting(key)))
+	handle(t, hub)
+	hub.Pass(time.Second)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+	hubtest.ExpectWoken(t, hub, "Cluster ws/c1 in 2s", "Cluster ws/c1 in 1s")
+	hub.Pass(time.Second)
+	handle(t, hub)
+	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationAgentKey]; got != key {
+		t.Errorf("pinned key %q, want %q", got, key)
 	}
 }
 
