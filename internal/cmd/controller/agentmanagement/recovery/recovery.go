@@ -292,8 +292,8 @@ func (h *handler) pendingDelay(account *corev1.ServiceAccount) time.Duration {
 	return pendingSoon
 }
 
-// isCurrent reports whether the agent of a Cluster needs nothing: either a Secret has the recovery token, the hub's key, and a ticket
-// that need not be renewed, or the Secret is missing and the agent has all that already.
+// isCurrent reports whether the agent of a Cluster needs nothing: either a Secret has the recovery token, the hub's key, and a
+// ticket that need not be renewed, or the Secret is missing and the agent has all that already.
 func (h *handler) isCurrent(cluster *fleet.Cluster, found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
 	if found == nil {
 		return recovery.Has(cluster.Status.Agent.RecoveryTicket, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())
