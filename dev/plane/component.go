@@ -41,7 +41,7 @@ func (p *Plane) run(what program) (*component, error) {
 	c.process, err = p.supervisor.Start(supervise.Command{
 		Path: c.path, Args: c.args, Log: c.log,
 		// GOGC=300 reduces garbage collection: an API server's start mostly allocates. It saves a quarter of the
-		// start time. The limit counts with ten thousand clusters.
+		// start time. The limit matters only with thousands of clusters.
 		Env: []string{"HOME=" + p.dataDir, "TMPDIR=" + p.dataDir, "GOGC=300", "GOMEMLIMIT=10GiB"},
 	})
 	if err != nil {

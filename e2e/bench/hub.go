@@ -150,14 +150,14 @@ const rareHeartbeats = 24 * time.Hour
 func (o options) isLarge() bool { return 2*slices.Max(o.sizes) > env.DefaultMaxClustersPerToken }
 
 // hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, and with many
-// agents for the limit of a token and the interval between heartbeats.
+// agents for the limit of a token, the interval between heartbeats, and the readers of Contents, as docs/sizing.md advises.
 func (o options) hubValues() map[string]any {
 	values := map[string]any{}
 	if o.profiles != "" {
 		values["extraEnv"] = []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}
 	}
 	if o.isLarge() {
-		values["controller"] = map[string]any{"maxClustersPerToken": 0}
+		values["controller"] = map[string]any{"maxClustersPerToken": 0, "contentReaders": "serviceaccounts"}
 		values["agentCheckinInterval"] = rareHeartbeats.String()
 	}
 	return values

@@ -97,15 +97,16 @@ func VerifyTicket(hub, text string) (Ticket, error) {
 }
 
 // Receipt returns a text that identifies a ticket and what the hub gave with it: the time of the ticket in RFC 3339, a slash,
-// and a hash of the rest. With it an agent says what it has, without revealing it. hub is the hub's public key, and token
-// the recovery token.
-func Receipt(hub, token string, ticket Ticket) string {
+// and a hash of the rest. With it an agent says what it has, without revealing it. hub is the hub's public key, token the
+// recovery token, and workspace the symmetric key of the workspace.
+func Receipt(hub, token string, workspace []byte, ticket Ticket) string {
 	signed := ticket.Time.UTC().Truncate(time.Second)
 	ticket.Time = time.Time{}
 	document, err := json.Marshal(struct {
 		Hub, Token string
+		Workspace  []byte
 		Ticket     Ticket
-	}{hub, token, ticket})
+	}{hub, token, workspace, ticket})
 	if err != nil {
 		return "" // strings and maps of strings can always be encoded
 	}

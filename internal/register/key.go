@@ -45,13 +45,13 @@ func (a *agent) setKept(now kept) {
 	a.reported.Store(&reported{key: now.key.Public(), ticket: now.receipt(), serial: now.data.Serial})
 }
 
-// receipt returns the receipt of the recovery data, or "" if they are incomplete.
+// receipt returns the receipt of the recovery data, or "" if a recovery with them is not possible.
 func (k kept) receipt() string {
 	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
-	if err != nil || k.data.Token == "" || len(k.data.WorkspaceKey) == 0 {
+	if _, isComplete := k.data.Access(); err != nil || !isComplete {
 		return ""
 	}
-	return identity.Receipt(k.data.HubKey, k.data.Token, ticket)
+	return identity.Receipt(k.data.HubKey, k.data.Token, k.data.WorkspaceKey, ticket)
 }
 
 // keep stores the data in the recovery Secret if it has changed.

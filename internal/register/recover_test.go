@@ -265,7 +265,7 @@ func TestAgentWithCurrentData_ReportsThemAndNeedsNoSecret(t *testing.T) {
 			}
 		})
 		w.run(48 * time.Hour)
-		if want := identity.Receipt(k.hub.Public(), w.recoveryToken, k.ticket); w.receipt() != want {
+		if want := identity.Receipt(k.hub.Public(), w.recoveryToken, k.hub.WorkspaceKey("fleet-default"), k.ticket); w.receipt() != want {
 			t.Errorf("reported %q, want %q", w.receipt(), want)
 		}
 		if w.reads == 0 || w.reads > 4 {
@@ -273,6 +273,31 @@ func TestAgentWithCurrentData_ReportsThemAndNeedsNoSecret(t *testing.T) {
 		}
 		w.expectKept(k.kept(w))
 	})
+}
+
+// An agent reports damaged data as such, so that the hub writes the Secret, from which it stores them again.
+func TestAgentWithDamagedData_AsksForThemAgain(t *testing.T) {
+	for key, left := range map[string]int{
+		"recoveryToken": 20, "recoveryTicket": 20, "hubKey": 20, "workspaceKey": 20, "apiServerURL": 5, "clusterNamespace": 0, "systemRegistrationNamespace": 0,
+	} {
+		t.Run(key, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w, func(data map[string][]byte) { data[key] = data[key][:left] })
+				w.accounts["account-0"] = true
+				w.identitySecret("account-0")
+				w.upToDate = true
+				current := identity.Receipt(k.hub.Public(), w.recoveryToken, k.hub.WorkspaceKey("fleet-default"), k.ticket)
+				w.later(time.Minute, "hub", "reads the heartbeat", func() { w.upToDate = w.receipt() == current })
+				w.run(time.Hour)
+				if w.upToDate {
+					t.Errorf("reported complete data: %q", current)
+				}
+				w.expectKept(k.kept(w))
+			})
+		})
+	}
 }
 
 // A damaged value of the recovery Secret neither ends the agent nor makes it use the value.

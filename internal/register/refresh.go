@@ -59,15 +59,14 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 	if err != nil && (!apierrors.IsNotFound(err) || a.kept.receipt() == "") {
 		return fmt.Errorf("reading Secret %s/%s: %w", namespace, names.Recovery, err)
 	}
-	data := a.kept.data // if the hub has nothing newer
+	given, all := a.kept.data.Recovery, a.kept.data // if the hub has nothing newer
 	if err == nil {
-		given, err := protocol.ParseRecovery(secret.Data)
-		if err != nil {
+		if given, err = protocol.ParseRecovery(secret.Data); err != nil {
 			return err
 		}
-		data = a.merged(given, protocol.ParseKept(secret.Data))
+		all = protocol.ParseKept(secret.Data)
 	}
-	err = a.keep(ctx, data)
+	err = a.keep(ctx, a.merged(given, all))
 	a.warnUnlessKept(err)
 	return err
 }

@@ -83,7 +83,7 @@ func (a *Agent) receipt() string {
 	if err != nil {
 		return ""
 	}
-	return identity.Receipt(a.recovery.HubKey, a.recovery.Token, ticket)
+	return identity.Receipt(a.recovery.HubKey, a.recovery.Token, a.recovery.WorkspaceKey, ticket)
 }
 
 // status returns what the agent reports of itself with a heartbeat.

@@ -96,7 +96,7 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	if cluster == nil {
 		return !readmits(in) || in.Recovery.Named != nil // the name belongs to another client ID
 	}
-	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
+	switch pinned := agentKey(in, cluster); {
 	case pinned != "":
 		return key != pinned
 	case revocation.IsBlocked(cluster):
@@ -117,7 +117,7 @@ func whyUnproven(in Input) string {
 // isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned,
 // and not if the agent that it was signed for was replaced by one without a key.
 func isProven(in Input, cluster *fleet.Cluster) bool {
-	if pinned := cluster.Annotations[fleet.AnnotationAgentKey]; pinned != "" {
+	if pinned := agentKey(in, cluster); pinned != "" {
 		return keyOf(in) == pinned && len(alternating(in, cluster)) == 0
 	}
 	ticket, _ := ticketFor(in, keyOf(in))

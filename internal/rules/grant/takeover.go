@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -23,10 +24,16 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 // hasAgent reports whether a Cluster has a registered agent. With a pinned or a blocked key it has one even if its
 // registration was deleted, or its status was lost in a restore: the agent returns with its key, or after a confirmation.
 func hasAgent(in Input, cluster *fleet.Cluster) bool {
-	if cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) {
+	if agentKey(in, cluster) != "" || revocation.IsBlocked(cluster) {
 		return true
 	}
 	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
+}
+
+// agentKey returns the key of a Cluster's agent, or "": the pinned one, or the one that the agent has reported, which is pinned
+// a moment later.
+func agentKey(in Input, cluster *fleet.Cluster) string {
+	return cmp.Or(cluster.Annotations[fleet.AnnotationAgentKey], in.ReportedKey)
 }
 
 // granted returns the other requests of the same client that were granted for the Cluster.
@@ -52,16 +59,17 @@ func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bo
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
 // the same agent, or if a user with write access to the Cluster has confirmed it. If the Cluster has a pinned key, only
-// the signature proves that, and the token makes no difference. If its key is blocked, only the confirmation counts. Without one, a request only
-// claims its token, but no other token can read the answer. A request without a token proves nothing by that: only
-// the token of the Cluster's own import, which then is the only reader, counts.
+// the signature proves that, and the token makes no difference; a key that the agent has reported counts as pinned. If its
+// key is blocked, only the confirmation counts. Without a key, a request only claims its token, but no other token can
+// read the answer. A request without a token proves nothing by that: only the token of the Cluster's own import, which then
+// is the only reader, counts.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
 	readable := in.NamedToken
 	if token == "" {
 		readable = in.Imported // old agents send no label
 	}
-	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
+	switch pinned := agentKey(in, cluster); {
 	case isConfirmed(in, cluster):
 		return true
 	case revocation.IsBlocked(cluster):
@@ -107,7 +115,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		problem, orElse = "it returns in turn with this one, so that one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
 	case IsRecovery(in.Request):
 		problem, orElse = "the ticket of this request has expired or may not be used", ""
-	case cluster.Annotations[fleet.AnnotationAgentKey] != "":
+	case agentKey(in, cluster) != "":
 		problem, orElse = "this request is not signed with that agent's key", ""
 	}
 	return Outcome{

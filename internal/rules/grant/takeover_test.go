@@ -52,8 +52,11 @@ func TestGrantTakeover(t *testing.T) {
 		given []mod
 		want  grant.Stage
 	}{
-		"with another token a request waits":                                {[]mod{another, askedBy(), registered()}, pending},
-		"with the token of the agent's registration it does not":            {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
+		"with another token a request waits":                     {[]mod{another, askedBy(), registered()}, pending},
+		"with the token of the agent's registration it does not": {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
+		"but not if the agent has reported another key: it is about to be pinned": {
+			[]mod{same, asked, registered(requestTokenUID("u1")), func(in *grant.Input) { in.ReportedKey = "another" }}, pending,
+		},
 		"nor with the token of the Cluster's import":                        {[]mod{with(requestWith("import-token-east")), registered(), importedBy("cluster-uid")}, granted},
 		"but with that of an import of another Cluster of the name it does": {[]mod{with(requestWith("import-token-east")), registered(), importedBy("another-uid")}, pending},
 		"a token that is gone proves nothing":                               {[]mod{same, registered()}, pending},

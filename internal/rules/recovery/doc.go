@@ -2,5 +2,5 @@
 //
 //	workspace with a Cluster ─► account, Role and RoleBinding: create ClusterRegistrations there
 //	Cluster, key that its agent reports ─► pin the key
-//	Cluster with a pinned key ─► Secret fleet-recovery in its namespace, written again when its ticket is old
+//	Cluster with a pinned key, data that its agent reports to have ─► Secret fleet-recovery in its namespace, if they are outdated
 package recovery

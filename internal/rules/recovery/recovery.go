@@ -65,24 +65,25 @@ func IsDue(held protocol.Recovery, hub, token string, wanted identity.Ticket, no
 }
 
 // Has reports whether the agent of a Cluster has current recovery data, by the receipt in its heartbeat. Such an agent needs
-// no Secret. An agent that claims to have more than it has can harm only itself. The other parameters are those of IsDue.
-func Has(receipt, hub, token string, wanted identity.Ticket, now time.Time) bool {
-	wanted.Time = identity.ReceiptTime(receipt)
-	if wanted.Time.IsZero() || isOld(wanted.Time, now) {
+// no Secret. An agent that claims to have more than it has can harm only itself. wanted is what the hub would give, but for its
+// ticket, and ticket what that would say, without its time.
+func Has(receipt string, wanted protocol.Recovery, ticket identity.Ticket, now time.Time) bool {
+	ticket.Time = identity.ReceiptTime(receipt)
+	if ticket.Time.IsZero() || isOld(ticket.Time, now) {
 		return false
 	}
-	if receipt == identity.Receipt(hub, token, wanted) {
+	if receipt == identity.Receipt(wanted.HubKey, wanted.Token, wanted.WorkspaceKey, ticket) {
 		return true
 	}
-	if fits(wanted) {
+	if fits(ticket) {
 		return false
 	}
-	wanted.Labels = nil
-	return receipt == identity.Receipt(hub, token, wanted)
+	ticket.Labels = nil
+	return receipt == identity.Receipt(wanted.HubKey, wanted.Token, wanted.WorkspaceKey, ticket)
 }
 
-// isOld reports whether a ticket of a time has to be replaced. So has one that is from the future, after the hub's clock was
-// set back.
+// isOld reports whether a ticket of a time has to be replaced. So has one from more than 30 days in the future, after the
+// hub's clock was set back.
 func isOld(signed, now time.Time) bool {
 	return !now.Before(signed.Add(ticketAge)) || signed.After(now.Add(ticketAge))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -55,7 +56,7 @@ func TestHas_ComparesWhatTheAgentHasWithWhatItWouldGet(t *testing.T) {
 			t.Labels[fmt.Sprintf("label-%03d", i)] = strings.Repeat("v", 60)
 		}
 	}
-	receipt := identity.Receipt("hub", "token", ticket(same))
+	receipt := identity.Receipt("hub", "token", []byte("key"), ticket(same))
 	for name, test := range map[string]struct {
 		receipt, hub, token string
 		wanted              func(*identity.Ticket)
@@ -69,16 +70,18 @@ func TestHas_ComparesWhatTheAgentHasWithWhatItWouldGet(t *testing.T) {
 		"another time than the signed":   {signed.Add(time.Hour).Format(time.RFC3339) + "/" + strings.Split(receipt, "/")[1], "hub", "token", same, 0, true},
 		"the hub has another key":        {receipt, "another", "token", same, 0, false},
 		"another recovery token":         {receipt, "hub", "another", same, 0, false},
+		"another workspace key":          {identity.Receipt("hub", "token", []byte("half"), ticket(same)), "hub", "token", same, 0, false},
 		"a label changed":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Labels["env"] = "prod" }, 0, false},
 		"another agent's key":            {receipt, "hub", "token", func(t *identity.Ticket) { t.Key = "another" }, 0, false},
 		"another Cluster":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Cluster = "c2" }, 0, false},
 		"nearly 30 days old":             {receipt, "hub", "token", same, 30*24*time.Hour - time.Second, true},
 		"30 days old":                    {receipt, "hub", "token", same, 30 * 24 * time.Hour, false},
 		"from long in the future":        {receipt, "hub", "token", same, -31 * 24 * time.Hour, false},
-		"labels that fit into no ticket": {identity.Receipt("hub", "token", ticket(func(t *identity.Ticket) { t.Labels = nil })), "hub", "token", many, 0, true},
+		"labels that fit into no ticket": {identity.Receipt("hub", "token", []byte("key"), ticket(func(t *identity.Ticket) { t.Labels = nil })), "hub", "token", many, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := recovery.Has(test.receipt, test.hub, test.token, ticket(test.wanted), signed.Add(test.after)); got != test.want {
+			wanted := protocol.Recovery{HubKey: test.hub, Token: test.token, WorkspaceKey: []byte("key")}
+			if got := recovery.Has(test.receipt, wanted, ticket(test.wanted), signed.Add(test.after)); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -47,8 +47,10 @@ type handler struct {
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.
 	used sync.Map
-	// ending is held while credentials are deleted.
-	ending sync.Mutex
+	// using is held while used is changed, and ending while credentials are deleted.
+	using, ending sync.Mutex
+	// warnForbidden logs once that credentials cannot be deleted together.
+	warnForbidden func()
 	// begun maps a request that this process has begun to answer to its UID.
 	begun sync.Map
 	// written are the requests that this process wrote and that the cache does not have yet.
@@ -64,6 +66,9 @@ func Register(ctx context.Context, a *hub.Context) error {
 	}
 	read := readersOf(a)
 	h := &handler{
+		warnForbidden: sync.OnceFunc(func() {
+			a.Log.Warn("used credentials are deleted one by one: verb deletecollection is missing in ClusterRole fleet-controller; upgrade chart fleet together with its image")
+		}),
 		app: a, prover: prover, lasting: ctx, queue: newQueue(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),

@@ -22,7 +22,7 @@ func compareEntries(a, b entry) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// An list holds the entries of one client or token in their order. The first of them have a place.
+// A list holds the entries of one client or token in their order. The first of them have a place.
 type list struct {
 	places  int
 	entries []entry

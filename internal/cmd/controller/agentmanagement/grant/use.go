@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -32,6 +33,8 @@ type use struct {
 
 // noteUse remembers who uses the credential of a request, so that each heartbeat is read at most once for that.
 func (h *handler) noteUse(r *round) {
+	h.using.Lock()
+	defer h.using.Unlock()
 	now := use{asked: r.in.HeartbeatAsked}
 	if r.out.InUse {
 		now.account, now.deleted = string(r.in.Account.UID), h.useOf(r.key()).deleted
@@ -65,12 +68,15 @@ func (h *handler) endAnswer(r *round, write grant.Write) error {
 	return nil
 }
 
-// onCredential deletes a credential that is in use, and others that are. It deletes Secrets last, so that after a failure
-// a Secret still leads to the objects that remain.
+// onCredential deletes a credential that is in use, and up to 31 others that are. It deletes Secrets last, so that after a
+// failure a Secret still leads to the objects that remain.
 func (h *handler) onCredential(ctx context.Context, secret *corev1.Secret) error {
+	if secret == nil || !h.isEnding(secret) {
+		return nil
+	}
 	h.ending.Lock() // or several workers would delete the same ones
 	defer h.ending.Unlock()
-	if secret == nil || !h.isEnding(secret) {
+	if !h.isEnding(secret) {
 		return nil
 	}
 	together, err := h.endingWith(secret)
@@ -81,7 +87,9 @@ func (h *handler) onCredential(ctx context.Context, secret *corev1.Secret) error
 		if err = h.deleteTogether(ctx, together); err == nil {
 			return nil
 		}
-		h.app.Log.Debug("used credentials cannot be deleted together, deleting one", "error", err)
+		if apierrors.IsForbidden(err) {
+			h.warnForbidden()
+		}
 	}
 	if err := h.deleteUsed(secret); err != nil {
 		return fmt.Errorf("deleting used credential %s/%s: %w", secret.Namespace, secret.Name, err)
@@ -97,8 +105,8 @@ func (h *handler) isEnding(secret *corev1.Secret) bool {
 	})
 }
 
-// endingWith returns the credentials to delete together with this one, and this one. They have a label, and so have the
-// Roles and RoleBindings that make them readable, unless an earlier release created them.
+// endingWith returns this credential and those to delete together with it. If an earlier release created a part of this one,
+// it returns nil: there is no label to select it by.
 func (h *handler) endingWith(secret *corev1.Secret) ([]*corev1.Secret, error) {
 	all, err := h.app.CredentialSecrets.Cache().List(secret.Namespace, labels.Everything())
 	if err != nil {
@@ -116,6 +124,7 @@ func (h *handler) endingWith(secret *corev1.Secret) ([]*corev1.Secret, error) {
 	return together, nil
 }
 
+// isLabelled reports whether a credential and the Role and RoleBinding that make it readable have the label of their request.
 func (h *handler) isLabelled(secret *corev1.Secret) bool {
 	answers := secret.Labels[fleet.LabelAnswers]
 	for _, request := range requestOf(secret) {
@@ -169,10 +178,15 @@ func (h *handler) deleteUsed(secret *corev1.Secret) error {
 	return err
 }
 
-// noteDeleted remembers that a credential was deleted: the cache may still have it.
+// noteDeleted remembers that a credential was deleted: the cache may still have it. The request may be gone meanwhile.
 func (h *handler) noteDeleted(secret *corev1.Secret) {
+	h.using.Lock()
+	defer h.using.Unlock()
 	for _, request := range requestOf(secret) {
 		of := h.useOf(request.String())
+		if of.account == "" {
+			continue
+		}
 		of.deleted = secret.UID
 		h.used.Store(request.String(), of)
 		h.app.Log.Debug("credential deleted, its agent uses it", "secret", secret.Namespace+"/"+secret.Name, "registration", request.String())

@@ -166,15 +166,11 @@ func (h *handler) onCluster(ctx context.Context, cluster *fleet.Cluster) (*fleet
 	if err != nil {
 		return cluster, h.report(cluster, err)
 	}
-	if key := recovery.KeyToPin(cluster); key != "" {
-		if h.pinsLater(cluster) {
-			return cluster, nil
-		}
-		if cluster, err = h.pin(cluster, key); err != nil {
-			return cluster, err
-		}
+	pinned, err := h.pinReported(cluster)
+	if err != nil || pinned == nil {
+		return cluster, err
 	}
-	return cluster, h.report(cluster, h.writeData(ctx, cluster, account))
+	return pinned, h.report(pinned, h.writeData(ctx, pinned, account))
 }
 
 // ensureAccount creates the recovery account of a workspace, its rights and its token. It returns the account, or nil
@@ -204,20 +200,30 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 }
 
 // pinDelay is the time until a reported key is pinned. An agent reports it with its first heartbeat, after which other
-// controllers write the Cluster, too: at the same time, each write would meet another one and be repeated.
+// controllers write the Cluster, too: at the same time, most writes would conflict and be repeated. Until then, a request of
+// another agent is decided as if the key were pinned.
 const pinDelay = 2 * time.Second
 
-// pinsLater reports whether to pin the key of a Cluster later, and enqueues the Cluster for that time.
-func (h *handler) pinsLater(cluster *fleet.Cluster) bool {
-	now := h.app.Clock()
-	found, _ := h.toPin.LoadOrStore(cluster.Namespace+"/"+cluster.Name, now.Add(pinDelay))
-	due, _ := found.(time.Time)
-	if wait := due.Sub(now); wait > 0 {
-		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, wait)
-		return true
+// pinReported pins the key that the agent of a Cluster has reported. It returns the Cluster as it is then, or nil if it is too
+// early.
+func (h *handler) pinReported(cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	id, key := cluster.Namespace+"/"+cluster.Name, recovery.KeyToPin(cluster)
+	if key == "" {
+		h.toPin.Delete(id)
+		return cluster, nil
 	}
-	h.toPin.Delete(cluster.Namespace + "/" + cluster.Name)
-	return false
+	now := h.app.Clock()
+	found, _ := h.toPin.LoadOrStore(id, now.Add(pinDelay))
+	due, _ := found.(time.Time)
+	if wait := min(due.Sub(now), pinDelay); wait > 0 {
+		h.app.Clusters.EnqueueAfter(cluster.Namespace, cluster.Name, wait)
+		return nil, nil
+	}
+	pinned, err := h.pin(cluster, key)
+	if err == nil {
+		h.toPin.Delete(id)
+	}
+	return pinned, err
 }
 
 // pin records the key that an agent has reported, unless the Cluster got a key or was blocked since.
@@ -256,8 +262,15 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 		return err
 	}
 	found, err := h.latest(cluster)
-	if err != nil || h.isCurrent(cluster, found, bearer, recoveries.TicketOf(cluster, key)) { // before a ticket is signed: this runs at each heartbeat
+	if err != nil {
 		return err
+	}
+	ticket := recoveries.TicketOf(cluster, key)
+	switch has := h.has(cluster, bearer, ticket); { // before a ticket is signed: this runs at each heartbeat
+	case has && found == nil, !has && h.isCurrent(found, bearer, ticket):
+		return nil
+	case has:
+		return h.data.Apply(owner) // the agent has read the Secret
 	}
 	data, err := h.app.Recoveries.Data(ctx, cluster, key, account)
 	if err != nil {
@@ -292,11 +305,18 @@ func (h *handler) pendingDelay(account *corev1.ServiceAccount) time.Duration {
 	return pendingSoon
 }
 
-// isCurrent reports whether the agent of a Cluster needs nothing: either a Secret has the recovery token, the hub's key, and a
-// ticket that need not be renewed, or the Secret is missing and the agent has all that already.
-func (h *handler) isCurrent(cluster *fleet.Cluster, found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
+// has reports whether the agent of a Cluster says that it has current recovery data.
+func (h *handler) has(cluster *fleet.Cluster, bearer string, ticket identity.Ticket) bool {
+	key := h.app.Recoveries.Key()
+	wanted := protocol.Recovery{Token: bearer, HubKey: key.Public(), WorkspaceKey: key.WorkspaceKey(cluster.Namespace)}
+	return recovery.Has(cluster.Status.Agent.RecoveryTicket, wanted, ticket, h.app.Clock())
+}
+
+// isCurrent reports whether a Secret, which may be nil, contains the recovery token, the hub's key, and a ticket that need
+// not be renewed.
+func (h *handler) isCurrent(found *corev1.Secret, bearer string, ticket identity.Ticket) bool {
 	if found == nil {
-		return recovery.Has(cluster.Status.Agent.RecoveryTicket, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())
+		return false
 	}
 	held, err := protocol.ParseRecovery(found.Data)
 	return err == nil && !recovery.IsDue(held, h.app.Recoveries.Key().Public(), bearer, ticket, h.app.Clock())

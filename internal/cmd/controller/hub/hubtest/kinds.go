@@ -131,7 +131,13 @@ func (k *fakeKind[T, L]) see(obj Object) error {
 	if version, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64); err == nil {
 		k.reach(version)
 	}
+	defer k.advance()
 	return k.informer.GetIndexer().Add(obj)
+}
+
+// advance sets the version of the store, which otherwise is that of the object that was added last.
+func (k *fakeKind[T, L]) advance() {
+	k.informer.GetIndexer().Bookmark(strconv.FormatUint(k.informer.synced.Load(), 10))
 }
 
 // reach sets the version of the cache.
@@ -139,10 +145,12 @@ func (k *fakeKind[T, L]) reach(version uint64) {
 	if version > k.informer.synced.Load() { // only the test fills caches
 		k.informer.synced.Store(version)
 	}
+	k.advance()
 }
 
 func (k *fakeKind[T, L]) unsee(namespace, name string) {
 	_ = k.informer.GetIndexer().Delete(cache.ExplicitKey(keyOf(namespace, name))) // deleting a missing key is not an error
+	k.advance()
 }
 
 func (k *fakeKind[T, L]) spoil(namespace, name string) { k.spoiled.keys[keyOf(namespace, name)] = true }
