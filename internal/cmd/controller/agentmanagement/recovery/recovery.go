@@ -265,19 +265,31 @@ func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account
 	if err != nil {
 		return err
 	}
-	ticket := recoveries.TicketOf(cluster, key)
-	switch has := h.has(cluster, bearer, ticket); { // before a ticket is signed: this runs at each heartbeat
-	case has && found == nil, !has && h.isCurrent(found, bearer, ticket):
+	switch ticket := recoveries.TicketOf(cluster, key); { // before a ticket is signed: this runs at each heartbeat
+	case h.has(cluster, bearer, ticket):
+		return h.remove(owner, found)
+	case h.isCurrent(found, bearer, ticket):
 		return nil
-	case has:
-		return h.data.Apply(owner) // the agent has read the Secret
 	}
-	data, err := h.app.Recoveries.Data(ctx, cluster, key, account)
+	return h.offer(ctx, cluster, account)
+}
+
+// remove deletes the Secret, which may be nil, of an agent that has read it.
+func (h *handler) remove(owner reconcile.Owner, found *corev1.Secret) error {
+	if found == nil {
+		return nil
+	}
+	return h.data.Apply(owner)
+}
+
+// offer writes the Secret with new recovery data.
+func (h *handler) offer(ctx context.Context, cluster *fleet.Cluster, account *corev1.ServiceAccount) error {
+	data, err := h.app.Recoveries.Data(ctx, cluster, cluster.Annotations[fleet.AnnotationAgentKey], account)
 	if err != nil {
 		return err
 	}
 	secret := recovery.Secret(cluster, h.app.Namespaces.Registration, data)
-	if err := h.data.Apply(owner, secret); err != nil {
+	if err := h.data.Apply(reconcile.OwnerOf(fleet.SchemeGroupVersion.WithKind("Cluster"), cluster), secret); err != nil {
 		return err
 	}
 	h.written.Note(cluster.UID, secret, nil, h.app.Clock())
