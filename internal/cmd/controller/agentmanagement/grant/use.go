@@ -106,7 +106,7 @@ func (h *handler) isEnding(secret *corev1.Secret) bool {
 }
 
 // endingWith returns this credential and those to delete together with it. If an earlier release created a part of this one,
-// it returns nil: there is no label to select it by.
+// it returns nil: that part cannot be selected by its label.
 func (h *handler) endingWith(secret *corev1.Secret) ([]*corev1.Secret, error) {
 	all, err := h.app.CredentialSecrets.Cache().List(secret.Namespace, labels.Everything())
 	if err != nil {
