@@ -66,7 +66,6 @@ func decided() []parity.Row {
 		{Is: parity.Added, On: "hub Secret cattle-fleet-system/fleet-hub-key", Why: returns},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/agent-key]", Why: signed},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.labels[fleet.cattle.io/token-uid]", Why: signed},
-		{Is: parity.Added, On: "hub * cattle-fleet-clusters-system/*", At: "metadata.labels[fleet.cattle.io/answers]", Why: "by it used credentials are deleted together"},
 		{Is: parity.Added, On: "hub Namespace *", At: "metadata.annotations[fleet.cattle.io/system-uid]", Why: "by it a cluster that is imported twice is recognized (decision 38)"},
 		{Is: parity.Added, On: "hub Cluster *", At: "metadata.annotations[fleet.cattle.io/created-with-token]", Why: "by it the Clusters that a token has created are counted"},
 		{Is: parity.Added, On: "hub BundleDeployment *", At: "spec.options.helm.values.*", Why: inline},

@@ -132,7 +132,7 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 		"clusterregistrationtokens.fleet.cattle.io": {"status.conditions", "status.defaultTTL"},
 		"clusters.fleet.cattle.io": {
 			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.hubSerial", "status.agent.kubernetesVersion", "status.agent.nodes",
-			"status.agent.platform", "status.agent.readyNodes", "status.agent.recoveryKey",
+			"status.agent.platform", "status.agent.readyNodes", "status.agent.recoveryKey", "status.agent.recoveryTicket",
 		},
 	}
 	embedded, err := crds.Embedded(charts.FS)

@@ -28,7 +28,7 @@ var decided = []struct{ why, pattern string }{
 	{"a token says which default time to live it got",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.defaultTTL: <absent> -> map\[`},
 	{"an agent says what cluster it is in",
-		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|credentialExpires|hubSerial|kubernetesVersion|nodes|platform|readyNodes|recoveryKey): <absent> -> map\[`},
+		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|credentialExpires|hubSerial|kubernetesVersion|nodes|platform|readyNodes|recoveryKey|recoveryTicket): <absent> -> map\[`},
 	{"a Bundle counts the clusters whose agents are silent", `^Bundle\.schema\.properties\.status\.properties\.unreachable: <absent> -> map\[`},
 	{"Fleet owns what it computes as a whole (decision 41)", `\.(options|stagedOptions|summary|display|resourceCounts)\.x-kubernetes-map-type: <absent> -> atomic$`},
 	{"which shows in a wide list", `^Cluster\.columns: \[.* name:Status type:string\]\] -> \[.* name:Status type:string\] map\[.* priority:1 type:string\]\]$`},
@@ -65,7 +65,7 @@ func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
 		"ClusterRegistrationToken": append(conditionFields("status.conditions"), "status.defaultTTL"),
 		"Bundle":                   {"status.unreachable"},
 		"Cluster": {
-			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.hubSerial", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes", "status.agent.recoveryKey",
+			"status.agent.agentVersion", "status.agent.credentialExpires", "status.agent.hubSerial", "status.agent.kubernetesVersion", "status.agent.nodes", "status.agent.platform", "status.agent.readyNodes", "status.agent.recoveryKey", "status.agent.recoveryTicket",
 		},
 	}
 	for _, kind := range ourKinds {
