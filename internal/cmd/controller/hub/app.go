@@ -38,10 +38,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Names of the indexes on Clusters. Their keys are "<namespace>/<value>".
+// Names of the indexes on Clusters and ClusterRegistrations. Their keys are "<namespace>/<value>".
 const (
 	// ClustersByClientID indexes the Clusters of a workspace by client ID: "<workspace>/<clientID>".
 	ClustersByClientID = "fleet.by-client-id"
+	// RequestsByClientID indexes the ClusterRegistrations of a workspace by client ID: "<workspace>/<clientID>".
+	RequestsByClientID = "fleet.requests-by-client-id"
+	// RequestsByCluster indexes the ClusterRegistrations of a workspace by the Cluster that they were granted for:
+	// "<workspace>/<cluster>".
+	RequestsByCluster = "fleet.requests-by-cluster"
 	// ClustersByKubeconfig indexes Clusters by the Secret that they name, in any namespace: "<namespace>/<secret>".
 	ClustersByKubeconfig = "fleet.by-kubeconfig-secret"
 )
@@ -191,7 +196,12 @@ func New(ctx context.Context, o Options) (*Context, error) {
 }
 
 func (a *Context) addIndexes() {
-	clusters := a.Clusters.Cache()
+	AddIndexes(a.Clusters.Cache(), a.ClusterRegistrations.Cache())
+	identities.AddIndex(a.AllNamespaces)
+}
+
+// AddIndexes adds the indexes of this package to the caches, before they are filled.
+func AddIndexes(clusters generic.CacheInterface[*fleet.Cluster], requests generic.CacheInterface[*fleet.ClusterRegistration]) {
 	clusters.AddIndexer(ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
 		if c.Spec.ClientID == "" {
 			return nil, nil
@@ -204,7 +214,15 @@ func (a *Context) addIndexes() {
 		}
 		return nil, nil
 	})
-	identities.AddIndex(a.AllNamespaces)
+	requests.AddIndexer(RequestsByClientID, func(r *fleet.ClusterRegistration) ([]string, error) {
+		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
+	})
+	requests.AddIndexer(RequestsByCluster, func(r *fleet.ClusterRegistration) ([]string, error) {
+		if r.Status.ClusterName == "" {
+			return nil, nil
+		}
+		return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
+	})
 }
 
 // addRemote prepares the work on other clusters, which begins with Start.

@@ -26,13 +26,6 @@ import (
 // byImportToken is the index of Clusters by import token: "<workspace>/<token>".
 const byImportToken = "fleet.clusters-by-import-token"
 
-// byClient is the index of ClusterRegistrations by client: "<workspace>/<clientID>". byCluster is the one by the
-// Cluster that they were granted for: "<workspace>/<cluster>".
-const (
-	byClient  = "fleet.imported-requests-by-client"
-	byCluster = "fleet.registrations-by-cluster"
-)
-
 type handler struct {
 	app   *hub.Context
 	runs  *runs
@@ -92,10 +85,6 @@ func addIndexes(a *hub.Context) {
 	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
 		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
 	})
-	a.ClusterRegistrations.Cache().AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
-		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
-	})
-	a.ClusterRegistrations.Cache().AddIndexer(byCluster, clusterOfRegistration)
 }
 
 func (h *handler) clustersOf(namespace, token string) (keys []types.NamespacedName) {
@@ -268,13 +257,6 @@ func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
 		return nil
 	}
 	return []types.NamespacedName{{Namespace: r.Namespace, Name: r.Status.ClusterName}}
-}
-
-func clusterOfRegistration(r *fleet.ClusterRegistration) ([]string, error) {
-	if r.Status.ClusterName == "" {
-		return nil, nil
-	}
-	return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
 }
 
 // clustersOfPullSecret returns the Clusters to whose agents a Secret is copied.

@@ -174,7 +174,7 @@ func (h *handler) isLost(cluster *fleet.Cluster) (bool, error) {
 
 // requests returns the ClusterRegistrations of a Cluster's client.
 func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegistration, err error) {
-	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(byClient, cluster.Namespace+"/"+cluster.Spec.ClientID)
+	all, err := h.app.ClusterRegistrations.Cache().GetByIndex(hub.RequestsByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID)
 	for _, request := range all {
 		if request.DeletionTimestamp == nil {
 			found = append(found, request)
@@ -185,7 +185,7 @@ func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegist
 
 // registrations returns the ClusterRegistrations that were granted for a Cluster.
 func (h *handler) registrations(cluster *fleet.Cluster) ([]*fleet.ClusterRegistration, error) {
-	return h.app.ClusterRegistrations.Cache().GetByIndex(byCluster, cluster.Namespace+"/"+cluster.Name)
+	return h.app.ClusterRegistrations.Cache().GetByIndex(hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name)
 }
 
 // liveAccounts returns the UIDs of the accounts with which the Cluster's agent may be registered.

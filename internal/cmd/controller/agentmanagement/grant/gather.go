@@ -60,7 +60,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	}
 	client, r := request.Namespace+"/"+request.Spec.ClientID, &reads{}
 	in.Clusters = byIndex(r, h.app.Clusters.Cache(), hub.ClustersByClientID, client)
-	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), byClient, client)
+	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByClientID, client)
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
 	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
 	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
@@ -139,7 +139,7 @@ func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 	}
 	in.RightsExist = role != nil && status != nil && work != nil && contents
 	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
-	for _, other := range byIndex(r, h.app.ClusterRegistrations.Cache(), byCluster, cluster.Namespace+"/"+cluster.Name) {
+	for _, other := range byIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name) {
 		if other.Spec.ClientID != request.Spec.ClientID { // it was made for the Cluster when that had another client ID
 			in.Others = append(in.Others, other)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -20,9 +21,8 @@ import (
 
 // Indexes. Those of requests and credentials have the keys "<workspace>/<value>".
 const (
-	byClient  = "fleet.requests-by-client"
-	byCluster = "fleet.requests-by-cluster"
-	byToken   = "fleet.requests-by-token"
+	// byToken is the index of requests by the name of their token.
+	byToken = "fleet.requests-by-token"
 	// byName is the index of requests of all workspaces by name.
 	byName = "fleet.requests-by-name"
 	// byAnswer is the index of requests of all workspaces by the name of the credential Secret that answers them.
@@ -38,15 +38,6 @@ const (
 // watch enqueues requests when something that they wait for changes.
 func (h *handler) watch() error {
 	requests := h.app.ClusterRegistrations.Cache()
-	requests.AddIndexer(byClient, func(r *fleet.ClusterRegistration) ([]string, error) {
-		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
-	})
-	requests.AddIndexer(byCluster, func(r *fleet.ClusterRegistration) ([]string, error) {
-		if r.Status.ClusterName == "" {
-			return nil, nil
-		}
-		return []string{r.Namespace + "/" + r.Status.ClusterName}, nil
-	})
 	requests.AddIndexer(byToken, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Labels[fleet.LabelRegistrationToken]}, nil
 	})
@@ -62,7 +53,7 @@ func (h *handler) watch() error {
 	return errors.Join(
 		h.set.Watch(nudge),
 		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
-			return h.requests(byClient, c.Namespace+"/"+c.Spec.ClientID)
+			return h.requests(hub.RequestsByClientID, c.Namespace+"/"+c.Spec.ClientID)
 		}, nudge),
 		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
 			return h.requests(byToken, t.Namespace+"/"+t.Name)

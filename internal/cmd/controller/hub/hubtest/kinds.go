@@ -23,7 +23,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -108,18 +107,7 @@ func (h *Hub) addKinds() {
 	a.RecoverySecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeRecovery))
 	a.ValuesSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeValues))
 
-	a.Clusters.Cache().AddIndexer(hub.ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
-		if c.Spec.ClientID == "" {
-			return nil, nil
-		}
-		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
-	})
-	a.Clusters.Cache().AddIndexer(hub.ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
-		if secret := importing.KubeconfigSecret(c); secret.Name != "" {
-			return []string{secret.String()}, nil
-		}
-		return nil, nil
-	})
+	hub.AddIndexes(a.Clusters.Cache(), a.ClusterRegistrations.Cache())
 }
 
 func (k *fakeKind[T, L]) takes(obj Object) bool {
