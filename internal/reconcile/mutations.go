@@ -92,7 +92,7 @@ func (c *MutationCache[K, T]) CaughtUp(key K, cached T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m, there := c.written[key]; there && !Newer(m.Object, cached) {
-		delete(c.written, key)
+		c.drop(key)
 	}
 }
 
@@ -101,7 +101,15 @@ func (c *MutationCache[K, T]) Forget(key K, deleted T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if m, there := c.written[key]; there && m.Object.GetUID() == deleted.GetUID() {
-		delete(c.written, key)
+		c.drop(key)
+	}
+}
+
+// drop drops an entry, and the map with the last one: most of the thousands of caches of a hub are empty.
+func (c *MutationCache[K, T]) drop(key K) {
+	delete(c.written, key)
+	if len(c.written) == 0 {
+		c.written = nil
 	}
 }
 

@@ -51,7 +51,7 @@ func newMutations(clock func() time.Time) *mutations {
 func (m *mutations) of(bundle types.NamespacedName) *mutationsOfBundle {
 	known := m.bundles[bundle]
 	if known == nil {
-		known = &mutationsOfBundle{uncertain: map[string]*fleet.BundleDeployment{}}
+		known = &mutationsOfBundle{}
 		known.written.Life = math.MaxInt64 // a rollout must not count with an older state, however long the cache lags
 		m.bundles[bundle] = known
 	}
@@ -79,6 +79,9 @@ func (m *mutations) noteUncertain(bundle types.NamespacedName, base *fleet.Bundl
 	defer m.mu.Unlock()
 	known := m.of(bundle)
 	known.written.Note(base.Namespace, base, base, m.clock())
+	if known.uncertain == nil {
+		known.uncertain = map[string]*fleet.BundleDeployment{}
+	}
 	known.uncertain[base.Namespace] = base
 }
 

@@ -25,6 +25,10 @@ type sums struct {
 	resets int
 }
 
+// fewTargets is the number of targets up to which figures are computed each time. A hub has one Bundle for each agent, so
+// to keep them would take more memory than it saves time.
+const fewTargets = 4
+
 func newSums() *sums { return &sums{bundles: map[types.NamespacedName]*sumsOfBundle{}} }
 
 // touch records that a Bundle's BundleDeployment in a cluster namespace has changed.
@@ -62,7 +66,7 @@ func (s *sums) of(bundle types.NamespacedName, in bundleInput, find finding) fig
 	if !known {
 		of = newSumsOfBundle(in)
 	}
-	if !known && in.asOf == s.resets {
+	if !known && in.asOf == s.resets && len(in.outcome.Targets) > fewTargets {
 		s.bundles[bundle] = of
 	}
 	touched := of.touched

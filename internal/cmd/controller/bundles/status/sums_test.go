@@ -108,9 +108,9 @@ func (h *hubOf) inputOf(s *sums) bundleInput {
 func TestSumsOfTheOldTargetsAreNotKept(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}
 	random := rand.New(rand.NewPCG(1, 39)) //nolint:gosec // the same ones each time
-	h, s := newHubOf(random, 3, 0), newSums()
+	h, s := newHubOf(random, 30, 0), newSums()
 	before, old := h.inputOf(s), addUp(h.input())
-	h.retarget(random, 7, 0)
+	h.retarget(random, 70, 0)
 	s.reset(web)
 	for _, read := range []struct {
 		in   bundleInput
