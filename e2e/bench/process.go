@@ -58,6 +58,7 @@ func (b *bench) reading(ctx context.Context) (growth.Reading, error) {
 	serverMemory, err := memoryOf(server)
 	return growth.Reading{
 		Controller: m.at[0], APIServer: m.at[1], ControllerResident: controllerMemory.Resident, APIServerResident: serverMemory.Resident,
+		Speed: speed(b.clock),
 	}, err
 }
 

@@ -20,6 +20,8 @@ type Reading struct {
 	Controller, APIServer time.Duration
 	// ControllerResident and APIServerResident are memory in bytes (VmRSS).
 	ControllerResident, APIServerResident int64
+	// Speed is how many documents a processor encodes and decodes in a second, while the hub is at rest.
+	Speed int
 }
 
 // Point holds the figures of the clusters that registered since the point before.
@@ -34,6 +36,8 @@ type Point struct {
 	// ControllerMiB and APIServerMiB are resident memory when there are no more writes.
 	ControllerMiB float64 `json:"controllerRSSMiB"`
 	APIServerMiB  float64 `json:"apiServerRSSMiB"`
+	// Speed is the machine's speed then, as in Reading. Times of two points compare only if it is the same.
+	Speed int `json:"speed"`
 }
 
 // Ratio compares the last point with the first one. 1 means that nothing has grown.
@@ -41,6 +45,8 @@ type Ratio struct {
 	Rate       float64 `json:"rate"`
 	Controller float64 `json:"controllerCPU"`
 	APIServer  float64 `json:"apiServerCPU"`
+	// Speed compares the machine's speed. If it is below 1, the other figures have grown for this reason, too.
+	Speed float64 `json:"speed"`
 }
 
 // Curve is one run.
@@ -78,13 +84,14 @@ func (c *Curve) Add(added int, span time.Duration, before, after Reading) Point 
 		Clusters: clusters, PerSecond: rounded(float64(added) / max(span.Seconds(), 0.001)),
 		ControllerMillis: each(after.Controller-before.Controller, added), APIServerMillis: each(after.APIServer-before.APIServer, added),
 		ControllerMiB: rounded(float64(after.ControllerResident) / (1 << 20)), APIServerMiB: rounded(float64(after.APIServerResident) / (1 << 20)),
+		Speed: after.Speed,
 	}
 	c.Points = append(c.Points, p)
 	if len(c.Points) > 1 {
 		from := c.Points[0]
 		c.LastToFirst = &Ratio{
 			Rate: ratio(p.PerSecond, from.PerSecond), Controller: ratio(p.ControllerMillis, from.ControllerMillis),
-			APIServer: ratio(p.APIServerMillis, from.APIServerMillis),
+			APIServer: ratio(p.APIServerMillis, from.APIServerMillis), Speed: ratio(float64(p.Speed), float64(from.Speed)),
 		}
 	}
 	return p
@@ -92,8 +99,8 @@ func (c *Curve) Add(added int, span time.Duration, before, after Reading) Point 
 
 // String returns the point as a line of progress.
 func (p Point) String() string {
-	return fmt.Sprintf("%d clusters: %.1f registrations/s; CPU of each: controller %.1f ms, API server %.1f ms; memory: controller %.0f MiB, API server %.0f MiB",
-		p.Clusters, p.PerSecond, p.ControllerMillis, p.APIServerMillis, p.ControllerMiB, p.APIServerMiB)
+	return fmt.Sprintf("%d clusters: %.1f registrations/s; CPU of each: controller %.1f ms, API server %.1f ms; memory: controller %.0f MiB, API server %.0f MiB; speed %d",
+		p.Clusters, p.PerSecond, p.ControllerMillis, p.APIServerMillis, p.ControllerMiB, p.APIServerMiB, p.Speed)
 }
 
 // Write writes the curve to a file. It is called after each point, so that an interrupted run leaves its points.

@@ -39,23 +39,23 @@ func TestSteps(t *testing.T) {
 func TestCurve_ComparesTheLastPointWithTheFirst(t *testing.T) {
 	var c Curve
 	at := Reading{Controller: time.Second, APIServer: 2 * time.Second}
-	next := Reading{Controller: 2 * time.Second, APIServer: 7 * time.Second, ControllerResident: 100 << 20, APIServerResident: 512 << 20}
+	next := Reading{Controller: 2 * time.Second, APIServer: 7 * time.Second, ControllerResident: 100 << 20, APIServerResident: 512 << 20, Speed: 5000}
 	c.Add(100, 4*time.Second, at, next)
 	if c.LastToFirst != nil {
 		t.Errorf("one point was compared: %+v", c.LastToFirst)
 	}
-	last := c.Add(200, 10*time.Second, next, Reading{Controller: 5 * time.Second, APIServer: 27 * time.Second, ControllerResident: 120 << 20, APIServerResident: 1 << 30})
+	last := c.Add(200, 10*time.Second, next, Reading{Controller: 5 * time.Second, APIServer: 27 * time.Second, ControllerResident: 120 << 20, APIServerResident: 1 << 30, Speed: 4000})
 	want := Curve{
 		Points: []Point{
-			{Clusters: 100, PerSecond: 25, ControllerMillis: 10, APIServerMillis: 50, ControllerMiB: 100, APIServerMiB: 512},
-			{Clusters: 300, PerSecond: 20, ControllerMillis: 15, APIServerMillis: 100, ControllerMiB: 120, APIServerMiB: 1024},
+			{Clusters: 100, PerSecond: 25, ControllerMillis: 10, APIServerMillis: 50, ControllerMiB: 100, APIServerMiB: 512, Speed: 5000},
+			{Clusters: 300, PerSecond: 20, ControllerMillis: 15, APIServerMillis: 100, ControllerMiB: 120, APIServerMiB: 1024, Speed: 4000},
 		},
-		LastToFirst: &Ratio{Rate: 0.8, Controller: 1.5, APIServer: 2},
+		LastToFirst: &Ratio{Rate: 0.8, Controller: 1.5, APIServer: 2, Speed: 0.8},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got, want := last.String(), "300 clusters: 20.0 registrations/s; CPU of each: controller 15.0 ms, API server 100.0 ms; memory: controller 120 MiB, API server 1024 MiB"; got != want {
+	if got, want := last.String(), "300 clusters: 20.0 registrations/s; CPU of each: controller 15.0 ms, API server 100.0 ms; memory: controller 120 MiB, API server 1024 MiB; speed 4000"; got != want {
 		t.Errorf("got %q", got)
 	}
 }
