@@ -19,7 +19,7 @@ import (
 // mostOfACluster limits the memory in the caches for one registered cluster, in bytes: its Cluster, registration,
 // account, RBAC objects, namespace, credential, and its agent's Bundle and BundleDeployment. With this, the live heap
 // of a hub with 10,000 clusters is about 300 MB.
-const mostOfACluster = 30 << 10
+const mostOfACluster = 24 << 10
 
 // Recorded objects of cluster east: a file, how many such objects a cluster has, and by what the one is known there.
 func ofOneCluster() []struct {

@@ -51,6 +51,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			DefaultDisableWatchList: true,
 		}),
 		undecodable: o.undecodable,
+		stripper:    newStripper(),
 		informers:   map[schema.GroupVersionKind]cache.SharedIndexInformer{},
 		failures:    map[schema.GroupVersionKind]*failure{},
 	}
@@ -69,6 +70,7 @@ type caches struct {
 	lassocache.SharedCacheFactory
 
 	undecodable *undecodable
+	stripper    stripper
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
@@ -105,7 +107,7 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return informer, nil
 	}
 	c.informers[gvk] = informer
-	if err := informer.SetTransform(newStripper().strip); err != nil {
+	if err := informer.SetTransform(c.stripper.strip); err != nil {
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {

@@ -1,8 +1,7 @@
 package hub
 
 import (
-	"unique"
-
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,15 +19,16 @@ import (
 // again.
 const maxHashes = 4096
 
-// stripper transforms the objects of caches. It knows the hashes of the resources of Bundles, for one generation of each.
-type stripper struct{ hashes *lru.Cache }
+// stripper transforms the objects of caches. It knows the hashes of the resources of Bundles, for one generation of each,
+// and the metadata that the children of one set share.
+type stripper struct{ hashes, sets *lru.Cache }
 
 type manifestHash struct {
 	generation int64
 	hash       string
 }
 
-func newStripper() stripper { return stripper{lru.New(maxHashes)} }
+func newStripper() stripper { return stripper{hashes: lru.New(maxHashes), sets: lru.New(maxSets)} }
 
 // strip is the transform of all caches. It drops what no controller reads: the managed fields, the annotation in which
 // Rancher Fleet stores what it applied last (for Bundles only its value), and the data of Contents, which is most of a
@@ -44,13 +44,19 @@ func (s stripper) strip(obj any) (any, error) {
 	}
 	item.SetManagedFields(nil)
 	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
-	delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
+	if noted {
+		delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
+	}
 	switch o := obj.(type) {
 	case *fleet.Cluster:
 		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
 			o.Status.Namespace = "" // an agent may write it, see docs/decisions/0005
 		}
 		state.Bound(o)
+		o.Status.Conditions = shareConditions(o.Status.Conditions)
+		share(&o.Status.Agent.RecoveryKey)
+	case *fleet.ClusterRegistration:
+		o.Status.Conditions = shareConditions(o.Status.Conditions)
 	case *fleet.Content:
 		o.Content = nil
 	case *fleet.Bundle:
@@ -58,9 +64,15 @@ func (s stripper) strip(obj any) (any, error) {
 			o.Annotations[fleet.AnnotationSetApplied] = ""
 		}
 		s.bundle(o)
+		o.Status.Conditions = shareConditions(o.Status.Conditions)
 	case *fleet.BundleDeployment:
 		stripDeployment(o)
+	case *rbacv1.Role:
+		shareRules(o.Rules)
+	case *rbacv1.RoleBinding:
+		shareSubjects(o)
 	}
+	s.shareMetadata(item)
 	return obj, nil
 }
 
@@ -110,13 +122,7 @@ func stripDeployment(bd *fleet.BundleDeployment) {
 	}
 	share(&bd.Name, &bd.Namespace, &spec.DeploymentID, &spec.StagedDeploymentID, &status.AppliedDeploymentID, &status.Release,
 		&status.Display.Deployed, &status.Display.Monitored, &status.Display.State)
-	for i := range status.Conditions {
-		c := &status.Conditions[i]
-		share(&c.Type, (*string)(&c.Status), &c.Reason, &c.Message, &c.LastUpdateTime, &c.LastTransitionTime)
-	}
-	for i := range bd.Finalizers {
-		share(&bd.Finalizers[i])
-	}
+	status.Conditions = shareConditions(status.Conditions)
 	labels := make(map[string]string, len(bd.Labels))
 	for key, value := range bd.Labels {
 		share(&key, &value)
@@ -124,12 +130,5 @@ func stripDeployment(bd *fleet.BundleDeployment) {
 	}
 	if len(labels) > 0 {
 		bd.Labels = labels
-	}
-}
-
-// share replaces texts by equal ones that are in memory already, if they were used since the last garbage collection.
-func share(texts ...*string) {
-	for _, text := range texts {
-		*text = unique.Make(*text).Value()
 	}
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -249,5 +252,32 @@ func TestStrip_DropsTheDataOfContents(t *testing.T) {
 	got, err := newStripper().strip(&fleet.Content{Content: []byte("much")})
 	if content, ok := got.(*fleet.Content); err != nil || !ok || content.Content != nil {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestStrip_SharesTheMetadataOfASet(t *testing.T) {
+	s := newStripper()
+	child := func(owner string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: "one", Namespace: "ws",
+			Labels:      map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: "7a"},
+			Annotations: map[string]string{fleet.AnnotationSetID: "grant", fleet.AnnotationSetOwnerName: owner},
+		}
+	}
+	kept := []metav1.Object{
+		&rbacv1.Role{ObjectMeta: child("request-1")}, &rbacv1.RoleBinding{ObjectMeta: child("request-1")},
+		&corev1.ServiceAccount{ObjectMeta: child("forged")}, // another owner than its hash says
+	}
+	for i, owner := range []string{"request-1", "request-1", "forged"} {
+		if _, err := s.strip(kept[i]); err != nil {
+			t.Fatal(err)
+		}
+		if want := child(owner); !reflect.DeepEqual(kept[i].GetLabels(), want.Labels) || !reflect.DeepEqual(kept[i].GetAnnotations(), want.Annotations) {
+			t.Errorf("object %d has become %v %v", i, kept[i].GetLabels(), kept[i].GetAnnotations())
+		}
+	}
+	pointer := func(m map[string]string) uintptr { return reflect.ValueOf(m).Pointer() }
+	if a, b := kept[0], kept[1]; pointer(a.GetLabels()) != pointer(b.GetLabels()) || pointer(a.GetAnnotations()) != pointer(b.GetAnnotations()) {
+		t.Error("two children of a set have maps of their own")
 	}
 }
