@@ -34,7 +34,7 @@ const Lease = names.ControllerLease
 
 // garbagePercent is GOGC of the controllers. While clusters join, less garbage between the objects that stay leaves less
 // free space that cannot be returned.
-const garbagePercent = 75
+const garbagePercent = 50
 
 // leaseOf returns the name of the lease for a process, and the names of the leases to hold before it.
 func leaseOf(options env.Controller) (name string, before []string) {
