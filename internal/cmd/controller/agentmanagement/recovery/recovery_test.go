@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -106,6 +107,19 @@ func TestFirstCluster_CreatesTheRecoveryAccount(t *testing.T) {
 	if account := hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery); !recoveries.IsAccount(account) {
 		t.Errorf("labels %v", account.Labels)
 	}
+}
+
+func TestChangedRightsOfTheRecoveryAccount_AreRestored(t *testing.T) {
+	hub := settled(t, cluster(), cluster(func(c *fleet.Cluster) { c.Name, c.UID = "c2", "u-c2" }))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+	role := hubtest.MustGet[*rbacv1.Role](t, hub, "ws", names.Recovery).DeepCopy()
+	role.Rules[0].Verbs = append(role.Rules[0].Verbs, "list")
+	hub.Put(role)
+	if err := hub.Handle("Cluster", "ws/c2"); err != nil {
+		t.Fatal(err)
+	}
+	hubtest.ExpectRequests(t, hub, "patch Role ws/fleet-recovery")
 }
 
 func TestForeignAccount_IsLeftAloneAndReportedOnce(t *testing.T) {
