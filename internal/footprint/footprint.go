@@ -12,7 +12,6 @@ package footprint
 
 import (
 	"context"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -29,7 +28,7 @@ const (
 	worthBytes, worthPart = 4 << 20, 8
 	// poolsMatter is the heap in use below which garbage is collected twice. Pools survive one collection: they may contain
 	// buffers as large as the largest chart. With a hub's 300 MiB, one more collection takes a second of processor time.
-	poolsMatter = 64 << 20
+	poolsMatter = 128 << 20
 )
 
 // The runtime's metrics for the bytes allocated on the heap since the process started, and those found in use by the
@@ -57,10 +56,10 @@ func Keep(ctx context.Context) {
 	ticker := time.NewTicker(Interval)
 	defer ticker.Stop()
 	keep(ctx, ticker.C, heap, func() {
-		if heap().live < poolsMatter {
-			runtime.GC()
-		}
 		debug.FreeOSMemory()
+		if heap().live < poolsMatter {
+			debug.FreeOSMemory()
+		}
 	})
 }
 

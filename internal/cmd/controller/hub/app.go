@@ -196,12 +196,15 @@ func New(ctx context.Context, o Options) (*Context, error) {
 }
 
 func (a *Context) addIndexes() {
-	AddIndexes(a.Clusters.Cache(), a.ClusterRegistrations.Cache())
+	AddIndexes(a.Clusters.Cache())
+	if a.Env.Shard == "" { // shards have nothing to do with requests, and no cache of them
+		AddRequestIndexes(a.ClusterRegistrations.Cache())
+	}
 	identities.AddIndex(a.AllNamespaces)
 }
 
-// AddIndexes adds the indexes of this package to the caches, before they are filled.
-func AddIndexes(clusters generic.CacheInterface[*fleet.Cluster], requests generic.CacheInterface[*fleet.ClusterRegistration]) {
+// AddIndexes adds the indexes of this package to the cache of Clusters, before it is filled.
+func AddIndexes(clusters generic.CacheInterface[*fleet.Cluster]) {
 	clusters.AddIndexer(ClustersByClientID, func(c *fleet.Cluster) ([]string, error) {
 		if c.Spec.ClientID == "" {
 			return nil, nil
@@ -214,6 +217,10 @@ func AddIndexes(clusters generic.CacheInterface[*fleet.Cluster], requests generi
 		}
 		return nil, nil
 	})
+}
+
+// AddRequestIndexes is AddIndexes for ClusterRegistrations.
+func AddRequestIndexes(requests generic.CacheInterface[*fleet.ClusterRegistration]) {
 	requests.AddIndexer(RequestsByClientID, func(r *fleet.ClusterRegistration) ([]string, error) {
 		return []string{r.Namespace + "/" + r.Spec.ClientID}, nil
 	})

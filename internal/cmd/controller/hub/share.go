@@ -5,15 +5,19 @@ import (
 	"unique"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// maxSets is the number of sets of children whose labels and annotations are shared, three times the clusters that we
-// test with.
-const maxSets = 1 << 15
+const (
+	// maxShared is the number of maps that are shared: two for each set of children, for more clusters than we test with.
+	maxShared = 1 << 15
+	// maxEntries and maxBytes limit each of them. They are kept after the objects are deleted, and tenants can name any set.
+	maxEntries, maxBytes = 8, 512
+)
 
 // repeated are the labels and annotations whose values many objects have.
 var repeated = map[string]bool{
@@ -40,49 +44,77 @@ func shareAll(lists ...[]string) {
 	}
 }
 
-// metadata are the labels and annotations of the children of one set, which mostly have the same ones.
-type metadata struct{ labels, annotations map[string]string }
-
-// shareMetadata shares what many objects have in common: keys, frequent values, the namespace, and all labels and
+// shareMetadata shares what many objects have in common: keys, frequent values, the namespace, and all labels and all
 // annotations with other children of the same set. A map takes 336 bytes, and a cluster has six children.
 func (s stripper) shareMetadata(item metav1.Object) {
 	namespace := item.GetNamespace()
 	share(&namespace)
 	item.SetNamespace(namespace)
 	shareAll(item.GetFinalizers())
-	now := metadata{withSharedKeys(item.GetLabels()), withSharedKeys(item.GetAnnotations())}
-	if hash := now.labels[fleet.LabelSetHash]; hash != "" {
-		found, _ := s.sets.Get(hash)
-		before, _ := found.(metadata)
-		now = metadata{sharedMap(before.labels, now.labels), sharedMap(before.annotations, now.annotations)}
-		if before.labels == nil {
-			s.sets.Add(hash, now)
-		}
+	_, isBundle := item.(*fleet.Bundle) // the annotation identifies agents deployed by Rancher Fleet
+	labels, annotations := withSharedKeys(item.GetLabels(), false), withSharedKeys(item.GetAnnotations(), isBundle)
+	switch item.(type) {
+	case *corev1.ServiceAccount, *rbacv1.Role, *rbacv1.RoleBinding, *fleet.Bundle:
+		set := labels[fleet.LabelSetHash]
+		labels, annotations = s.sharedMap(set, labelsOf, labels), s.sharedMap(set, annotationsOf, annotations)
 	}
-	item.SetLabels(now.labels)
-	item.SetAnnotations(now.annotations)
+	item.SetLabels(labels)
+	item.SetAnnotations(annotations)
 }
 
-// sharedMap returns the earlier map if both are equal.
-func sharedMap(before, now map[string]string) map[string]string {
-	if before != nil && maps.Equal(before, now) {
-		return before
+// A mapOfSet identifies the maps of a set that are probably equal.
+type mapOfSet struct {
+	hash    string
+	what    kindOfMap
+	entries int
+}
+
+// kindOfMap tells labels from annotations.
+type kindOfMap bool
+
+const labelsOf, annotationsOf kindOfMap = true, false
+
+// sharedMap returns an equal map of another child of the set, or the map itself.
+func (s stripper) sharedMap(set string, what kindOfMap, now map[string]string) map[string]string {
+	if set == "" || len(now) == 0 || len(now) > maxEntries || bytesOf(now) > maxBytes {
+		return now
 	}
+	key := mapOfSet{set, what, len(now)}
+	if found, is := s.maps.Get(key); is {
+		if before, _ := found.(map[string]string); maps.Equal(before, now) {
+			return before
+		}
+	}
+	s.maps.Add(key, now)
 	return now
 }
 
-// withSharedKeys returns a map with shared keys and shared frequent values, or nil if it would be empty.
-func withSharedKeys(from map[string]string) map[string]string {
-	if len(from) == 0 {
-		return nil
+func bytesOf(texts map[string]string) (bytes int) {
+	for key, value := range texts {
+		bytes += len(key) + len(value)
 	}
+	return bytes
+}
+
+// withSharedKeys returns a map with shared keys and shared frequent values, or nil if it would be empty. It drops the value
+// of the annotation in which Rancher Fleet stores what it applied last, and without noted the annotation.
+func withSharedKeys(from map[string]string, noted bool) map[string]string {
 	to := make(map[string]string, len(from))
 	for key, value := range from {
+		if key == fleet.AnnotationSetApplied {
+			if noted {
+				to[fleet.AnnotationSetApplied] = ""
+			}
+			continue
+		}
 		if repeated[key] {
 			share(&value)
 		}
 		share(&key)
 		to[key] = value
+	}
+	if len(to) == 0 {
+		return nil
 	}
 	return to
 }

@@ -20,15 +20,15 @@ import (
 const maxHashes = 4096
 
 // stripper transforms the objects of caches. It knows the hashes of the resources of Bundles, for one generation of each,
-// and the metadata that the children of one set share.
-type stripper struct{ hashes, sets *lru.Cache }
+// and the labels and annotations that the children of one set share.
+type stripper struct{ hashes, maps *lru.Cache }
 
 type manifestHash struct {
 	generation int64
 	hash       string
 }
 
-func newStripper() stripper { return stripper{hashes: lru.New(maxHashes), sets: lru.New(maxSets)} }
+func newStripper() stripper { return stripper{hashes: lru.New(maxHashes), maps: lru.New(maxShared)} }
 
 // strip is the transform of all caches. It drops what no controller reads: the managed fields, the annotation in which
 // Rancher Fleet stores what it applied last (for Bundles only its value), and the data of Contents, which is most of a
@@ -43,10 +43,6 @@ func (s stripper) strip(obj any) (any, error) {
 		object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	}
 	item.SetManagedFields(nil)
-	_, noted := item.GetAnnotations()[fleet.AnnotationSetApplied]
-	if noted {
-		delete(item.GetAnnotations(), fleet.AnnotationSetApplied)
-	}
 	switch o := obj.(type) {
 	case *fleet.Cluster:
 		if o.Status.Namespace != names.ClusterNamespace(o.Namespace, o.Name) {
@@ -60,9 +56,6 @@ func (s stripper) strip(obj any) (any, error) {
 	case *fleet.Content:
 		o.Content = nil
 	case *fleet.Bundle:
-		if noted { // it identifies agents deployed by Rancher Fleet
-			o.Annotations[fleet.AnnotationSetApplied] = ""
-		}
 		s.bundle(o)
 		o.Status.Conditions = shareConditions(o.Status.Conditions)
 	case *fleet.BundleDeployment:

@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -255,29 +256,74 @@ func TestStrip_DropsTheDataOfContents(t *testing.T) {
 	}
 }
 
-func TestStrip_SharesTheMetadataOfASet(t *testing.T) {
-	s := newStripper()
-	child := func(owner string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Name: "one", Namespace: "ws",
-			Labels:      map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: "7a"},
-			Annotations: map[string]string{fleet.AnnotationSetID: "grant", fleet.AnnotationSetOwnerName: owner},
-		}
-	}
-	kept := []metav1.Object{
-		&rbacv1.Role{ObjectMeta: child("request-1")}, &rbacv1.RoleBinding{ObjectMeta: child("request-1")},
-		&corev1.ServiceAccount{ObjectMeta: child("forged")}, // another owner than its hash says
-	}
-	for i, owner := range []string{"request-1", "request-1", "forged"} {
-		if _, err := s.strip(kept[i]); err != nil {
+// sharedMaps strips objects and returns whether the labels and the annotations of each are those of the first.
+func sharedMaps(t *testing.T, s stripper, objects ...metav1.Object) (labels, annotations []bool) {
+	t.Helper()
+	same := func(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	for _, object := range objects {
+		before := [2]map[string]string{maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())}
+		if _, err := s.strip(object); err != nil {
 			t.Fatal(err)
 		}
-		if want := child(owner); !reflect.DeepEqual(kept[i].GetLabels(), want.Labels) || !reflect.DeepEqual(kept[i].GetAnnotations(), want.Annotations) {
-			t.Errorf("object %d has become %v %v", i, kept[i].GetLabels(), kept[i].GetAnnotations())
+		if after := [2]map[string]string{object.GetLabels(), object.GetAnnotations()}; !reflect.DeepEqual(after, before) {
+			t.Errorf("%v became %v", before, after)
 		}
+		labels = append(labels, same(object.GetLabels(), objects[0].GetLabels()))
+		annotations = append(annotations, same(object.GetAnnotations(), objects[0].GetAnnotations()))
 	}
-	pointer := func(m map[string]string) uintptr { return reflect.ValueOf(m).Pointer() }
-	if a, b := kept[0], kept[1]; pointer(a.GetLabels()) != pointer(b.GetLabels()) || pointer(a.GetAnnotations()) != pointer(b.GetAnnotations()) {
-		t.Error("two children of a set have maps of their own")
+	return labels, annotations
+}
+
+func child(owner string, more ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Name: "one", Namespace: "ws",
+		Labels:      map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: "7a"},
+		Annotations: map[string]string{fleet.AnnotationSetID: "grant", fleet.AnnotationSetOwnerName: owner},
+	}
+	for _, key := range more {
+		m.Annotations[key] = "yes"
+	}
+	return m
+}
+
+func TestStrip_SharesTheMetadataOfASet(t *testing.T) {
+	labels, annotations := sharedMaps(t, newStripper(),
+		&rbacv1.Role{ObjectMeta: child("request-1")},
+		&corev1.ServiceAccount{ObjectMeta: child("request-1", "cluster", "registration")}, // accounts have more
+		&rbacv1.RoleBinding{ObjectMeta: child("request-1")},
+		&rbacv1.Role{ObjectMeta: child("forged")}, // another owner than its hash says
+	)
+	if want := []bool{true, true, true, true}; !reflect.DeepEqual(labels, want) {
+		t.Errorf("labels are shared: %v", labels)
+	}
+	if want := []bool{true, false, true, false}; !reflect.DeepEqual(annotations, want) {
+		t.Errorf("annotations are shared: %v", annotations)
+	}
+}
+
+func TestStrip_SharesTheNewMetadataOfASet(t *testing.T) {
+	s := newStripper()
+	sharedMaps(t, s, &rbacv1.Role{ObjectMeta: child("before")})
+	if _, annotations := sharedMaps(t, s, &rbacv1.Role{ObjectMeta: child("after")}, &rbacv1.RoleBinding{ObjectMeta: child("after")}); !annotations[1] {
+		t.Error("what all children have after a change is not shared")
+	}
+}
+
+// Tenants can name any set, and what is shared outlives the object.
+func TestStrip_KeepsNoLargeMetadata(t *testing.T) {
+	many := map[string]string{fleet.LabelSetHash: "7a"}
+	for i := range maxEntries {
+		many[fmt.Sprint(i)] = ""
+	}
+	for name, labels := range map[string]map[string]string{
+		"long":   {fleet.LabelSetHash: "7a", "note": strings.Repeat("x", maxBytes)},
+		"many":   many,
+		"no set": {"note": "x"},
+	} {
+		s := newStripper()
+		sharedMaps(t, s, &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Labels: labels}})
+		if s.maps.Len() != 0 {
+			t.Errorf("%s: %d maps are kept", name, s.maps.Len())
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,10 +52,17 @@ type handler struct {
 	written reconcile.MutationCache[types.UID, *corev1.Secret]
 	// toPin maps a Cluster, as "<workspace>/<name>", to the time when its agent's key is pinned.
 	toPin sync.Map
-	// applied maps a workspace to the versions of its account and rights that were found to be the desired ones.
-	applied sync.Map
+	// compared maps a workspace to the state in which its account and rights were last compared with the desired ones. All
+	// Clusters of a workspace have the same ones.
+	compared sync.Map
 	// workspaces are the names of the namespaces that have or had a recovery account.
 	workspaces sync.Map
+}
+
+// compared is a workspace and the versions of its recovery account and rights.
+type compared struct {
+	workspace types.UID
+	versions  uint64
 }
 
 // Register watches Clusters, their recovery Secrets, and the recovery accounts.
@@ -89,6 +95,9 @@ func (h *handler) onNamespace(ctx context.Context, name string, namespace *corev
 	if err != nil {
 		return err
 	}
+	if namespace == nil {
+		h.compared.Delete(name)
+	}
 	_, known := h.workspaces.Load(name)
 	if !known && !recoveries.IsAccount(account) {
 		return nil
@@ -102,7 +111,6 @@ func (h *handler) onNamespace(ctx context.Context, name string, namespace *corev
 	}
 	if namespace == nil {
 		h.workspaces.Delete(name)
-		h.applied.Delete(name)
 	}
 	return nil
 }
@@ -185,16 +193,23 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 		return nil, err
 	}
 	owner := reconcile.OwnerOf(corev1.SchemeGroupVersion.WithKind("Namespace"), namespace)
-	versions := h.versions(namespace)
-	if applied, _ := h.applied.Load(namespace.Name); versions == "" || applied != versions {
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace.Name, names.Recovery))
+	if err != nil {
+		return nil, err
+	}
+	versions, err := h.accounts.Versions(owner)
+	if err != nil {
+		return nil, err
+	}
+	now := compared{namespace.UID, versions}
+	if before, _ := h.compared.Load(namespace.Name); before != now || !recoveries.IsAccount(account) {
 		if err := h.accounts.Apply(owner, recovery.Account(namespace.Name)...); err != nil {
 			return nil, fmt.Errorf("creating the recovery account of workspace %s: %w", namespace.Name, err)
 		}
-		h.applied.Store(namespace.Name, versions)
+		h.compared.Store(namespace.Name, now)
 	}
-	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(namespace.Name, names.Recovery))
-	if err != nil || !recoveries.IsAccount(account) {
-		return nil, err // its appearance in the cache enqueues a Cluster
+	if !recoveries.IsAccount(account) {
+		return nil, nil // its appearance in the cache enqueues a Cluster
 	}
 	h.workspaces.Store(namespace.Name, true)
 	if uid, known := h.tokens.Load(namespace.Name); known && uid == account.UID {
@@ -205,20 +220,6 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 	}
 	h.tokens.Store(namespace.Name, account.UID)
 	return account, nil
-}
-
-// versions returns the versions of the recovery account of a workspace and its rights. It returns "" unless the cache has
-// all of them. All Clusters of a workspace have the same ones, so they are compared with the desired ones only after a
-// change.
-func (h *handler) versions(workspace *corev1.Namespace) string {
-	name := workspace.Name
-	account, noAccount := h.app.ServiceAccounts.Cache().Get(name, names.Recovery)
-	role, noRole := h.app.Roles.Cache().Get(name, names.Recovery)
-	binding, noBinding := h.app.RoleBindings.Cache().Get(name, names.Recovery)
-	if errors.Join(noAccount, noRole, noBinding) != nil {
-		return ""
-	}
-	return strings.Join([]string{string(workspace.UID), account.ResourceVersion, role.ResourceVersion, binding.ResourceVersion}, "/")
 }
 
 // pinDelay is the time until a reported key is pinned. An agent reports it with its first heartbeat, after which other

@@ -122,6 +122,16 @@ func TestSumsOfTheOldTargetsAreNotKept(t *testing.T) {
 	}
 }
 
+func TestSumsOfFewTargetsAreNotKept(t *testing.T) {
+	for targets, kept := range map[int]int{fewTargets: 0, fewTargets + 1: 1} {
+		h, s := newHubOf(rand.New(rand.NewPCG(1, 39)), targets, 0), newSums() //nolint:gosec // the same ones each time
+		s.of(types.NamespacedName{Namespace: "ws", Name: "web"}, h.inputOf(s), h.find)
+		if len(s.bundles) != kept {
+			t.Errorf("%d targets: %d Bundles are kept", targets, len(s.bundles))
+		}
+	}
+}
+
 // Whatever happens in whatever order, what is kept is what adding up all of it gives.
 func TestSumsAreWhatAddingUpGives(t *testing.T) {
 	web := types.NamespacedName{Namespace: "ws", Name: "web"}

@@ -107,7 +107,8 @@ func (h *Hub) addKinds() {
 	a.RecoverySecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeRecovery))
 	a.ValuesSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", ofType(protocol.SecretTypeValues))
 
-	hub.AddIndexes(a.Clusters.Cache(), a.ClusterRegistrations.Cache())
+	hub.AddIndexes(a.Clusters.Cache())
+	hub.AddRequestIndexes(a.ClusterRegistrations.Cache())
 }
 
 func (k *fakeKind[T, L]) takes(obj Object) bool {
