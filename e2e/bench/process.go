@@ -56,9 +56,13 @@ func (b *bench) reading(ctx context.Context) (growth.Reading, error) {
 		return growth.Reading{}, err
 	}
 	serverMemory, err := memoryOf(server)
+	if err != nil {
+		return growth.Reading{}, err
+	}
+	now, err := machineSpeed(ctx)
 	return growth.Reading{
 		Controller: m.at[0], APIServer: m.at[1], ControllerResident: controllerMemory.Resident, APIServerResident: serverMemory.Resident,
-		Speed: speed(b.clock),
+		Speed: now,
 	}, err
 }
 

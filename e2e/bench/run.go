@@ -93,7 +93,11 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 
 // play runs the scenarios in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
-	r := run{Clusters: n, AtOnce: b.atOnce, Speed: speeds{Before: speed(b.clock)}}
+	r := run{Clusters: n, AtOnce: b.atOnce}
+	var err error
+	if r.Speed.Before, err = machineSpeed(ctx); err != nil {
+		return run{}, err
+	}
 	here := thisMachine()
 	b.curve.Title = fmt.Sprintf("%d clusters, %d at once, on %d processors with %g GiB of memory, speed %d", n, b.atOnce, here.Processors, here.MemoryGiB, r.Speed.Before)
 	var first *batch
@@ -128,9 +132,9 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			return run{}, fmt.Errorf("running scenario %s: %w", step.scenario, err)
 		}
 	}
-	r.Growth, r.Speed.After = b.curve, speed(b.clock)
-	r.Budgets = budgetsOf(r)
-	return r, nil
+	r.Growth, r.Budgets = b.curve, budgetsOf(r)
+	r.Speed.After, err = machineSpeed(ctx)
+	return r, err
 }
 
 // isTooLarge reports whether a scenario would not end in reasonable time and memory with so many clusters: join-fleet,
