@@ -19,13 +19,18 @@ const (
 	maxEntries, maxBytes = 8, 512
 )
 
-// repeated are the labels and annotations whose values many objects have.
-var repeated = map[string]bool{
-	fleet.AnnotationSetID: true, fleet.AnnotationSetOwnerGVK: true, fleet.AnnotationSetOwnerNamespace: true,
-	fleet.LabelManaged: true, fleet.LabelBundleNamespace: true, fleet.LabelClusterNamespace: true,
-	fleet.LabelRegistrationToken: true, fleet.AnnotationCreatedWithToken: true, fleet.LabelTokenUID: true,
-	fleet.AnnotationTokenUIDAtGrant: true, fleet.AnnotationHubAddressAtGrant: true, fleet.AnnotationLifetimeAtGrant: true,
-	fleet.AnnotationAgentKey: true, fleet.AnnotationAgentKeyAtGrant: true, // two objects of a cluster have it
+// isRepeated reports whether many objects have the same value of a label or annotation. Two objects of a cluster have its
+// agent's key.
+func isRepeated(key string) bool {
+	switch key {
+	case fleet.AnnotationSetID, fleet.AnnotationSetOwnerGVK, fleet.AnnotationSetOwnerNamespace,
+		fleet.LabelManaged, fleet.LabelBundleNamespace, fleet.LabelClusterNamespace,
+		fleet.LabelRegistrationToken, fleet.AnnotationCreatedWithToken, fleet.LabelTokenUID,
+		fleet.AnnotationTokenUIDAtGrant, fleet.AnnotationHubAddressAtGrant, fleet.AnnotationLifetimeAtGrant,
+		fleet.AnnotationAgentKey, fleet.AnnotationAgentKeyAtGrant:
+		return true
+	}
+	return false
 }
 
 // share replaces texts by equal ones that are in memory already, if they were used since the last garbage collection.
@@ -107,7 +112,7 @@ func withSharedKeys(from map[string]string, noted bool) map[string]string {
 			}
 			continue
 		}
-		if repeated[key] {
+		if isRepeated(key) {
 			share(&value)
 		}
 		share(&key)
