@@ -86,7 +86,10 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		pod, err := world.AgentPod(ctx, west)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(cluster.Annotations).To(HaveKey(fleet.AnnotationAgentKey))
+		Eventually(func(g Gomega) { // the key is pinned soon after the first report
+			cluster = now(ctx, cluster.Name)
+			g.Expect(cluster.Annotations).To(HaveKey(fleet.AnnotationAgentKey))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		loseIdentity(ctx, "west-again")
 
 		By("registering again, and removing the older registration once the new identity is used")
