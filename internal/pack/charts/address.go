@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/git"
 )
 
 // redacted replaces secrets in messages.
@@ -43,6 +45,19 @@ type address struct {
 	depth int
 	// sshKey is a private key in PEM.
 	sshKey []byte
+}
+
+// repository returns the git repository of the address. A key in the address wins.
+func (a *address) repository(auth Auth) git.Repository {
+	key := a.sshKey
+	if len(key) == 0 {
+		key = auth.SSHPrivateKey
+	}
+	return git.Repository{
+		URL: a.url, Ref: a.ref, Depth: a.depth, Folder: a.sub,
+		Username: auth.Username, Password: auth.Password, IsServer: func(u *url.URL) bool { return origin(u) == origin(a.url) },
+		CABundle: auth.CABundle, SSHKey: key, SSHKnownHosts: auth.SSHKnownHosts, InsecureSkipVerify: auth.InsecureSkipVerify,
+	}
 }
 
 // expand separates a prefix such as `git::` and completes short forms.

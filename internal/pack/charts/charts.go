@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/git"
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 // Time limits of one download, and of one HTTP request in it.
@@ -55,10 +58,10 @@ func (e *ResolveError) Unwrap() error { return e.Err }
 // stays. The error is a ResolveError if the repository's index does not lead to an archive; otherwise it begins with
 // `retrieving file from "<address>": `. It contains no password.
 func Fetch(ctx context.Context, source Source, to string) error {
-	return fetch(ctx, source, to, defaultLimits())
+	return fetch(ctx, source, to, unpack.DefaultLimits())
 }
 
-func fetch(ctx context.Context, source Source, to string, limits limits) error {
+func fetch(ctx context.Context, source Source, to string, limits unpack.Limits) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	target, err := locate(ctx, source, limits)
@@ -90,7 +93,7 @@ type target struct {
 }
 
 // locate returns what to download. It reads the index of a chart repository.
-func locate(ctx context.Context, source Source, limits limits) (target, error) {
+func locate(ctx context.Context, source Source, limits unpack.Limits) (target, error) {
 	result := target{text: source.Chart, folder: source.Folder, version: source.Version, auth: source.Auth}
 	switch {
 	case source.Repo == "":
@@ -111,20 +114,20 @@ func locate(ctx context.Context, source Source, limits limits) (target, error) {
 }
 
 // retrieve downloads the target into a directory.
-func retrieve(ctx context.Context, target target, to string, limits limits) error {
-	into, err := newSink(to, limits)
+func retrieve(ctx context.Context, target target, to string, limits unpack.Limits) error {
+	into, err := unpack.NewSink(to, limits)
 	if err != nil {
 		return err
 	}
-	defer into.close()
+	defer into.Close()
 	if err := transfer(ctx, target, into); err != nil {
 		return err
 	}
-	return into.verify()
+	return into.Verify()
 }
 
 // transfer writes the files of the target.
-func transfer(ctx context.Context, target target, into *sink) error {
+func transfer(ctx context.Context, target target, into *unpack.Sink) error {
 	if isOCI(target.text) {
 		return pull(ctx, target, into)
 	}
@@ -136,7 +139,7 @@ func transfer(ctx context.Context, target target, into *sink) error {
 	case schemeHTTP:
 		return download(ctx, address, target, into)
 	case schemeGit:
-		return clone(ctx, address, target.auth, into)
+		return git.Write(ctx, address.repository(target.auth), into)
 	}
 	return copyLocal(address, target.folder, into)
 }

@@ -14,6 +14,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/chart/loader"
 
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
@@ -28,13 +29,13 @@ func (t tooLarge) Error() string { return string(t) }
 
 // checkFiles returns an error if Helm cannot load a chart safely: Helm follows symbolic links, also out of the chart and
 // in loops, and reads all files into memory, with what the archives in charts/ contain.
-func checkFiles(dir string, limits limits) error {
+func checkFiles(dir string, limits unpack.Limits) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	check := &checker{left: limits.memory, limits: limits}
+	check := &checker{left: limits.Memory, limits: limits}
 	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -60,11 +61,11 @@ func checkFiles(dir string, limits limits) error {
 
 // checkArchive returns an error if Helm cannot unpack the archive of a chart into memory. Data that are not compressed are
 // not an archive.
-func checkArchive(data []byte, limits limits) error {
+func checkArchive(data []byte, limits unpack.Limits) error {
 	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		return nil
 	}
-	check := &checker{left: limits.memory, limits: limits}
+	check := &checker{left: limits.Memory, limits: limits}
 	return check.archive(bytes.NewReader(data), 0)
 }
 
@@ -72,13 +73,13 @@ func checkArchive(data []byte, limits limits) error {
 type checker struct {
 	left    int64
 	entries int
-	limits  limits
+	limits  unpack.Limits
 }
 
 // entry counts a file or folder.
 func (c *checker) entry() error {
-	if c.entries++; c.entries > c.limits.entries {
-		return tooLarge(fmt.Sprintf("the chart has more than %d files and folders", c.limits.entries))
+	if c.entries++; c.entries > c.limits.Entries {
+		return tooLarge(fmt.Sprintf("the chart has more than %d files and folders", c.limits.Entries))
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (c *checker) entry() error {
 // bytes counts bytes.
 func (c *checker) bytes(n int64) error {
 	if c.left -= n; c.left < 0 {
-		return tooLarge(fmt.Sprintf("the chart has more than %d bytes unpacked", c.limits.memory))
+		return tooLarge(fmt.Sprintf("the chart has more than %d bytes unpacked", c.limits.Memory))
 	}
 	return nil
 }

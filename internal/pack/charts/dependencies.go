@@ -16,16 +16,18 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/downloader"
 	"helm.sh/helm/v3/pkg/getter"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 // Complete returns the folder of a chart with the dependencies that its Chart.yaml lists in charts/. If none is missing, it
 // is dir. Otherwise it is a copy, with charts/ and Chart.lock, which the caller removes. Progress messages are written to
 // progress. It fails if the chart cannot be loaded.
 func Complete(ctx context.Context, dir string, auth Auth, progress io.Writer) (complete string, remove func(), err error) {
-	return completeWithin(ctx, dir, auth, progress, defaultLimits())
+	return completeWithin(ctx, dir, auth, progress, unpack.DefaultLimits())
 }
 
-func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writer, limits limits) (complete string, remove func(), err error) {
+func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writer, limits unpack.Limits) (complete string, remove func(), err error) {
 	loaded, err := load(dir, limits)
 	if err != nil {
 		return "", nil, err
@@ -52,7 +54,7 @@ func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writ
 
 // copyChart copies a chart, and the folders of its dependencies, which are relative to it: each to its path below the
 // directory to.
-func copyChart(dir string, dependencies []*chart.Dependency, to string, limits limits) (string, error) {
+func copyChart(dir string, dependencies []*chart.Dependency, to string, limits unpack.Limits) (string, error) {
 	for _, dependency := range dependencies {
 		local, isLocal := strings.CutPrefix(dependency.Repository, "file://")
 		if !isLocal {
@@ -74,20 +76,20 @@ func copyChart(dir string, dependencies []*chart.Dependency, to string, limits l
 }
 
 // copyTo copies a folder.
-func copyTo(from, to string, limits limits) error {
+func copyTo(from, to string, limits unpack.Limits) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
-	into, err := newSink(to, limits)
+	into, err := unpack.NewSink(to, limits)
 	if err != nil {
 		return err
 	}
-	defer into.close()
+	defer into.Close()
 	return copyLocal(&address{path: from}, "", into)
 }
 
 // load loads the chart in a folder.
-func load(dir string, limits limits) (*chart.Chart, error) {
+func load(dir string, limits unpack.Limits) (*chart.Chart, error) {
 	if err := checkFiles(dir, limits); err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func load(dir string, limits limits) (*chart.Chart, error) {
 }
 
 // update fetches the dependencies of the chart in dir.
-func update(ctx context.Context, dir string, loaded *chart.Chart, auth Auth, progress io.Writer, limits limits) error {
+func update(ctx context.Context, dir string, loaded *chart.Chart, auth Auth, progress io.Writer, limits unpack.Limits) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	var hidden []string
@@ -114,7 +116,7 @@ func update(ctx context.Context, dir string, loaded *chart.Chart, auth Auth, pro
 }
 
 // runUpdate runs Helm's update of dependencies, with clients of its own.
-func runUpdate(ctx context.Context, dir string, dependencies []*chart.Dependency, auth Auth, progress io.Writer, limits limits) error {
+func runUpdate(ctx context.Context, dir string, dependencies []*chart.Dependency, auth Auth, progress io.Writer, limits unpack.Limits) error {
 	var origins, hosts []string
 	for _, dependency := range dependencies {
 		if auth.Allow == nil || !auth.Allow(dependency.Repository) {
@@ -158,7 +160,7 @@ func runUpdate(ctx context.Context, dir string, dependencies []*chart.Dependency
 type webGetter struct {
 	ctx    context.Context //nolint:containedctx // Helm's interface has no context
 	client *http.Client
-	limits limits
+	limits unpack.Limits
 }
 
 // Get downloads a URL.
@@ -181,7 +183,7 @@ func (w *webGetter) Get(text string, _ ...getter.Option) (*bytes.Buffer, error) 
 // checkedGetter checks the archives that another getter returns.
 type checkedGetter struct {
 	getter.Getter
-	limits limits
+	limits unpack.Limits
 }
 
 // Get downloads a URL.

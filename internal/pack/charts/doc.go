@@ -2,7 +2,7 @@
 // question: which files belong to the chart that a Bundle names?
 //
 //	repository, chart, version ─► index ─┐
-//	chart (an address) ──────────────────┴► address ─► HTTP, git, OCI or folder ─► sink ─► directory
+//	chart (an address) ──────────────────┴► address ─► HTTP, git, OCI or folder ─► unpack ─► directory
 //
 // Each server, archive and index is hostile: every download has a time limit and a size limit, every file stays inside
 // the directory, and credentials are sent only to the host that was asked for.

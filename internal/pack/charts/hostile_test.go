@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 func TestIndex_CannotNameARepositoryOfThisMachine(t *testing.T) {
@@ -88,7 +90,7 @@ func TestRegistry_CannotSendMoreThanTheLimitInSeveralLayers(t *testing.T) {
 	}))
 	defer server.Close()
 	source := Source{Repo: "oci://" + strings.TrimPrefix(server.URL, "http://") + "/team/web", Version: "1.0.0", Auth: Auth{BasicHTTP: true}}
-	err = fetch(t.Context(), source, t.TempDir(), small())
+	err = fetch(t.Context(), source, t.TempDir(), unpack.Limits{Received: 1 << 20, Unpacked: 16 << 10, Memory: 1 << 20, Entries: 10})
 	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes received") {
 		t.Errorf("error %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
@@ -89,7 +90,7 @@ func get(ctx context.Context, client *http.Client, text string) (*http.Response,
 }
 
 // download fetches a URL and unpacks it.
-func download(ctx context.Context, address *address, target target, into *sink) error {
+func download(ctx context.Context, address *address, target target, into *unpack.Sink) error {
 	auth, from := target.auth, *address.url
 	if from.User != nil { // the address's own credentials win
 		auth.Username = from.User.Username()
@@ -112,20 +113,20 @@ func download(ctx context.Context, address *address, target target, into *sink) 
 		}
 		return err
 	}
-	file, err := receive(response.Body, address, from, into.limits)
+	file, err := receive(response.Body, address, from, into.Limits)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
 	if address.archive == "" {
-		address.archive = suffix(from.Path, target.archive)
+		address.archive = unpack.Suffix(from.Path, target.archive)
 	}
-	return unpack(file, address, into)
+	return unpack.Write(unpack.Download{File: file, Path: address.url.Path, Suffix: address.archive, Folder: address.sub}, into)
 }
 
 // receive writes a body to a temporary file and compares its checksum.
-func receive(body io.Reader, address *address, from url.URL, limits limits) (*os.File, error) {
+func receive(body io.Reader, address *address, from url.URL, limits unpack.Limits) (*os.File, error) {
 	file, err := os.CreateTemp("", "fleet-chart-")
 	if err != nil {
 		return nil, err
@@ -135,11 +136,11 @@ func receive(body io.Reader, address *address, from url.URL, limits limits) (*os
 	if sum != nil {
 		into = io.MultiWriter(file, sum)
 	}
-	received, err := io.Copy(into, io.LimitReader(body, limits.received+1))
+	received, err := io.Copy(into, io.LimitReader(body, limits.Received+1))
 	switch {
 	case err != nil:
-	case received > limits.received:
-		err = fmt.Errorf("more than %d bytes received", limits.received)
+	case received > limits.Received:
+		err = fmt.Errorf("more than %d bytes received", limits.Received)
 	case sum != nil && hex.EncodeToString(sum.Sum(nil)) != address.digest:
 		err = fmt.Errorf("checksum mismatch for %q: expected %s:%s, got %x", from.String(), address.algorithm, address.digest, sum.Sum(nil))
 	default:

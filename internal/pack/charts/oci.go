@@ -13,6 +13,8 @@ import (
 
 	"helm.sh/helm/v3/pkg/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 const schemeOCI = "oci://"
@@ -21,7 +23,7 @@ const schemeOCI = "oci://"
 func isOCI(text string) bool { return strings.HasPrefix(text, schemeOCI) }
 
 // pull unpacks a chart of an OCI registry.
-func pull(ctx context.Context, target target, into *sink) error {
+func pull(ctx context.Context, target target, into *unpack.Sink) error {
 	address, err := url.Parse(target.text)
 	if err != nil || address.Host == "" {
 		return errors.New("the address is not a valid OCI reference")
@@ -32,7 +34,7 @@ func pull(ctx context.Context, target target, into *sink) error {
 		credentials.Password, _ = address.User.Password()
 		address.User = nil
 	}
-	client, err := newRegistry(ctx, credentials, into.limits, address.Host)
+	client, err := newRegistry(ctx, credentials, into.Limits, address.Host)
 	if err != nil {
 		return err
 	}
@@ -44,17 +46,12 @@ func pull(ctx context.Context, target target, into *sink) error {
 	if err != nil {
 		return err
 	}
-	content, stop, err := decompress("gzip", bytes.NewReader(pulled.Chart.Data), into.limits)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	return untar(content, into)
+	return unpack.WriteTgz(bytes.NewReader(pulled.Chart.Data), into)
 }
 
 // newRegistry returns a client that sends user name and password only to the given hosts. A host may name another server
 // that issues tokens.
-func newRegistry(ctx context.Context, credentials Auth, limits limits, hosts ...string) (*registry.Client, error) {
+func newRegistry(ctx context.Context, credentials Auth, limits unpack.Limits, hosts ...string) (*registry.Client, error) {
 	transport, err := newTransport(credentials)
 	if err != nil {
 		return nil, err
@@ -64,11 +61,11 @@ func newRegistry(ctx context.Context, credentials Auth, limits limits, hosts ...
 		allowed[host] = true
 	}
 	left := &atomic.Int64{}
-	left.Store(limits.memory)
+	left.Store(limits.Memory)
 	options := []registry.ClientOption{
 		registry.ClientOptWriter(io.Discard),
 		registry.ClientOptAuthorizer(auth.Client{
-			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits.memory, left}},
+			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits.Memory, left}},
 			Cache:  auth.NewCache(),
 			Credential: func(_ context.Context, host string) (auth.Credential, error) {
 				if !allowed[host] || credentials.Username == "" && credentials.Password == "" {

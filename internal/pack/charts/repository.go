@@ -13,11 +13,12 @@ import (
 
 	"helm.sh/helm/v3/pkg/repo"
 
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
 // resolve returns the URL of the archive that the index of a chart repository names.
-func resolve(ctx context.Context, source Source, limits limits) (string, error) {
+func resolve(ctx context.Context, source Source, limits unpack.Limits) (string, error) {
 	index, err := readIndex(ctx, source, limits)
 	if err != nil {
 		return "", err
@@ -43,7 +44,7 @@ func isRemote(text string) bool {
 }
 
 // readIndex downloads the index of a chart repository.
-func readIndex(ctx context.Context, source Source, limits limits) (*repo.IndexFile, error) {
+func readIndex(ctx context.Context, source Source, limits unpack.Limits) (*repo.IndexFile, error) {
 	text, err := repo.ResolveReferenceURL(source.Repo, "index.yaml")
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func readIndex(ctx context.Context, source Source, limits limits) (*repo.IndexFi
 }
 
 // loadIndex reads an index. Helm reads it only from a file.
-func loadIndex(body io.Reader, limits limits) (*repo.IndexFile, error) {
+func loadIndex(body io.Reader, limits unpack.Limits) (*repo.IndexFile, error) {
 	dir, err := os.MkdirTemp("", "fleet-chart-")
 	if err != nil {
 		return nil, err
@@ -103,13 +104,13 @@ func loadIndex(body io.Reader, limits limits) (*repo.IndexFile, error) {
 }
 
 // readAll reads a body that must fit into memory.
-func readAll(body io.Reader, limits limits) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(body, limits.memory+1))
+func readAll(body io.Reader, limits unpack.Limits) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, limits.Memory+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > limits.memory {
-		return nil, fmt.Errorf("more than %d bytes received", limits.memory)
+	if int64(len(data)) > limits.Memory {
+		return nil, fmt.Errorf("more than %d bytes received", limits.Memory)
 	}
 	return data, nil
 }

@@ -1,4 +1,4 @@
-package charts
+package unpack
 
 import (
 	"errors"
@@ -11,52 +11,56 @@ import (
 	"strings"
 )
 
-// limits bound what one download may cost.
-type limits struct {
-	// received and unpacked are bytes on the wire and on the disk.
-	received, unpacked int64
-	// memory are the bytes of what must be read as a whole: an index, the archive of a dependency.
-	memory  int64
-	entries int
+// Limits bound what one download may cost.
+type Limits struct {
+	// Received and Unpacked are bytes on the wire and on the disk.
+	Received, Unpacked int64
+	// Memory are the bytes of what must be read as a whole: an index, the archive of a dependency.
+	Memory  int64
+	Entries int
 }
 
-// maxName and maxDepth limit the path of an entry: its bytes, and how deep its folders are nested. Each entry creates the
+// MaxName and maxDepth limit the path of an entry: its bytes, and how deep its folders are nested. Each entry creates the
 // folders of its path, which are not counted.
 const (
-	maxName  = 4096
+	MaxName  = 4096
 	maxDepth = 100
 )
 
-func defaultLimits() limits {
-	return limits{received: 2 << 30, unpacked: 2 << 30, memory: 256 << 20, entries: 100_000}
+// DefaultLimits returns the limits of a chart.
+func DefaultLimits() Limits {
+	return Limits{Received: 2 << 30, Unpacked: 2 << 30, Memory: 256 << 20, Entries: 100_000}
 }
 
-// A sink is a directory that receives files. It never writes outside the directory.
-type sink struct {
+// A Sink is a directory that receives files. It never writes outside the directory.
+type Sink struct {
+	Limits Limits
+
 	root    *os.Root
-	limits  limits
 	size    int64
 	entries int
 	links   []string
 }
 
-func newSink(dir string, limits limits) (*sink, error) {
+// NewSink returns a sink for a directory. The caller closes it.
+func NewSink(dir string, limits Limits) (*Sink, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &sink{root: root, limits: limits}, nil
+	return &Sink{Limits: limits, root: root}, nil
 }
 
-func (s *sink) close() { _ = s.root.Close() }
+// Close closes the directory. Its files stay.
+func (s *Sink) Close() { _ = s.root.Close() }
 
 // enter counts an entry and returns its clean name. The root itself is ".".
-func (s *sink) enter(name string) (string, error) {
-	if s.entries++; s.entries > s.limits.entries {
-		return "", fmt.Errorf("more than %d files and folders", s.limits.entries)
+func (s *Sink) enter(name string) (string, error) {
+	if s.entries++; s.entries > s.Limits.Entries {
+		return "", fmt.Errorf("more than %d files and folders", s.Limits.Entries)
 	}
-	if len(name) > maxName {
-		return "", fmt.Errorf("entry %.100q… has a path of more than %d bytes", name, maxName)
+	if len(name) > MaxName {
+		return "", fmt.Errorf("entry %.100q… has a path of more than %d bytes", name, MaxName)
 	}
 	clean := path.Clean(name)
 	if path.IsAbs(name) || !filepath.IsLocal(clean) {
@@ -73,8 +77,8 @@ func (s *sink) enter(name string) (string, error) {
 	return clean, nil
 }
 
-// dir creates a folder.
-func (s *sink) dir(name string) error {
+// Dir creates a folder.
+func (s *Sink) Dir(name string) error {
 	clean, err := s.enter(name)
 	if err != nil || clean == "." {
 		return err
@@ -82,8 +86,8 @@ func (s *sink) dir(name string) error {
 	return s.root.MkdirAll(clean, 0o700)
 }
 
-// file writes a file. An earlier entry of the same name is replaced.
-func (s *sink) file(name string, content io.Reader) error {
+// File writes a file. An earlier entry of the same name is replaced.
+func (s *Sink) File(name string, content io.Reader) error {
 	clean, err := s.enter(name)
 	if err != nil {
 		return err
@@ -95,20 +99,20 @@ func (s *sink) file(name string, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	written, err := io.Copy(file, io.LimitReader(content, s.limits.unpacked-s.size+1))
-	if s.size += written; s.size > s.limits.unpacked {
-		err = errors.Join(err, fmt.Errorf("more than %d bytes unpacked", s.limits.unpacked))
+	written, err := io.Copy(file, io.LimitReader(content, s.Limits.Unpacked-s.size+1))
+	if s.size += written; s.size > s.Limits.Unpacked {
+		err = errors.Join(err, fmt.Errorf("more than %d bytes unpacked", s.Limits.Unpacked))
 	}
 	return errors.Join(err, file.Close())
 }
 
-// symlink creates a symbolic link. verify checks later where it leads.
-func (s *sink) symlink(name, to string) error {
+// Symlink creates a symbolic link. Verify checks later where it leads.
+func (s *Sink) Symlink(name, to string) error {
 	clean, err := s.enter(name)
 	if err != nil {
 		return err
 	}
-	if path.IsAbs(to) || filepath.IsAbs(to) || len(to) > maxName {
+	if path.IsAbs(to) || filepath.IsAbs(to) || len(to) > MaxName {
 		return fmt.Errorf("link %q leads out of the folder", name)
 	}
 	if err := s.remove(clean); err != nil {
@@ -119,7 +123,7 @@ func (s *sink) symlink(name, to string) error {
 }
 
 // hardlink gives a second name to a file that was written before.
-func (s *sink) hardlink(name, to string) error {
+func (s *Sink) hardlink(name, to string) error {
 	clean, err := s.enter(name)
 	if err != nil {
 		return err
@@ -138,16 +142,16 @@ func (s *sink) hardlink(name, to string) error {
 	return s.root.Link(target, clean)
 }
 
-func (s *sink) remove(name string) error {
+func (s *Sink) remove(name string) error {
 	if err := s.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// verify returns an error if a symbolic link leads out of the directory. Only the complete directory can show it: the
+// Verify returns an error if a symbolic link leads out of the directory. Only the complete directory can show it: the
 // links may lead through each other.
-func (s *sink) verify() error {
+func (s *Sink) Verify() error {
 	for _, link := range s.links {
 		if _, err := s.root.Stat(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("link %q leads out of the folder", link)

@@ -1,4 +1,4 @@
-package charts
+package unpack
 
 import (
 	"archive/tar"
@@ -19,8 +19,8 @@ import (
 // zstdMemory bounds the memory of a zstd decoder.
 const zstdMemory = 128 << 20
 
-// suffix returns the suffix of a path that says how to unpack, or the default.
-func suffix(name, otherwise string) string {
+// Suffix returns the suffix of a path that says how to unpack, or the default.
+func Suffix(name, otherwise string) string {
 	for _, known := range []string{
 		".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.zst", ".tar.zstd", ".tzst", ".tar.xz", ".txz", ".tar", ".zip",
 		".gz", ".bz2", ".zst", ".zstd", ".xz",
@@ -32,38 +32,49 @@ func suffix(name, otherwise string) string {
 	return otherwise
 }
 
-// unpack writes the files of a download to a sink, or only those of a folder in it.
-func unpack(file *os.File, address *address, into *sink) error {
-	if !address.hasSub || address.sub == "" {
-		return unpackAll(file, address, into)
+// Download is a downloaded file.
+type Download struct {
+	File *os.File
+	// Path is the path that it was downloaded from. Its last part names a file that is not an archive.
+	Path string
+	// Suffix says how to unpack, or is empty for a file that is not an archive.
+	Suffix string
+	// Folder selects a folder in the archive. Empty means all.
+	Folder string
+}
+
+// Write writes the files of a download to a sink, or only those of a folder in it.
+func Write(download Download, into *Sink) error {
+	if download.Folder == "" {
+		return unpackAll(download, into)
 	}
 	dir, err := os.MkdirTemp("", "fleet-chart-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all, err := newSink(dir, into.limits)
+	all, err := NewSink(dir, into.Limits)
 	if err != nil {
 		return err
 	}
-	defer all.close()
-	if err := errors.Join(unpackAll(file, address, all), all.verify()); err != nil {
+	defer all.Close()
+	if err := errors.Join(unpackAll(download, all), all.Verify()); err != nil {
 		return err
 	}
-	return copyFolder(all.root, address.sub, into, true)
+	return CopyFolder(all.root, download.Folder, into, true)
 }
 
 // unpackAll writes all files of a download.
-func unpackAll(file *os.File, address *address, into *sink) error {
-	name := path.Base(address.url.Path)
+func unpackAll(download Download, into *Sink) error {
+	name := path.Base(download.Path)
 	if name == "." || name == "/" {
 		name = "file"
 	}
-	packed, compression := unpacking(address.archive)
+	packed, compression := unpacking(download.Suffix)
 	if packed == ".zip" {
-		return unzip(file, into)
+		return unzip(download.File, into)
 	}
-	content, stop, err := decompress(compression, file, into.limits)
+	content, stop, err := decompress(compression, download.File, into.Limits)
 	if err != nil {
 		return err
 	}
@@ -72,9 +83,19 @@ func unpackAll(file *os.File, address *address, into *sink) error {
 		return untar(content, into)
 	}
 	if compression != "" {
-		name = strings.TrimSuffix(name, address.archive)
+		name = strings.TrimSuffix(name, download.Suffix)
 	}
-	return into.file(name, content)
+	return into.File(name, content)
+}
+
+// WriteTgz writes the files of a compressed tar stream to a sink.
+func WriteTgz(from io.Reader, into *Sink) error {
+	content, stop, err := decompress("gzip", from, into.Limits)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return untar(content, into)
 }
 
 // unpacking splits a suffix into the kind of archive and the compression.
@@ -105,7 +126,7 @@ func unpacking(suffix string) (packed, compression string) {
 }
 
 // decompress returns a bounded stream of what a stream contains.
-func decompress(compression string, from io.Reader, limits limits) (content io.Reader, stop func(), err error) {
+func decompress(compression string, from io.Reader, limits Limits) (content io.Reader, stop func(), err error) {
 	content, stop = from, func() {}
 	switch compression {
 	case "gzip":
@@ -124,7 +145,7 @@ func decompress(compression string, from io.Reader, limits limits) (content io.R
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading archive: %w", err)
 	}
-	return &bounded{content, limits.unpacked, limits.unpacked}, stop, nil
+	return &bounded{content, limits.Unpacked, limits.Unpacked}, stop, nil
 }
 
 // bounded is a reader that fails after too many bytes, including those that an archive makes its reader skip.
@@ -143,7 +164,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // untar writes the files of a tar stream.
-func untar(content io.Reader, into *sink) error {
+func untar(content io.Reader, into *Sink) error {
 	archive := tar.NewReader(content)
 	for {
 		header, err := archive.Next()
@@ -155,11 +176,11 @@ func untar(content io.Reader, into *sink) error {
 		}
 		switch header.Typeflag {
 		case tar.TypeDir:
-			err = into.dir(header.Name)
+			err = into.Dir(header.Name)
 		case tar.TypeReg:
-			err = into.file(header.Name, archive)
+			err = into.File(header.Name, archive)
 		case tar.TypeSymlink:
-			err = into.symlink(header.Name, header.Linkname)
+			err = into.Symlink(header.Name, header.Linkname)
 		case tar.TypeLink:
 			err = into.hardlink(header.Name, header.Linkname)
 		case tar.TypeXGlobalHeader:
@@ -173,12 +194,12 @@ func untar(content io.Reader, into *sink) error {
 }
 
 // unzip writes the files of a zip archive.
-func unzip(file *os.File, into *sink) error {
+func unzip(file *os.File, into *Sink) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
-	directory := &directory{file: file, left: int64(into.limits.entries+1) * directoryEntry}
+	directory := &directory{file: file, left: int64(into.Limits.Entries+1) * directoryEntry}
 	archive, err := zip.NewReader(directory, info.Size())
 	if err != nil {
 		return fmt.Errorf("reading archive: %w", err)
@@ -192,10 +213,10 @@ func unzip(file *os.File, into *sink) error {
 	return nil
 }
 
-func unzipEntry(entry *zip.File, into *sink) error {
+func unzipEntry(entry *zip.File, into *Sink) error {
 	mode := entry.Mode()
 	if mode.IsDir() {
-		return into.dir(entry.Name)
+		return into.Dir(entry.Name)
 	}
 	if mode&fs.ModeType != 0 && mode&fs.ModeType != fs.ModeSymlink {
 		return fmt.Errorf("entry %q has the unsupported type %q", entry.Name, mode.Type())
@@ -206,13 +227,13 @@ func unzipEntry(entry *zip.File, into *sink) error {
 	}
 	defer content.Close()
 	if mode&fs.ModeSymlink == 0 {
-		return into.file(entry.Name, content)
+		return into.File(entry.Name, content)
 	}
-	to, err := io.ReadAll(io.LimitReader(content, maxName))
+	to, err := io.ReadAll(io.LimitReader(content, MaxName))
 	if err != nil {
 		return fmt.Errorf("reading archive: entry %q: %w", entry.Name, err)
 	}
-	return into.symlink(entry.Name, string(to))
+	return into.Symlink(entry.Name, string(to))
 }
 
 // directoryEntry is the number of bytes that an entry of a zip archive's directory may have on average.

@@ -1,4 +1,4 @@
-package charts
+package git
 
 import (
 	"bufio"
@@ -12,6 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 // boundedStorage refuses packs with an object that is too large. The library reads each object into memory, and a small
@@ -20,7 +22,7 @@ type boundedStorage struct {
 	*filesystem.Storage
 
 	dir    string
-	limits limits
+	limits unpack.Limits
 }
 
 // PackfileWriter returns a writer that checks a pack before the library reads it.
@@ -29,7 +31,7 @@ func (s *boundedStorage) PackfileWriter() (io.WriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &checkedPack{file, s.limits.received, s}, nil
+	return &checkedPack{file, s.limits.Received, s}, nil
 }
 
 // checkedPack is a pack that was received, but not checked.
@@ -54,7 +56,7 @@ func (c *checkedPack) Close() error {
 	if _, err := c.file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	switch err := checkPack(bufio.NewReader(c.file), c.storage.limits.memory); {
+	switch err := checkPack(bufio.NewReader(c.file), c.storage.limits.Memory); {
 	case errors.Is(err, packfile.ErrEmptyPackfile):
 		return nil
 	case err != nil:

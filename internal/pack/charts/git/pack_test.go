@@ -1,4 +1,4 @@
-package charts
+package git
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 // packed is an object of a pack.
@@ -77,7 +79,7 @@ func TestPackOfAGitServer_ContainsNoObjectLargerThanTheLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			limits := limits{received: 1 << 20, memory: 1 << 20}
+			limits := unpack.Limits{Received: 1 << 20, Memory: 1 << 20}
 			storage := &boundedStorage{filesystem.NewStorage(osfs.New(dir+"/git"), cache.NewObjectLRUDefault()), dir, limits}
 			err := packfile.UpdateObjectStorage(storage, bytes.NewReader(test.pack))
 			if !errors.Is(err, test.want) {

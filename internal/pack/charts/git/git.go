@@ -1,4 +1,4 @@
-package charts
+package git
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -23,6 +24,8 @@ import (
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 )
 
 const (
@@ -31,9 +34,32 @@ const (
 	objectsInMemory = 16 << 20
 )
 
-// clone writes the files of a git repository at the wanted revision. It never creates a work tree, so that neither hooks
-// nor attributes of the repository have an effect.
-func clone(ctx context.Context, address *address, auth Auth, into *sink) error {
+// Repository is a git repository, with how to authenticate.
+type Repository struct {
+	// URL is the address. A user and a password in it win over Username and Password.
+	URL *url.URL
+	// Ref is a branch, tag or commit. Depth limits the history if it is not 0.
+	Ref   string
+	Depth int
+	// Folder selects a folder of the repository. Empty means all.
+	Folder string
+
+	Username, Password string
+	// IsServer reports whether a URL is on the server that user name and password are sent to.
+	IsServer func(*url.URL) bool
+	// CABundle are certificates in PEM that are trusted in addition to those of the system.
+	CABundle []byte
+	// SSHKey is a private key in PEM. If it is empty, the SSH agent is used.
+	SSHKey []byte
+	// SSHKnownHosts are lines of a known_hosts file. If it is empty, the file of the user is used.
+	SSHKnownHosts []byte
+	// InsecureSkipVerify accepts every certificate and every SSH host key.
+	InsecureSkipVerify bool
+}
+
+// Write writes the files of a repository at the wanted revision. It never creates a work tree, so that neither hooks nor
+// attributes of the repository have an effect.
+func Write(ctx context.Context, from Repository, into *unpack.Sink) error {
 	dir, err := os.MkdirTemp("", "fleet-chart-")
 	if err != nil {
 		return err
@@ -41,9 +67,9 @@ func clone(ctx context.Context, address *address, auth Auth, into *sink) error {
 	done := make(chan error, 1)
 	go func() { // an SSH server that stops answering blocks the library without regard to the context
 		defer os.RemoveAll(dir)
-		tree, err := checkout(ctx, address, auth, dir, into.limits)
+		tree, err := checkout(ctx, from, dir, into.Limits)
 		if err == nil {
-			err = writeTree(ctx, tree, address.sub, into)
+			err = writeTree(ctx, tree, from.Folder, into)
 		}
 		done <- err
 	}()
@@ -56,28 +82,28 @@ func clone(ctx context.Context, address *address, auth Auth, into *sink) error {
 }
 
 // checkout returns the tree of the wanted revision.
-func checkout(ctx context.Context, address *address, auth Auth, dir string, limits limits) (*object.Tree, error) {
-	if address.url.Scheme == "file" || address.url.Scheme == "" {
-		repository, err := git.PlainOpen(address.url.Path)
+func checkout(ctx context.Context, from Repository, dir string, limits unpack.Limits) (*object.Tree, error) {
+	if from.URL.Scheme == "file" || from.URL.Scheme == "" {
+		repository, err := git.PlainOpen(from.URL.Path)
 		if err != nil {
 			return nil, err
 		}
-		return treeOf(repository, address.ref)
+		return treeOf(repository, from.Ref)
 	}
-	from := *address.url
-	from.User = nil
-	method, err := authenticate(address, auth, dir)
+	address := *from.URL
+	address.User = nil
+	method, err := authenticate(from, dir)
 	if err != nil {
 		return nil, err
 	}
-	return cloneRevision(ctx, address.ref, dir, limits, git.CloneOptions{
-		URL: from.String(), Auth: method, NoCheckout: true, SingleBranch: true, Depth: max(address.depth, 1), Tags: git.NoTags,
-		InsecureSkipTLS: auth.InsecureSkipVerify, CABundle: auth.CABundle,
+	return cloneRevision(ctx, from.Ref, dir, limits, git.CloneOptions{
+		URL: address.String(), Auth: method, NoCheckout: true, SingleBranch: true, Depth: max(from.Depth, 1), Tags: git.NoTags,
+		InsecureSkipTLS: from.InsecureSkipVerify, CABundle: from.CABundle,
 	})
 }
 
 // cloneRevision clones a repository and returns the tree of the branch, tag or commit, or of HEAD if ref is empty.
-func cloneRevision(ctx context.Context, ref, dir string, limits limits, options git.CloneOptions) (*object.Tree, error) {
+func cloneRevision(ctx context.Context, ref, dir string, limits unpack.Limits, options git.CloneOptions) (*object.Tree, error) {
 	attempts := []git.CloneOptions{options}
 	if ref != "" {
 		branch, tag, all := options, options, options
@@ -101,9 +127,9 @@ func cloneRevision(ctx context.Context, ref, dir string, limits limits, options 
 }
 
 // cloneInto clones a repository without work tree.
-func cloneInto(ctx context.Context, dir string, options git.CloneOptions, limits limits) (*git.Repository, error) {
+func cloneInto(ctx context.Context, dir string, options git.CloneOptions, limits unpack.Limits) (*git.Repository, error) {
 	files := &boundedFiles{Filesystem: osfs.New(dir), left: &atomic.Int64{}}
-	files.left.Store(limits.received)
+	files.left.Store(limits.Received)
 	storage := filesystem.NewStorageWithOptions(files, cache.NewObjectLRUDefault(), filesystem.Options{LargeObjectThreshold: objectsInMemory})
 	return git.CloneContext(ctx, &boundedStorage{storage, dir, limits}, nil, &options)
 }
@@ -125,7 +151,7 @@ func treeOf(repository *git.Repository, revision string) (*object.Tree, error) {
 }
 
 // writeTree writes the files of a tree, or of a folder in it. Submodules are left out.
-func writeTree(ctx context.Context, tree *object.Tree, sub string, into *sink) error {
+func writeTree(ctx context.Context, tree *object.Tree, sub string, into *unpack.Sink) error {
 	if sub != "" && sub != "." {
 		var err error
 		if tree, err = tree.Tree(filepath.ToSlash(sub)); err != nil {
@@ -152,10 +178,10 @@ func writeTree(ctx context.Context, tree *object.Tree, sub string, into *sink) e
 }
 
 // writeEntry writes a file, a link or a folder. Folders count as well: a few objects can describe billions of them.
-func writeEntry(tree *object.Tree, name string, entry *object.TreeEntry, into *sink) error {
+func writeEntry(tree *object.Tree, name string, entry *object.TreeEntry, into *unpack.Sink) error {
 	switch entry.Mode {
 	case filemode.Dir:
-		return into.dir(name)
+		return into.Dir(name)
 	case filemode.Submodule:
 		return nil
 	}
@@ -169,79 +195,75 @@ func writeEntry(tree *object.Tree, name string, entry *object.TreeEntry, into *s
 	}
 	defer content.Close()
 	if entry.Mode != filemode.Symlink {
-		return into.file(name, content)
+		return into.File(name, content)
 	}
-	to, err := io.ReadAll(io.LimitReader(content, maxName+1))
+	to, err := io.ReadAll(io.LimitReader(content, unpack.MaxName+1))
 	if err != nil {
 		return err
 	}
-	return into.symlink(name, string(to))
+	return into.Symlink(name, string(to))
 }
 
 // authenticate returns how to authenticate at a git server, or nil. Credentials in the address win.
-func authenticate(address *address, auth Auth, dir string) (transport.AuthMethod, error) {
-	user, password := auth.Username, auth.Password
-	if address.url.User != nil {
-		user = address.url.User.Username()
-		password, _ = address.url.User.Password()
+func authenticate(from Repository, dir string) (transport.AuthMethod, error) {
+	user, password := from.Username, from.Password
+	if from.URL.User != nil {
+		user = from.URL.User.Username()
+		password, _ = from.URL.User.Password()
 	}
-	switch address.url.Scheme {
+	switch from.URL.Scheme {
 	case "http", "https":
 		if user == "" && password == "" {
 			return nil, nil
 		}
-		return &basicAuth{origin: origin(address.url), BasicAuth: githttp.BasicAuth{Username: user, Password: password}}, nil
+		return &basicAuth{isServer: from.IsServer, BasicAuth: githttp.BasicAuth{Username: user, Password: password}}, nil
 	case "ssh":
-		if address.url.User == nil {
+		if from.URL.User == nil {
 			user = "git"
 		}
-		return authenticateSSH(address, auth, user, dir)
+		return authenticateSSH(from, user, dir)
 	case "git":
 		return nil, nil
 	}
-	return nil, fmt.Errorf("git repositories with the scheme %q are not supported: use https, http, ssh or git", address.url.Scheme)
+	return nil, fmt.Errorf("git repositories with the scheme %q are not supported: use https, http, ssh or git", from.URL.Scheme)
 }
 
-// basicAuth is basic authentication for one origin.
+// basicAuth is basic authentication for one server.
 type basicAuth struct {
 	githttp.BasicAuth
-	origin string
+	isServer func(*url.URL) bool
 }
 
 // SetAuth adds the credentials to a request.
 func (b *basicAuth) SetAuth(request *http.Request) {
-	if origin(request.URL) == b.origin {
+	if b.isServer(request.URL) {
 		b.BasicAuth.SetAuth(request)
 	}
 }
 
 // authenticateSSH returns the key and the known host keys.
-func authenticateSSH(address *address, auth Auth, user, dir string) (transport.AuthMethod, error) {
+func authenticateSSH(from Repository, user, dir string) (transport.AuthMethod, error) {
 	var hosts gitssh.HostKeyCallbackHelper
 	switch {
-	case auth.InsecureSkipVerify:
+	case from.InsecureSkipVerify:
 		hosts.HostKeyCallback = ssh.InsecureIgnoreHostKey() //nolint:gosec // the user asks for it
-	case len(auth.SSHKnownHosts) > 0:
+	case len(from.SSHKnownHosts) > 0:
 		file := filepath.Join(dir, "known_hosts")
-		if err := os.WriteFile(file, auth.SSHKnownHosts, 0o600); err != nil {
+		if err := os.WriteFile(file, from.SSHKnownHosts, 0o600); err != nil {
 			return nil, err
 		}
 		known, err := gitssh.NewKnownHostsDb(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the known SSH hosts: %w", err)
 		}
-		port := address.url.Port()
+		port := from.URL.Port()
 		if port == "" {
 			port = "22"
 		}
 		hosts.HostKeyCallback = known.HostKeyCallback()
-		hosts.HostKeyAlgorithms = known.HostKeyAlgorithms(address.url.Hostname() + ":" + port)
+		hosts.HostKeyAlgorithms = known.HostKeyAlgorithms(from.URL.Hostname() + ":" + port)
 	}
-	key := address.sshKey
-	if len(key) == 0 {
-		key = auth.SSHPrivateKey
-	}
-	if len(key) == 0 {
+	if len(from.SSHKey) == 0 {
 		agent, err := gitssh.NewSSHAgentAuth(user)
 		if err != nil {
 			return nil, fmt.Errorf("there is no SSH key: %w", err)
@@ -249,7 +271,7 @@ func authenticateSSH(address *address, auth Auth, user, dir string) (transport.A
 		agent.HostKeyCallbackHelper = hosts
 		return limitedSSH{agent}, nil
 	}
-	keys, err := gitssh.NewPublicKeys(user, key, "")
+	keys, err := gitssh.NewPublicKeys(user, from.SSHKey, "")
 	if err != nil {
 		return nil, fmt.Errorf("reading the SSH key: %w", err)
 	}

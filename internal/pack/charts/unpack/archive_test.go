@@ -1,4 +1,4 @@
-package charts
+package unpack
 
 import (
 	"archive/tar"
@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +15,8 @@ import (
 )
 
 // small are limits that a test can reach.
-func small() limits {
-	return limits{received: 1 << 20, unpacked: 16 << 10, memory: 1 << 20, entries: 10}
+func small() Limits {
+	return Limits{Received: 1 << 20, Unpacked: 16 << 10, Memory: 1 << 20, Entries: 10}
 }
 
 func tarOf(t testing.TB, headers ...tar.Header) []byte {
@@ -78,14 +77,14 @@ func unpackInto(t testing.TB, data []byte, suffix, sub string) (string, error) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	into, err := newSink(dir, small())
+	into, err := NewSink(dir, small())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer into.close()
-	err = unpack(file, &address{url: &url.URL{Path: "/web" + suffix}, archive: suffix, sub: sub, hasSub: sub != ""}, into)
+	defer into.Close()
+	err = Write(Download{File: file, Path: "/web" + suffix, Suffix: suffix, Folder: sub}, into)
 	if err == nil {
-		err = into.verify()
+		err = into.Verify()
 	}
 	entries, readErr := os.ReadDir(outer)
 	if readErr != nil || len(entries) != 1 {
@@ -154,8 +153,8 @@ func TestHostileArchive_IsRefused(t *testing.T) {
 		"device":                       {tarOf(t, tar.Header{Typeflag: tar.TypeChar, Name: "d"}), ".tar", "unsupported type"},
 		"nested too deep":              {tarOf(t, regular(strings.Repeat("a/", maxDepth+1)+"x", "")), ".tar", "nested more than 100 levels deep"},
 		"folder nested too deep":       {tarOf(t, tar.Header{Typeflag: tar.TypeDir, Name: strings.Repeat("a/", maxDepth+2)}), ".tar", "nested more than"},
-		"path is too long":             {tarOf(t, regular(strings.Repeat("a/", maxName)+"x", "")), ".tar", "a path of more than 4096 bytes"},
-		"link to a path that is long":  {tarOf(t, link("l", strings.Repeat("a/", maxName))), ".tar", "leads out"},
+		"path is too long":             {tarOf(t, regular(strings.Repeat("a/", MaxName)+"x", "")), ".tar", "a path of more than 4096 bytes"},
+		"link to a path that is long":  {tarOf(t, link("l", strings.Repeat("a/", MaxName))), ".tar", "leads out"},
 		"too many entries":             {tarOf(t, many...), ".tar", "more than 10 files"},
 		"too many bytes":               {gzipped(t, tarOf(t, regular("x", strings.Repeat("x", 20000)))), ".tgz", "more than 16384 bytes"},
 		"too many bytes in one file":   {gzipped(t, bytes.Repeat([]byte{0}, 1<<20)), ".gz", "more than 16384 bytes"},

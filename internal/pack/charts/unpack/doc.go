@@ -1,0 +1,7 @@
+// Package unpack writes what was downloaded to a directory. Its question: what may a download put on the disk?
+//
+//	archive, file, folder ─► entries ─► Sink ─► directory ─► Verify
+//
+// Each archive is hostile: every file stays inside the directory, links do not lead out of it, and the number of files,
+// their size and the length of their names are limited.
+package unpack
