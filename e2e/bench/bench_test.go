@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 )
 
 // TestEveryScenario_ProducesItsFigures runs all scenarios with three clusters, on a real API server with the real
@@ -69,7 +72,7 @@ func TestEveryScenario_ProducesItsFigures(t *testing.T) {
 }
 
 // expectAgent checks the figures that do not depend on the machine or on detected edits.
-func expectAgent(t *testing.T, all *agentFigures) {
+func expectAgent(t *testing.T, all *agentalone.Figures) {
 	t.Helper()
 	if all == nil || len(all.Agents) != 1 {
 		t.Fatal("no agent was measured")
@@ -133,7 +136,7 @@ func TestWrongFlags_ReturnErrUsage(t *testing.T) {
 
 func TestSummary_MatchesTheGolden(t *testing.T) {
 	var text strings.Builder
-	summarize(&text, run{Clusters: 100, AtOnce: 20, Speed: speeds{Before: 2000, After: 1900}, Budgets: []budget{below("requests", 30, 32, 28), above("rate", 35, 20, 30), below("writes", 1, 0, 0)}})
+	summarize(&text, run{Clusters: 100, AtOnce: 20, Speed: speeds{Before: 2000, After: 1900}, Budgets: []figures.Budget{figures.Below("requests", 30, 32, 28), figures.Above("rate", 35, 20, 30), figures.Below("writes", 1, 0, 0)}})
 	want := `
 100 clusters, 20 at a time; speed of the machine 2000 before, 1900 after
   requests                                          30.00   must 32, aim 28: must

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fleet-hub/fleet/e2e/bench/bundles"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -32,9 +32,9 @@ func deployed(name string) *fleet.Bundle {
 		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name, Labels: map[string]string{"team": "bench"}},
 		Spec: fleet.BundleSpec{
 			BundleDeploymentOptions: fleet.BundleDeploymentOptions{
-				DefaultNamespace: benchNamespace, Helm: &fleet.HelmOptions{Values: &fleet.GenericMap{Data: values}},
+				DefaultNamespace: bundles.Namespace, Helm: &fleet.HelmOptions{Values: &fleet.GenericMap{Data: values}},
 			},
-			Resources: tenObjects(name),
+			Resources: bundles.TenObjects(name),
 			Targets:   []fleet.BundleTarget{{Name: "all", ClusterSelector: &metav1.LabelSelector{MatchLabels: benchLabels()}}},
 		},
 	}
@@ -80,7 +80,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 		_, err := client.Until(ctx, client.Await{
 			From: b.observer.hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, Within: b.patience,
 			For: fmt.Sprintf("%s to be ready on %d clusters", name, clusters),
-		}, func(bundle *fleet.Bundle) bool { return isReadyOn(bundle, clusters) })
+		}, func(bundle *fleet.Bundle) bool { return bundles.IsReadyOn(bundle, clusters) })
 		if err != nil {
 			return err
 		}
@@ -92,12 +92,6 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 		return last == nil, nil
 	})
 	return errors.Join(err, last)
-}
-
-func isReadyOn(bundle *fleet.Bundle, clusters int) bool {
-	ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue && bundle.Status.ObservedGeneration == bundle.Generation &&
-		bundle.Status.Summary.Ready == clusters && bundle.Status.Summary.DesiredReady == clusters
 }
 
 // unsettled returns an error if a Cluster does not report that all its Bundles are ready.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
@@ -22,13 +24,13 @@ type delivered struct {
 	Final    float64 `json:"secondsUntilFinal"`
 	// Each is the number of requests per cluster, without the agents' reads for deployments, which AgentReads
 	// counts.
-	Each       float64 `json:"requestsEach"`
-	AgentReads float64 `json:"agentReadsEach"`
-	Requests   costs   `json:"requests"`
+	Each       float64       `json:"requestsEach"`
+	AgentReads float64       `json:"agentReadsEach"`
+	Requests   figures.Costs `json:"requests"`
 	// ControllerMillis and SimulatorMillis are processor time per cluster, until there are no more writes.
-	ControllerMillis float64   `json:"controllerCPUMillisEach"`
-	SimulatorMillis  float64   `json:"simulatorCPUMillisEach"`
-	Controller       footprint `json:"controllerMemory"`
+	ControllerMillis float64         `json:"controllerCPUMillisEach"`
+	SimulatorMillis  float64         `json:"simulatorCPUMillisEach"`
+	Controller       usage.Footprint `json:"controllerMemory"`
 }
 
 // errNoCause means that the audit log does not contain the request that started the delivery.
@@ -84,8 +86,8 @@ func (b *bench) delivery(ctx context.Context, begin func(context.Context) error)
 	if err != nil {
 		return delivered{}, err
 	}
-	d.ControllerMillis, d.SimulatorMillis = per(millis(used.Controller), d.Clusters), per(millis(used.Simulator), d.Clusters)
-	d.Controller, err = footprintOf(here.pid)
+	d.ControllerMillis, d.SimulatorMillis = figures.Per(figures.Millis(used.Controller), d.Clusters), figures.Per(figures.Millis(used.Simulator), d.Clusters)
+	d.Controller, err = usage.Of(here.pid)
 	return d, err
 }
 
@@ -116,13 +118,13 @@ func (b *bench) deliveredBy(events []audit.Event) (delivered, error) {
 				end = last[s]
 			}
 		}
-		return seconds(end.Sub(began))
+		return figures.Seconds(end.Sub(began))
 	}
 	clusters := len(b.agents)
 	reads := counts.Only(func(k audit.Kind) bool { return k.Identity == audit.Request && !k.IsWrite() }).Total().Requests
 	all := counts.Only(audit.Kind.IsCost).Total().Requests
 	return delivered{
-		Clusters: clusters, Requests: costsOf(counts, clusters), AgentReads: per(float64(reads), clusters), Each: per(float64(all-reads), clusters),
+		Clusters: clusters, Requests: figures.CostsOf(counts, clusters), AgentReads: figures.Per(float64(reads), clusters), Each: figures.Per(float64(all-reads), clusters),
 		Written: until(wrote), Reported: until(reported), Final: until(reported, told),
 	}, nil
 }

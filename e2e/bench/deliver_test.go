@@ -11,13 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/rancher/wrangler/v3/pkg/genericcondition"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Users in the log below.
@@ -175,39 +171,6 @@ func TestGate_HoldsReports(t *testing.T) {
 	}
 }
 
-func TestIsReady_RequiresAllClusters(t *testing.T) {
-	ready := func(changes ...func(*fleet.Bundle)) *fleet.Bundle {
-		b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
-		b.Status.ObservedGeneration = 2
-		b.Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 3}
-		b.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionTrue}}
-		for _, change := range changes {
-			change(b)
-		}
-		return b
-	}
-	tests := map[string]struct {
-		bundle *fleet.Bundle
-		want   bool
-	}{
-		"ready on all clusters: ready":             {ready(), true},
-		"one cluster is not ready: not ready":      {ready(func(b *fleet.Bundle) { b.Status.Summary.Ready = 2 }), false},
-		"too few clusters are targeted: not ready": {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 2, Ready: 2} }), false},
-		"generation is not observed: not ready":    {ready(func(b *fleet.Bundle) { b.Generation = 3 }), false},
-		"no Ready condition: not ready":            {ready(func(b *fleet.Bundle) { b.Status.Conditions = nil }), false},
-		"Ready is False: not ready":                {ready(func(b *fleet.Bundle) { b.Status.Conditions[0].Status = corev1.ConditionFalse }), false},
-		"empty status: not ready":                  {&fleet.Bundle{}, false},
-		"ready on more clusters: ready":            {ready(func(b *fleet.Bundle) { b.Status.Summary = fleet.BundleSummary{DesiredReady: 4, Ready: 4} }), false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := isReadyOn(test.bundle, 3); got != test.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}
-
 // expectBundles checks the figures of the Bundle scenarios that do not depend on the machine.
 func expectBundles(t *testing.T, r run) {
 	t.Helper()
@@ -247,7 +210,7 @@ func expectBundles(t *testing.T, r run) {
 }
 
 // expectOnce compares how often requests were sent per counted item.
-func expectOnce(t *testing.T, what string, rows []row, want map[string]float64) {
+func expectOnce(t *testing.T, what string, rows []figures.Row, want map[string]float64) {
 	t.Helper()
 	got := map[string]float64{}
 	for name := range want {

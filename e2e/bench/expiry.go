@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
@@ -21,8 +22,8 @@ var errNoIdentity = errors.New("the agent has no identity with a key")
 // that returns.
 type expired struct {
 	expiry.Figures
-	Renewing  costs `json:"renewing"`
-	Returning costs `json:"returning"`
+	Renewing  figures.Costs `json:"renewing"`
+	Returning figures.Costs `json:"returning"`
 }
 
 // expire lets the tokens of all agents expire while the API server is gone. Afterwards the agents have ended.
@@ -44,7 +45,7 @@ func (b *bench) expire(ctx context.Context) (expired, error) {
 		Hub: expiringHub{b}, Identities: identities, Values: b.values, Times: b.expiry, Quiet: b.quiet, Clock: b.clock, Say: b.say,
 	})
 	return expired{
-		Figures: result.Figures, Renewing: costsOf(result.Renewing.Only(isOurs), result.Renewals), Returning: costsOf(result.Returning.Only(isOurs), len(identities)),
+		Figures: result.Figures, Renewing: figures.CostsOf(result.Renewing.Only(isOurs), result.Renewals), Returning: figures.CostsOf(result.Returning.Only(isOurs), len(identities)),
 	}, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
@@ -20,10 +21,10 @@ type grown struct {
 	// Before is the number of writes from its ClusterRegistration until all its BundleDeployments exist. Its
 	// agent sends its first report after that. Ready is the number until the last Bundle and the Cluster report
 	// that everything is ready, Writes until there are no more writes.
-	Before int   `json:"writesBeforeItReports"`
-	Ready  int   `json:"writesUntilReady"`
-	Writes int   `json:"writesUntilQuiet"`
-	Rows   []row `json:"rows"`
+	Before int           `json:"writesBeforeItReports"`
+	Ready  int           `json:"writesUntilReady"`
+	Writes int           `json:"writesUntilQuiet"`
+	Rows   []figures.Row `json:"rows"`
 }
 
 // fleetLimit is the maximum number of clusters for scenario join-fleet, which needs many Bundles.
@@ -53,7 +54,7 @@ func (b *bench) joinFleet(ctx context.Context) (grown, error) {
 	if err := b.listen(ctx, j.hear, b.isQuiet); err != nil {
 		return grown{}, err
 	}
-	g.Before, g.Ready, g.Writes, g.Rows = j.before, j.ready, j.counts.Total().Requests, costsOf(j.counts, 1).Rows
+	g.Before, g.Ready, g.Writes, g.Rows = j.before, j.ready, j.counts.Total().Requests, figures.CostsOf(j.counts, 1).Rows
 	return g, nil
 }
 

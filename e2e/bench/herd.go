@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
@@ -21,8 +23,8 @@ type returned struct {
 	Registrations int `json:"registrations"`
 	// Requests are the requests from the end of the outage until all agents work again and one heartbeat interval
 	// has passed.
-	Requests   costs     `json:"requests"`
-	Controller footprint `json:"controllerMemory"`
+	Requests   figures.Costs   `json:"requests"`
+	Controller usage.Footprint `json:"controllerMemory"`
 }
 
 // herd stops the hub's API server for a while.
@@ -45,19 +47,19 @@ func (b *bench) herd(ctx context.Context) (returned, error) {
 	}
 	back := b.clock()
 	b.say("it is back")
-	r := returned{Outage: seconds(b.outage)}
+	r := returned{Outage: figures.Seconds(b.outage)}
 	patient, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	if err := b.swarm.Await(patient, func(s swarm.State) bool { return s.LastBeat.After(back) }, b.agents...); err != nil {
 		return returned{}, err
 	}
-	r.Beating = seconds(b.clock().Sub(back))
+	r.Beating = figures.Seconds(b.clock().Sub(back))
 	// The agents return in any order, so the second wait is mostly over when it starts.
 	if err := b.swarm.Await(patient, func(s swarm.State) bool { return s.Watching }, b.agents...); err != nil {
 		return returned{}, err
 	}
 	for _, a := range b.agents {
-		r.Watching = max(r.Watching, seconds(a.State().WatchingSince.Sub(back)))
+		r.Watching = max(r.Watching, figures.Seconds(a.State().WatchingSince.Sub(back)))
 	}
 	return b.afterwards(ctx, r, before)
 }
@@ -71,12 +73,12 @@ func (b *bench) afterwards(ctx context.Context, r returned, before sums) (return
 	if err != nil {
 		return returned{}, err
 	}
-	r.Requests = costsOf(counts, len(b.agents))
+	r.Requests = figures.CostsOf(counts, len(b.agents))
 	here, err := b.controller(ctx)
 	if err != nil {
 		return returned{}, err
 	}
-	r.Controller, err = footprintOf(here.pid)
+	r.Controller, err = usage.Of(here.pid)
 	return r, err
 }
 

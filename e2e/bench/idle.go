@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
@@ -24,9 +26,9 @@ type resting struct {
 	ControllerMillis float64 `json:"controllerCPUMillisPerHeartbeat"`
 	SimulatorMillis  float64 `json:"simulatorCPUMillisPerHeartbeat"`
 	// Leases is the number of all lease renewals on the hub in that time.
-	Leases     int       `json:"leases"`
-	Rows       []row     `json:"rows"`
-	Controller footprint `json:"controllerMemory"`
+	Leases     int             `json:"leases"`
+	Rows       []figures.Row   `json:"rows"`
+	Controller usage.Footprint `json:"controllerMemory"`
 }
 
 // restartAgents stops all agents and starts them again with the same identities and another heartbeat interval.
@@ -77,20 +79,20 @@ func (b *bench) idle(ctx context.Context) (resting, error) {
 		return resting{}, err
 	}
 	r := restingFigures(counts, len(b.agents), beats, took)
-	r.Checkin = seconds(b.checkin)
-	r.ControllerMillis, r.SimulatorMillis = per(millis(used.Controller), beats), per(millis(used.Simulator), beats)
-	r.Controller, err = footprintOf(here.pid)
+	r.Checkin = figures.Seconds(b.checkin)
+	r.ControllerMillis, r.SimulatorMillis = figures.Per(figures.Millis(used.Controller), beats), figures.Per(figures.Millis(used.Simulator), beats)
+	r.Controller, err = usage.Of(here.pid)
 	return r, err
 }
 
 func restingFigures(counts audit.Counts, clusters, beats int, took time.Duration) resting {
-	all := costsOf(counts, clusters)
+	all := figures.CostsOf(counts, clusters)
 	requests := counts.Only(audit.Kind.IsCost).Total().Requests
 	agents := counts.Only(func(k audit.Kind) bool { return k.Identity == audit.Request }).Total().Requests
 	hours := took.Hours()
 	return resting{
-		Seconds: seconds(took), PerHour: per(float64(requests)/hours, clusters), AgentPerHour: per(float64(agents)/hours, clusters),
-		PerHeartbeat: per(float64(requests), beats), Leases: all.Leases, Rows: all.Rows,
+		Seconds: figures.Seconds(took), PerHour: figures.Per(float64(requests)/hours, clusters), AgentPerHour: figures.Per(float64(agents)/hours, clusters),
+		PerHeartbeat: figures.Per(float64(requests), beats), Leases: all.Leases, Rows: all.Rows,
 	}
 }
 

@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
+)
 
 // laden are the figures of a hub with many BundleDeployments.
 type laden struct {
@@ -9,8 +13,8 @@ type laden struct {
 	Deployments int `json:"bundleDeployments"`
 	// Controller is the controller's memory when there are no more writes. Restart are the figures of its
 	// successor.
-	Controller footprint `json:"controllerMemory"`
-	Restart    restarted `json:"restart"`
+	Controller usage.Footprint `json:"controllerMemory"`
+	Restart    restarted       `json:"restart"`
 }
 
 // many delivers many Bundles to all clusters, and then restarts the controller.
@@ -27,7 +31,7 @@ func (b *bench) many(ctx context.Context) (laden, error) {
 		return laden{}, err
 	}
 	l := laden{Clusters: len(b.agents), Bundles: len(b.bundles), Deployments: len(b.agents) * (len(b.bundles) + 1)}
-	if l.Controller, err = footprintOf(here.pid); err != nil {
+	if l.Controller, err = usage.Of(here.pid); err != nil {
 		return laden{}, err
 	}
 	l.Restart, err = b.restart(ctx)

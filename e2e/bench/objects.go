@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -52,10 +53,10 @@ func leftBetween(before, after inventory.Inventory, clusters int, registrations 
 			total--
 		}
 	}
-	l := left{Each: per(float64(total), clusters), AfterExpiry: per(float64(total-gone), clusters), Kinds: []objects{}}
+	l := left{Each: figures.Per(float64(total), clusters), AfterExpiry: figures.Per(float64(total-gone), clusters), Kinds: []objects{}}
 	for resource, n := range more {
 		if n != 0 {
-			l.Kinds = append(l.Kinds, objects{Resource: resource, Each: per(float64(n), clusters), Expiring: per(float64(expiring[resource]), clusters)})
+			l.Kinds = append(l.Kinds, objects{Resource: resource, Each: figures.Per(float64(n), clusters), Expiring: figures.Per(float64(expiring[resource]), clusters)})
 		}
 	}
 	slices.SortFunc(l.Kinds, func(a, b objects) int {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
 )
 
@@ -52,7 +53,7 @@ type options struct {
 	binaries  string
 	logs      string
 	scenarios []string
-	agent     agentOptions
+	agent     agentalone.Settings
 	expiry    expiry.Times
 	// downstreams are the downstream clusters of scenario agent.
 	downstreams []string
@@ -83,7 +84,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.DurationVar(&o.patience, "patience", 20*time.Minute, "time limit of a step")
 	flags.StringVar(&o.binaries, "binaries", "", "directory of fleetcontroller and fleetagent; empty: build them")
 	flags.StringVar(&o.logs, "logs", "", "directory in which the logs of all components are kept")
-	o.agent.bind(flags)
+	o.agent.Bind(flags)
 	o.expiry.Bind(flags)
 	if err := flags.Parse(args); err != nil {
 		return o, fmt.Errorf("parsing the flags: %w", err)
@@ -107,7 +108,7 @@ func parse(args []string, out io.Writer) (options, error) {
 		}
 		o.scenarios = append(o.scenarios, name)
 	}
-	return o, o.agent.check()
+	return o, o.agent.Check(errUsage)
 }
 
 func (o options) plays(scenario string) bool { return slices.Contains(o.scenarios, scenario) }

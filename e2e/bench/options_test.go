@@ -10,15 +10,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
 )
+
+// agentSettings returns the settings of scenario agent with these flags.
+func agentSettings(t *testing.T, args ...string) (s agentalone.Settings) {
+	t.Helper()
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	s.Bind(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 func TestParse_ReadsTheFlags(t *testing.T) {
 	defaults := options{
 		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, step: 1000, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
 		expiry: expiry.Times{Lifetime: 10 * time.Minute, Settle: 130 * time.Second, RenewFor: 450 * time.Second, Outage: 690 * time.Second},
-		agent:  agentOptions{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1},
+		agent:  agentSettings(t),
 	}
 	with := func(change func(*options)) options {
 		o := defaults
@@ -35,8 +47,8 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 		"two sizes":                             {args: []string{"-n", "5,7"}, want: with(func(o *options) { o.sizes = []int{5, 7} })},
 		"some scenarios":                        {args: []string{"-scenarios", "single,idle"}, want: with(func(o *options) { o.scenarios = []string{single, idle} })},
 		"shorter outage":                        {args: []string{"-outage", "5s"}, want: with(func(o *options) { o.outage = 5 * time.Second })},
-		"shorter idle phase":                    {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent.idle = time.Minute })},
-		"equal numbers of samples and releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent.releases = 20 })},
+		"shorter idle phase":                    {args: []string{"-agent-idle", "1m"}, want: with(func(o *options) { o.agent = agentSettings(t, "-agent-idle", "1m") })},
+		"equal numbers of samples and releases": {args: []string{"-agent-releases", "20"}, want: with(func(o *options) { o.agent = agentSettings(t, "-agent-releases", "20") })},
 		"more samples than releases: error":     {args: []string{"-agent-releases", "19"}, err: errUsage},
 		"no sample: error":                      {args: []string{"-agent-samples", "0"}, err: errUsage},
 		"invalid number: error":                 {args: []string{"-n", "many"}, err: errUsage},
@@ -57,7 +69,7 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 			if test.err != nil {
 				return
 			}
-			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}, agentOptions{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}, agentalone.Settings{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -51,11 +52,11 @@ func (b *bench) reading(ctx context.Context) (growth.Reading, error) {
 	if err != nil {
 		return growth.Reading{}, err
 	}
-	controllerMemory, err := memoryOf(here.pid)
+	controllerMemory, err := usage.MemoryOf(here.pid)
 	if err != nil {
 		return growth.Reading{}, err
 	}
-	serverMemory, err := memoryOf(server)
+	serverMemory, err := usage.MemoryOf(server)
 	if err != nil {
 		return growth.Reading{}, err
 	}
@@ -64,18 +65,6 @@ func (b *bench) reading(ctx context.Context) (growth.Reading, error) {
 		Controller: m.at[0], APIServer: m.at[1], ControllerResident: controllerMemory.Resident, APIServerResident: serverMemory.Resident,
 		Speed: now,
 	}, err
-}
-
-// footprint is the memory of a process.
-type footprint struct {
-	Resident  float64 `json:"vmRSSMiB"`
-	Anonymous float64 `json:"rssAnonMiB"`
-	Peak      float64 `json:"vmHWMMiB"`
-}
-
-func footprintOf(pid int) (footprint, error) {
-	m, err := memoryOf(pid)
-	return footprint{Resident: mebibytes(m.Resident), Anonymous: mebibytes(m.Anonymous), Peak: mebibytes(m.Peak)}, err
 }
 
 // meter measures the processor time of a step.
@@ -97,7 +86,7 @@ func newMeter(controller, self int) (meter, error) {
 
 func (m meter) read() (at [2]time.Duration, err error) {
 	for i, pid := range []int{m.pid, m.self} {
-		if at[i], err = processorTime(pid); err != nil {
+		if at[i], err = usage.ProcessorTime(pid); err != nil {
 			return at, err
 		}
 	}

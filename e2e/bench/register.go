@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
 )
 
@@ -114,7 +116,7 @@ func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 func (b batch) and(later batch) batch {
 	return batch{
 		clusters: b.clusters + later.clusters, span: b.span + later.span, took: append(b.took, later.took...),
-		counts: merged(b.counts, later.counts), failures: b.failures + later.failures,
+		counts: figures.Merged(b.counts, later.counts), failures: b.failures + later.failures,
 		used: used{Controller: b.used.Controller + later.used.Controller, Simulator: b.used.Simulator + later.used.Simulator},
 	}
 }
@@ -126,23 +128,23 @@ type joined struct {
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"perSecond"`
 	// Took is the time from a cluster's ClusterRegistration to its first heartbeat, while others register.
-	Took     spread `json:"took"`
-	Requests costs  `json:"requests"`
-	Objects  left   `json:"objects"`
+	Took     figures.Spread `json:"took"`
+	Requests figures.Costs  `json:"requests"`
+	Objects  left           `json:"objects"`
 	// ControllerMillis and SimulatorMillis are processor time per cluster, until there are no more writes.
 	ControllerMillis float64 `json:"controllerCPUMillisEach"`
 	SimulatorMillis  float64 `json:"simulatorCPUMillisEach"`
 	// Controller is the controller's memory when there are no more writes.
-	Controller footprint `json:"controllerMemory"`
+	Controller usage.Footprint `json:"controllerMemory"`
 	// Failures is the number of failed requests of agents that were retried.
 	Failures int `json:"failures"`
 }
 
 func (b batch) figures() joined {
 	return joined{
-		Seconds: seconds(b.span), PerSecond: round(float64(b.clusters)/max(b.span.Seconds(), 0.001), 1), Took: spreadOf(b.took),
-		Requests: costsOf(b.counts, b.clusters), Failures: b.failures,
-		ControllerMillis: per(millis(b.used.Controller), b.clusters), SimulatorMillis: per(millis(b.used.Simulator), b.clusters),
+		Seconds: figures.Seconds(b.span), PerSecond: figures.Round(float64(b.clusters)/max(b.span.Seconds(), 0.001), 1), Took: figures.SpreadOf(b.took),
+		Requests: figures.CostsOf(b.counts, b.clusters), Failures: b.failures,
+		ControllerMillis: figures.Per(figures.Millis(b.used.Controller), b.clusters), SimulatorMillis: figures.Per(figures.Millis(b.used.Simulator), b.clusters),
 	}
 }
 
@@ -190,7 +192,7 @@ func (b *bench) registration(ctx context.Context, n int, r *run) (first *batch, 
 	}
 	r.Registration = sum.figures()
 	r.Registration.Objects = leftBetween(before, after, n, registrations())
-	r.Registration.Controller, err = footprintOf(here.pid)
+	r.Registration.Controller, err = usage.Of(here.pid)
 	return first, err
 }
 
@@ -206,7 +208,7 @@ func (b *bench) registerStep(ctx context.Context, size, n int, r *run) (batch, e
 }
 
 // single registers clusters one after another. Each one starts when the previous one has reported everything.
-func (b *bench) single(ctx context.Context) (spread, error) {
+func (b *bench) single(ctx context.Context) (figures.Spread, error) {
 	b.say("%d clusters register one after another", b.singles)
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
@@ -215,23 +217,23 @@ func (b *bench) single(ctx context.Context) (spread, error) {
 		agents := b.add(1)
 		b.swarm.Start(context.WithoutCancel(ctx), agents...)
 		if err := b.swarm.Await(ctx, swarm.Settled, agents...); err != nil {
-			return spread{}, err
+			return figures.Spread{}, err
 		}
 		one, err := b.observer.took(ctx, agents[0].ClientID())
 		if err != nil {
-			return spread{}, err
+			return figures.Spread{}, err
 		}
 		took = append(took, one)
 	}
 	_, err := b.untilQuiet(ctx)
-	return spreadOf(took), err
+	return figures.SpreadOf(took), err
 }
 
 // flatness compares the first clusters with the same number of clusters that register when all others exist.
 type flatness struct {
-	Clusters int   `json:"clusters"`
-	First    costs `json:"first"`
-	Next     costs `json:"next"`
+	Clusters int           `json:"clusters"`
+	First    figures.Costs `json:"first"`
+	Next     figures.Costs `json:"next"`
 }
 
 func (b *bench) next(ctx context.Context, first *batch) (flatness, error) {
@@ -240,5 +242,5 @@ func (b *bench) next(ctx context.Context, first *batch) (flatness, error) {
 	if err != nil {
 		return flatness{}, err
 	}
-	return flatness{Clusters: first.clusters, First: costsOf(first.counts, first.clusters), Next: costsOf(made.counts, first.clusters)}, nil
+	return flatness{Clusters: first.clusters, First: figures.CostsOf(first.counts, first.clusters), Next: figures.CostsOf(made.counts, first.clusters)}, nil
 }

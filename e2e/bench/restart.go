@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -23,12 +25,12 @@ type restarted struct {
 	CaughtUp float64 `json:"secondsUntilCaughtUp"`
 	// Writes is the number of the controller's writes without its lease: the hub document is signed again. Reads is the
 	// number of its other requests.
-	Writes int   `json:"writes"`
-	Reads  int   `json:"reads"`
-	Rows   []row `json:"rows"`
+	Writes int           `json:"writes"`
+	Reads  int           `json:"reads"`
+	Rows   []figures.Row `json:"rows"`
 	// CPUSeconds is the processor time until there are no more writes.
-	CPUSeconds float64   `json:"cpuSeconds"`
-	Controller footprint `json:"controllerMemory"`
+	CPUSeconds float64         `json:"cpuSeconds"`
+	Controller usage.Footprint `json:"controllerMemory"`
 }
 
 const (
@@ -66,30 +68,30 @@ func (b *bench) restart(ctx context.Context) (restarted, error) {
 	if err := b.leads(ctx, after.pod); err != nil {
 		return restarted{}, err
 	}
-	r := restarted{Leading: seconds(b.clock().Sub(began))}
+	r := restarted{Leading: figures.Seconds(b.clock().Sub(began))}
 	caughtUp, err := b.calms(ctx, after.pid)
 	if err != nil {
 		return restarted{}, err
 	}
-	r.CaughtUp = seconds(caughtUp.Sub(began))
+	r.CaughtUp = figures.Seconds(caughtUp.Sub(began))
 	counts, err := b.untilQuiet(ctx)
 	if err != nil {
 		return restarted{}, err
 	}
 	r.count(counts)
-	used, err := processorTime(after.pid)
+	used, err := usage.ProcessorTime(after.pid)
 	if err != nil {
 		return restarted{}, err
 	}
-	r.CPUSeconds = seconds(used)
-	r.Controller, err = footprintOf(after.pid)
+	r.CPUSeconds = figures.Seconds(used)
+	r.Controller, err = usage.Of(after.pid)
 	return r, err
 }
 
 // count sets the figures of the controller's requests.
 func (r *restarted) count(counts audit.Counts) {
 	own := counts.Only(func(k audit.Kind) bool { return k.Identity == audit.Controller && !k.IsLease() })
-	r.Rows = costsOf(own, 1).Rows
+	r.Rows = figures.CostsOf(own, 1).Rows
 	r.Writes = own.Only(audit.Kind.IsWrite).Total().Requests
 	r.Reads = own.Total().Requests - r.Writes
 }
@@ -120,12 +122,12 @@ func (b *bench) leads(ctx context.Context, pod string) error {
 // calms waits until a process is idle, and returns since when.
 func (b *bench) calms(ctx context.Context, pid int) (since time.Time, err error) {
 	since = b.clock()
-	at, err := processorTime(pid)
+	at, err := usage.ProcessorTime(pid)
 	if err != nil {
 		return since, err
 	}
 	err = b.every(ctx, 250*time.Millisecond, func() (bool, error) {
-		now, err := processorTime(pid)
+		now, err := usage.ProcessorTime(pid)
 		if err != nil {
 			return false, err
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
 )
 
@@ -19,7 +21,7 @@ type report struct {
 	Machine machine `json:"machine"`
 	Runs    []run   `json:"runs"`
 	// Agent is omitted if scenario agent was not run.
-	Agent *agentFigures `json:"agent,omitempty"`
+	Agent *agentalone.Figures `json:"agent,omitempty"`
 }
 
 // machine describes the machine. Load is the load average over the minute before the run.
@@ -38,19 +40,19 @@ type run struct {
 	// Growth has a point for each -step clusters.
 	Growth growth.Curve `json:"growth"`
 	// Profiles are those of -profiles, at the first and the last clusters.
-	Profiles []profiled `json:"profiles,omitempty"`
-	Single   *spread    `json:"oneAtATime,omitempty"`
-	Next     *flatness  `json:"next,omitempty"`
-	Restart  *restarted `json:"restart,omitempty"`
-	Deliver  *delivered `json:"deliver,omitempty"`
-	Change   *delivered `json:"change,omitempty"`
-	Many     *laden     `json:"many,omitempty"`
-	Standby  *standsBy  `json:"standby,omitempty"`
-	Fleet    *grown     `json:"joinFleet,omitempty"`
-	Idle     *resting   `json:"idle,omitempty"`
-	Herd     *returned  `json:"herd,omitempty"`
-	Expiry   *expired   `json:"expiry,omitempty"`
-	Budgets  []budget   `json:"budgets"`
+	Profiles []profiled       `json:"profiles,omitempty"`
+	Single   *figures.Spread  `json:"oneAtATime,omitempty"`
+	Next     *flatness        `json:"next,omitempty"`
+	Restart  *restarted       `json:"restart,omitempty"`
+	Deliver  *delivered       `json:"deliver,omitempty"`
+	Change   *delivered       `json:"change,omitempty"`
+	Many     *laden           `json:"many,omitempty"`
+	Standby  *standsBy        `json:"standby,omitempty"`
+	Fleet    *grown           `json:"joinFleet,omitempty"`
+	Idle     *resting         `json:"idle,omitempty"`
+	Herd     *returned        `json:"herd,omitempty"`
+	Expiry   *expired         `json:"expiry,omitempty"`
+	Budgets  []figures.Budget `json:"budgets"`
 }
 
 // measureAll measures one size after another and prints all results at the end. After an error it prints the
@@ -158,7 +160,7 @@ func thisMachine() machine {
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
 		var kilobytes int64
 		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes); err == nil {
-			m.MemoryGiB = round(float64(kilobytes)/(1<<20), 1)
+			m.MemoryGiB = figures.Round(float64(kilobytes)/(1<<20), 1)
 		}
 	}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -171,11 +173,5 @@ func thisMachine() machine {
 func summarize(progress io.Writer, r run) {
 	_, _ = fmt.Fprintf(progress, "\n%d clusters, %d at a time; speed of the machine %d before, %d after\n", // a failed write cannot be reported
 		r.Clusters, r.AtOnce, r.Speed.Before, r.Speed.After)
-	summarizeBudgets(progress, r.Budgets)
-}
-
-func summarizeBudgets(progress io.Writer, budgets []budget) {
-	for _, b := range budgets {
-		_, _ = fmt.Fprintf(progress, "  %-46s %8.2f   must %g, aim %g: %s\n", b.Figure, b.Value, b.Must, b.Aim, b.Holds)
-	}
+	figures.Summarize(progress, r.Budgets)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fleet-hub/fleet/e2e/bench/standby"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -78,6 +79,6 @@ func (b *bench) resident(pod string) (float64, error) {
 	if len(pids) != 1 {
 		return 0, errNoController
 	}
-	f, err := footprintOf(pids[0])
+	f, err := usage.Of(pids[0])
 	return f.Resident, err
 }

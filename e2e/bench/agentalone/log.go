@@ -1,4 +1,4 @@
-package main
+package agentalone
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -21,8 +22,8 @@ const (
 // second.
 const reportsDue = 3 * time.Second
 
-// agentLog is an API server's audit log, from which the agent's requests are read.
-type agentLog struct {
+// accessLog is an API server's audit log, from which the agent's requests are read.
+type accessLog struct {
 	*audit.Log
 	who audit.Identity
 	// is reports whether a user name is the agent's.
@@ -30,7 +31,7 @@ type agentLog struct {
 }
 
 // whose returns the identity under which a request is counted.
-func (l *agentLog) whose(e audit.Event) audit.Identity {
+func (l *accessLog) whose(e audit.Event) audit.Identity {
 	if l.who == onHub && e.Object.Resource == "bundledeployments" && strings.HasPrefix(e.Object.Name, names.Agent+"-") {
 		return aboutItself
 	}
@@ -43,7 +44,7 @@ func accountsIn(namespace string) func(string) bool {
 }
 
 // requests returns the agent's requests since the last call, without watches, and the time of the last one.
-func (s *agentSite) requests() (counts audit.Counts, last time.Time, err error) {
+func (s *site) requests() (counts audit.Counts, last time.Time, err error) {
 	counts = audit.Counts{}
 	for _, log := range s.logs {
 		events, err := log.Next()
@@ -64,15 +65,15 @@ func (s *agentSite) requests() (counts audit.Counts, last time.Time, err error) 
 }
 
 // calmed counts the agent's requests until it has sent only lease requests for a while.
-func (s *agentSite) calmed(ctx context.Context) (audit.Counts, error) {
-	sum, since := audit.Counts{}, s.clock()
+func (s *site) calmed(ctx context.Context) (audit.Counts, error) {
+	sum, since := audit.Counts{}, s.Clock()
 	err := s.every(ctx, pollEvery, func() (bool, error) {
 		counts, last, err := s.requests()
-		sum = merged(sum, counts)
+		sum = figures.Merged(sum, counts)
 		if last.After(since) {
 			since = last
 		}
-		return s.clock().Sub(since) >= max(s.quiet, reportsDue), err
+		return s.Clock().Sub(since) >= max(s.Quiet, reportsDue), err
 	})
 	return sum, err
 }
@@ -81,20 +82,20 @@ func (s *agentSite) calmed(ctx context.Context) (audit.Counts, error) {
 type frequency struct {
 	Seconds float64 `json:"seconds"`
 	// PerMinute is the number of requests per minute to both API servers, including leases but not watches.
-	PerMinute float64 `json:"requestsPerMinute"`
-	Rows      []row   `json:"rows"`
+	PerMinute float64       `json:"requestsPerMinute"`
+	Rows      []figures.Row `json:"rows"`
 }
 
 func frequencyOf(counts audit.Counts, took time.Duration) frequency {
-	return frequency{Seconds: seconds(took), PerMinute: round(float64(counts.Total().Requests)/took.Minutes(), 2), Rows: rowsOf(counts)}
+	return frequency{Seconds: figures.Seconds(took), PerMinute: figures.Round(float64(counts.Total().Requests)/took.Minutes(), 2), Rows: rowsOf(counts)}
 }
 
 // rowsOf returns all counts as rows to print.
-func rowsOf(counts audit.Counts) []row {
-	rows := []row{}
+func rowsOf(counts audit.Counts) []figures.Row {
+	rows := []figures.Row{}
 	for _, kind := range counts.Kinds() {
 		count := counts[kind]
-		rows = append(rows, row{
+		rows = append(rows, figures.Row{
 			Identity: kind.Identity, Verb: kind.Verb, Resource: kind.Resource, Requests: count.Requests, Refused: count.Refused, Each: float64(count.Requests),
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package agentalone
 
 import (
 	"context"
@@ -10,6 +10,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/e2e/bench/bundles"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
+	"github.com/fleet-hub/fleet/e2e/framework/client"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // driftPatience limits the wait until a change of a deployed object is reported.
@@ -20,28 +26,28 @@ type deployFigures struct {
 	// Existing is the time from the creation of a BundleDeployment until its ten objects exist, both seen by a
 	// watch, while nothing else is deployed. Reporting is the time from the last object being ready until the
 	// BundleDeployment reports it.
-	Existing  spread `json:"createdToAllObjects"`
-	Reporting spread `json:"readyToReported"`
+	Existing  figures.Spread `json:"createdToAllObjects"`
+	Reporting figures.Spread `json:"readyToReported"`
 	// Told is the time from the request that creates a Bundle until its own status says that it is ready.
-	Told spread `json:"createdToBundleReady"`
+	Told figures.Spread `json:"createdToBundleReady"`
 	// Drift is the time from the edit of an object until the BundleDeployment reports it. Unreported is the
 	// number of edits that were not reported within ten seconds.
-	Drift      spread `json:"editedToReported"`
-	Unreported int    `json:"editsUnreported"`
+	Drift      figures.Spread `json:"editedToReported"`
+	Unreported int            `json:"editsUnreported"`
 	// AllSeconds is the time for the other releases, deployed all at once, until the last one was ready.
 	AllReleases int     `json:"releasesAtOnce"`
 	AllSeconds  float64 `json:"releasesAtOnceSeconds"`
 	// Agent is the agent's memory some time later.
-	Agent footprint `json:"agentMemory"`
+	Agent usage.Footprint `json:"agentMemory"`
 }
 
 // deploys deploys some Bundles one after another, and then all others at once.
-func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+func (s *site) deploys(ctx context.Context) (f deployFigures, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
-	s.say("%d Bundles of ten objects, one after another", s.agent.samples)
+	s.Say("%d Bundles of ten objects, one after another", s.samples)
 	var existing, reporting, told, drift []time.Duration
-	for i := range s.agent.samples {
+	for i := range s.samples {
 		name := s.bundleName(i)
 		one, err := s.deployOne(ctx, name)
 		if err != nil {
@@ -61,25 +67,25 @@ func (s *agentSite) deploys(ctx context.Context) (f deployFigures, err error) {
 		}
 		drift = append(drift, took)
 	}
-	f.Existing, f.Reporting, f.Told, f.Drift = spreadOf(existing), spreadOf(reporting), spreadOf(told), spreadOf(drift)
-	f.AllReleases = s.agent.releases - s.agent.samples
+	f.Existing, f.Reporting, f.Told, f.Drift = figures.SpreadOf(existing), figures.SpreadOf(reporting), figures.SpreadOf(told), figures.SpreadOf(drift)
+	f.AllReleases = s.releases - s.samples
 	took, err := s.deployAll(ctx)
 	if err != nil {
 		return f, err
 	}
-	f.AllSeconds = seconds(took)
+	f.AllSeconds = figures.Seconds(took)
 	return f, nil
 }
 
 // bundleName returns a name that is unique among the Bundles of all clusters.
-func (s *agentSite) bundleName(i int) string { return fmt.Sprintf("%s-%03d", s.on, i) }
+func (s *site) bundleName(i int) string { return fmt.Sprintf("%s-%03d", s.on, i) }
 
 // one holds the times of one Bundle.
 type one struct{ existing, reporting, told time.Duration }
 
-func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
-	began := s.clock()
-	if err := s.deploy(ctx, name, tenObjects(name)); err != nil {
+func (s *site) deployOne(ctx context.Context, name string) (one, error) {
+	began := s.Clock()
+	if err := s.deploy(ctx, name, bundles.TenObjects(name)); err != nil {
 		return one{}, err
 	}
 	reported, err := s.seen.last(ctx, sawReady+name)
@@ -105,7 +111,7 @@ func (s *agentSite) deployOne(ctx context.Context, name string) (one, error) {
 
 // seenOf returns the events of a Bundle's ten objects.
 func seenOf(bundle string) (all []string) {
-	for _, name := range objectNames(bundle) {
+	for _, name := range bundles.ObjectNames(bundle) {
 		all = append(all, sawObject+name)
 	}
 	return all
@@ -113,20 +119,20 @@ func seenOf(bundle string) (all []string) {
 
 // edit changes an object of a Bundle as `kubectl edit` does, and restores it. It returns the time until the
 // change was reported, or 0 if it was not.
-func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, error) {
+func (s *site) edit(ctx context.Context, bundle string) (time.Duration, error) {
 	if _, err := s.seen.last(ctx, sawClean+bundle); err != nil {
 		return 0, err
 	}
-	configMaps := s.world.On(s.on).Kube.CoreV1().ConfigMaps(benchNamespace)
+	configMaps := s.World.On(s.on).Kube.CoreV1().ConfigMaps(bundles.Namespace)
 	write := func(text string) error {
-		_, err := configMaps.Patch(ctx, objectNames(bundle)[0], types.MergePatchType, []byte(`{"data":{"text":"`+text+`"}}`), metav1.PatchOptions{})
+		_, err := configMaps.Patch(ctx, bundles.ObjectNames(bundle)[0], types.MergePatchType, []byte(`{"data":{"text":"`+text+`"}}`), metav1.PatchOptions{})
 		if err != nil {
 			return fmt.Errorf("editing an object: %w", err)
 		}
 		return nil
 	}
 	s.seen.forget(sawModified + bundle)
-	began := s.clock()
+	began := s.Clock()
 	if err := write("other words"); err != nil {
 		return 0, err
 	}
@@ -148,20 +154,32 @@ func (s *agentSite) edit(ctx context.Context, bundle string) (time.Duration, err
 }
 
 // deployAll creates the other Bundles at once, and waits until the last one is ready.
-func (s *agentSite) deployAll(ctx context.Context) (time.Duration, error) {
-	s.say("%d more at once", s.agent.releases-s.agent.samples)
-	began := s.clock()
+func (s *site) deployAll(ctx context.Context) (time.Duration, error) {
+	s.Say("%d more at once", s.releases-s.samples)
+	began := s.Clock()
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(s.atOnce)
+	group.SetLimit(s.AtOnce)
 	var all []string
-	for i := s.agent.samples; i < s.agent.releases; i++ {
+	for i := s.samples; i < s.releases; i++ {
 		name := s.bundleName(i)
 		all = append(all, sawReady+name)
-		group.Go(func() error { return s.deploy(ctx, name, tenObjects(name)) })
+		group.Go(func() error { return s.deploy(ctx, name, bundles.TenObjects(name)) })
 	}
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
 	_, err := s.seen.last(context.WithoutCancel(ctx), all...)
-	return s.clock().Sub(began), err
+	return s.Clock().Sub(began), err
+}
+
+// deploy creates a Bundle for the agent's cluster.
+func (s *site) deploy(ctx context.Context, name string, resources []fleet.BundleResource) error {
+	return s.World.Hub.Create(ctx, client.Bundles, &fleet.Bundle{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: name},
+		Spec: fleet.BundleSpec{
+			BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: bundles.Namespace},
+			Resources:               resources,
+			Targets:                 []fleet.BundleTarget{{ClusterName: s.cluster.Name}},
+		},
+	})
 }

@@ -1,7 +1,8 @@
-package main
+package agentalone
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,10 +20,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
-	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/e2e/bench/bundles"
+	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
+	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -130,7 +133,7 @@ func TestSeeBundleDeployment_RecordsItsState(t *testing.T) {
 		"Deployed is True":            {condition(fleet.ConditionDeployed, corev1.ConditionTrue), []string{sawCreated}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &agentSite{seen: newSights(ticking())}
+			s := &site{seen: newSights(ticking())}
 			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "new"}, Status: test.status}
 			s.seeBundleDeployment(watch.Event{Type: watch.Deleted, Object: bd})
 			expectSeen(t, s.seen, nil)
@@ -157,7 +160,7 @@ func expectSeen(t *testing.T, s *sights, want []string) {
 func TestIsUp_RequiresAllPodsOfTheTemplate(t *testing.T) {
 	replicas := int32(2)
 	up := appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 3, Labels: map[string]string{benchLabel: "b"}}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
+		ObjectMeta: metav1.ObjectMeta{Name: "b", Generation: 3, Labels: map[string]string{bundles.Label: "b"}}, Spec: appsv1.DeploymentSpec{Replicas: &replicas},
 		Status: appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2},
 	}
 	for name, test := range map[string]struct {
@@ -175,7 +178,7 @@ func TestIsUp_RequiresAllPodsOfTheTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := up.DeepCopy()
 			test.change(d)
-			s := &agentSite{seen: newSights(ticking())}
+			s := &site{seen: newSights(ticking())}
 			s.seeObject(watch.Event{Type: watch.Modified, Object: d})
 			want := []string{sawObject}
 			if test.want {
@@ -187,83 +190,44 @@ func TestIsUp_RequiresAllPodsOfTheTemplate(t *testing.T) {
 }
 
 func TestSee_IgnoresOtherObjects(t *testing.T) {
-	s := &agentSite{seen: newSights(ticking())}
+	s := &site{seen: newSights(ticking())}
 	s.seeObject(watch.Event{Type: watch.Error, Object: &metav1.Status{}})
 	s.seeObject(watch.Event{Type: watch.Deleted, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}})
 	s.seeBundleDeployment(watch.Event{Type: watch.Error, Object: &metav1.Status{}})
 	expectSeen(t, s.seen, nil)
 }
 
-func TestTenObjects_HaveTheirNamesAndLabel(t *testing.T) {
-	kinds := map[string]int{}
-	for i, file := range tenObjects("b") {
-		var object metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal([]byte(file.Content), &object); err != nil {
-			t.Fatalf("%v\n%s", err, file.Content)
-		}
-		if object.Name != objectNames("b")[i] || object.Labels[benchLabel] != "b" || file.Name != object.Name+".yaml" {
-			t.Errorf("%s: %s, %v", file.Name, object.Name, object.Labels)
-		}
-		kinds[object.APIVersion+" "+object.Kind]++
-	}
-	want := map[string]int{"v1 ConfigMap": 6, "v1 ServiceAccount": 2, "v1 Service": 1, "apps/v1 Deployment": 1}
-	if diff := cmp.Diff(want, kinds); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestLargeChart_IsReproducible checks the size of the large chart, and that it is always the same.
-func TestLargeChart_IsReproducible(t *testing.T) {
-	files := largeChart()
-	if diff := cmp.Diff(files, largeChart()); diff != "" {
-		t.Errorf("the second chart differs:\n%s", diff)
-	}
-	packed, unpacked := 0, 0
-	for _, file := range files {
-		text, err := content.Data(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		packed, unpacked = packed+len(file.Content)*3/4, unpacked+len(text)
-		var object metav1.PartialObjectMetadata
-		if err := yaml.Unmarshal(text, &object); err != nil {
-			t.Errorf("%s: %v", file.Name, err)
-		}
-	}
-	t.Logf("%d KiB packed", packed>>10)
-	if packed < largePacked*9/10 || packed > largePacked*11/10 || unpacked < largeSize || unpacked > largeSize*11/10 {
-		t.Errorf("%d KiB packed, %d KiB unpacked", packed>>10, unpacked>>10)
-	}
-}
-
-func TestAgentOptions_AreValidated(t *testing.T) {
+func TestSettings_AreValidated(t *testing.T) {
 	for name, test := range map[string]struct {
-		o   agentOptions
+		o   Settings
 		err error
 	}{
-		"one sample of one release: valid":  {agentOptions{samples: 1, releases: 1, together: 1}, nil},
-		"more samples than releases: error": {agentOptions{samples: 2, releases: 1, together: 1}, errUsage},
-		"no samples: error":                 {agentOptions{samples: 0, releases: 1, together: 1}, errUsage},
-		"no agents: error":                  {agentOptions{samples: 1, releases: 1, together: 0}, errUsage},
+		"one sample of one release: valid":  {Settings{samples: 1, releases: 1, together: 1}, nil},
+		"more samples than releases: error": {Settings{samples: 2, releases: 1, together: 1}, io.EOF},
+		"no samples: error":                 {Settings{samples: 0, releases: 1, together: 1}, io.EOF},
+		"no agents: error":                  {Settings{samples: 1, releases: 1, together: 0}, io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := test.o.check(); !errors.Is(err, test.err) {
+			if err := test.o.Check(io.EOF); !errors.Is(err, test.err) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	var defaults agentOptions
-	defaults.bind(flags)
-	if err := errors.Join(flags.Parse(nil), defaults.check()); err != nil {
+	var defaults Settings
+	defaults.Bind(flags)
+	if err := errors.Join(flags.Parse(nil), defaults.Check(io.EOF)); err != nil {
 		t.Error(err)
+	}
+	if want := (Settings{idle: 10 * time.Minute, settle: time.Minute, releases: 100, samples: 20, together: 1}); defaults != want {
+		t.Errorf("defaults %+v", defaults)
 	}
 }
 
 // logged returns a site with two audit logs that contain the given lines.
-func logged(t *testing.T, hub, downstream string) *agentSite {
+func logged(t *testing.T, hub, downstream string) *site {
 	t.Helper()
-	s := &agentSite{}
+	s := &site{}
 	for _, log := range []struct {
 		who   audit.Identity
 		is    func(string) bool
@@ -280,7 +244,7 @@ func logged(t *testing.T, hub, downstream string) *agentSite {
 		if err := os.WriteFile(path, []byte(log.lines), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.logs = append(s.logs, &agentLog{Log: opened, who: log.who, is: log.is})
+		s.logs = append(s.logs, &accessLog{Log: opened, who: log.who, is: log.is})
 	}
 	return s
 }
@@ -330,7 +294,7 @@ func TestWhose_DistinguishesTheAgentsOwnBundle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var e audit.Event
 			e.Object.Resource, e.Object.Name = test.resource, test.name
-			if got := (&agentLog{who: test.log}).whose(e); got != test.want {
+			if got := (&accessLog{who: test.log}).whose(e); got != test.want {
 				t.Errorf("counted under %q", got)
 			}
 		})
@@ -362,30 +326,40 @@ func TestIsUnneeded_ExcludesExpectedWrites(t *testing.T) {
 	}
 }
 
-func figuresOfAnAgent() agentSample {
+// expectGolden compares figures with testdata/agent.json.
+func expectGolden(t *testing.T, got Figures) {
+	t.Helper()
+	text, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Expect(t, "agent.json", string(text)+"\n")
+}
+
+func figuresOfAnAgent() Sample {
 	counts := audit.Counts{
 		{Identity: onDownstream, Verb: "update", Resource: "leases"}:  {Requests: 60},
 		{Identity: onHub, Verb: "patch", Resource: "clusters/status"}: {Requests: 1, Refused: 1},
 	}
-	idle := idleFigures{Requests: frequencyOf(counts, 10*time.Minute), Agent: footprint{Resident: 50, Anonymous: 20, Peak: 55}}
-	return agentSample{
-		BinaryMB: 59.4, Idle: idle, Large: largeFigures{PackedKiB: 900, Deployed: true, Agent: footprint{Resident: 52, Anonymous: 20.5, Peak: 200}, Rise: 0.5},
+	idle := idleFigures{Requests: frequencyOf(counts, 10*time.Minute), Agent: usage.Footprint{Resident: 50, Anonymous: 20, Peak: 55}}
+	return Sample{
+		BinaryMB: 59.4, Idle: idle, Large: largeFigures{PackedKiB: 900, Deployed: true, Agent: usage.Footprint{Resident: 52, Anonymous: 20.5, Peak: 200}, Rise: 0.5},
 		Deploys: deployFigures{
-			Existing: spreadOf(ms(90, 120, 100)), Reporting: spreadOf(ms(20, 30, 210)), Told: spreadOf(ms(190, 250, 310)), Drift: spreadOf(ms(100, 200)),
-			AllReleases: 97, AllSeconds: 12.5, Agent: footprint{Resident: 66, Anonymous: 30, Peak: 200},
+			Existing: figures.SpreadOf(ms(90, 120, 100)), Reporting: figures.SpreadOf(ms(20, 30, 210)), Told: figures.SpreadOf(ms(190, 250, 310)), Drift: figures.SpreadOf(ms(100, 200)),
+			AllReleases: 97, AllSeconds: 12.5, Agent: usage.Footprint{Resident: 66, Anonymous: 30, Peak: 200},
 		},
-		Resync: resyncFigures{Rows: rowsOf(counts), Idle: idleFigures{Requests: frequencyOf(nil, time.Minute), Agent: footprint{Resident: 64, Anonymous: 28, Peak: 64}}},
+		Resync: resyncFigures{Rows: rowsOf(counts), Idle: idleFigures{Requests: frequencyOf(nil, time.Minute), Agent: usage.Footprint{Resident: 64, Anonymous: 28, Peak: 64}}},
 	}
 }
 
 func TestAgentFigures_MatchTheGolden(t *testing.T) {
-	all := []agentSample{figuresOfAnAgent()}
-	expectGolden(t, "agent.json", agentFigures{Agents: all, Budgets: agentBudgets(all, 100)})
+	all := []Sample{figuresOfAnAgent()}
+	expectGolden(t, Figures{Agents: all, Budgets: budgetsOf(all, 100)})
 }
 
 // TestAgentBudgets_UseTheMedians lets two agents of five exceed the budgets.
 func TestAgentBudgets_UseTheMedians(t *testing.T) {
-	var all []agentSample
+	var all []Sample
 	for i := range 5 {
 		f := figuresOfAnAgent()
 		f.Large.Rise, f.Resync.Writes = float64(5-i), i/3
@@ -393,7 +367,7 @@ func TestAgentBudgets_UseTheMedians(t *testing.T) {
 		all = append(all, f)
 	}
 	got := map[string]string{}
-	for _, b := range agentBudgets(all, 100) {
+	for _, b := range budgetsOf(all, 100) {
 		got[b.Figure] = fmt.Sprint(b.Value, " ", b.Holds)
 	}
 	for figure, want := range map[string]string{
@@ -405,29 +379,16 @@ func TestAgentBudgets_UseTheMedians(t *testing.T) {
 	}
 }
 
-func TestMedian_IsTheLowerMiddleValue(t *testing.T) {
-	for name, test := range map[string]struct {
-		values []float64
-		want   float64
-	}{
-		"no values": {nil, 0}, "one value": {[]float64{3}, 3}, "two values": {[]float64{5, 3}, 3}, "five values": {[]float64{9, 1, 5, 7, 3}, 5},
-	} {
-		if got := median(test.values); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
-func TestAgentClusters_AreNumbered(t *testing.T) {
-	if diff := cmp.Diff([]string{"east", "east-2", "east-3"}, agentClusters(3)); diff != "" {
+func TestClusters_AreNumbered(t *testing.T) {
+	if diff := cmp.Diff([]string{"east", "east-2", "east-3"}, Settings{together: 3}.Clusters()); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestAgentBudgetsOfFewReleases_AreOmitted(t *testing.T) {
 	f := figuresOfAnAgent()
-	f.Deploys.Drift, f.Deploys.Unreported = spread{}, 1
-	budgets := agentBudgets([]agentSample{f}, 99)
+	f.Deploys.Drift, f.Deploys.Unreported = figures.Spread{}, 1
+	budgets := budgetsOf([]Sample{f}, 99)
 	for _, b := range budgets {
 		switch {
 		case strings.Contains(b.Figure, "100"):
@@ -436,7 +397,14 @@ func TestAgentBudgetsOfFewReleases_AreOmitted(t *testing.T) {
 			t.Errorf("an unreported edit must miss its budget: %+v", b)
 		}
 	}
-	if all := agentBudgets([]agentSample{f}, 100); len(all) != len(budgets)+1 {
+	if all := budgetsOf([]Sample{f}, 100); len(all) != len(budgets)+1 {
 		t.Errorf("%d budgets for 99 releases, %d for 100", len(budgets), len(all))
 	}
+}
+
+func ms(n ...int) (samples []time.Duration) {
+	for _, n := range n {
+		samples = append(samples, time.Duration(n)*time.Millisecond)
+	}
+	return samples
 }

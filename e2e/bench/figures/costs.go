@@ -1,9 +1,11 @@
-package main
+package figures
 
-import "github.com/fleet-hub/fleet/e2e/bench/audit"
+import (
+	"github.com/fleet-hub/fleet/e2e/bench/audit"
+)
 
-// row is one kind of request.
-type row struct {
+// Row is one kind of request.
+type Row struct {
 	Identity audit.Identity `json:"identity"`
 	Verb     string         `json:"verb"`
 	Resource string         `json:"resource"`
@@ -13,8 +15,8 @@ type row struct {
 	Each float64 `json:"each"`
 }
 
-// costs are the requests caused by an event of a number of clusters.
-type costs struct {
+// Costs are the requests caused by an event of a number of clusters.
+type Costs struct {
 	// Each is the number of requests per cluster, without leases, the agents' polling for their credential, and
 	// requests of the measurement.
 	Each float64 `json:"each"`
@@ -23,30 +25,31 @@ type costs struct {
 	Refused int   `json:"refused"`
 	Polling int   `json:"polling"`
 	Leases  int   `json:"leases"`
-	Rows    []row `json:"rows"`
+	Rows    []Row `json:"rows"`
 }
 
-func costsOf(counts audit.Counts, clusters int) costs {
+// CostsOf returns the costs of this number of clusters.
+func CostsOf(counts audit.Counts, clusters int) Costs {
 	counted := counts.Only(audit.Kind.IsCost)
 	total := counted.Total()
-	c := costs{
-		Each: per(float64(total.Requests), clusters), Refused: total.Refused,
+	c := Costs{
+		Each: Per(float64(total.Requests), clusters), Refused: total.Refused,
 		Polling: counts.Only(audit.Kind.IsPolling).Total().Requests,
 		Leases:  counts.Only(audit.Kind.IsLease).Total().Requests,
-		Rows:    []row{},
+		Rows:    []Row{},
 	}
 	for _, kind := range counted.Kinds() {
 		count := counted[kind]
-		c.Rows = append(c.Rows, row{
+		c.Rows = append(c.Rows, Row{
 			Identity: kind.Identity, Verb: kind.Verb, Resource: kind.Resource,
-			Requests: count.Requests, Refused: count.Refused, Each: per(float64(count.Requests), clusters),
+			Requests: count.Requests, Refused: count.Refused, Each: Per(float64(count.Requests), clusters),
 		})
 	}
 	return c
 }
 
-// merged returns the sum of two counts.
-func merged(a, b audit.Counts) audit.Counts {
+// Merged returns the sum of two counts.
+func Merged(a, b audit.Counts) audit.Counts {
 	sum := audit.Counts{}
 	for _, counts := range []audit.Counts{a, b} {
 		for kind, count := range counts {

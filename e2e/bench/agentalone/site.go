@@ -1,4 +1,4 @@
-package main
+package agentalone
 
 import (
 	"context"
@@ -10,9 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/bundles"
+	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -20,22 +23,20 @@ import (
 )
 
 const (
-	// agentCluster is the name of the first agent's cluster. The names of further clusters start with it.
-	agentCluster = "east"
+	// firstCluster is the name of the first agent's cluster. The names of further clusters start with it.
+	firstCluster = "east"
 	// agentAccount is the agent's ServiceAccount on its cluster.
 	agentAccount = "system:serviceaccount:" + names.SystemNamespace + ":" + names.Agent
-	// benchLabel is the label with the name of an object's Bundle.
-	benchLabel = "fleet-bench"
 )
 
-// agentSite is a cluster with an agent, and what is observed there and on the hub.
-type agentSite struct {
-	*bench
+// site is a cluster with an agent, and what is observed there and on the hub.
+type site struct {
+	Options
 
 	// on is the name of the cluster's control plane, cluster its Cluster on the hub.
 	on      string
 	cluster *fleet.Cluster
-	logs    []*agentLog
+	logs    []*accessLog
 	seen    *sights
 	// pod and pid are the agent's current pod and process.
 	pod string
@@ -45,27 +46,27 @@ type agentSite struct {
 	ended  sync.WaitGroup
 }
 
-// newAgentSites installs the agents with helm, one after another. If it fails, it also returns the sites that
+// newSites installs the agents with helm, one after another. If it fails, it also returns the sites that
 // exist so far.
-func newAgentSites(ctx context.Context, b *bench) (sites []*agentSite, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.patience)
+func newSites(ctx context.Context, o Options) (sites []*site, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Patience)
 	defer cancel()
-	values, err := b.world.TokenValues(ctx, "agent")
+	values, err := o.World.TokenValues(ctx, "agent")
 	if err != nil {
 		return nil, err
 	}
 	known := map[string]bool{}
-	for _, on := range b.downstreams {
-		b.say("helm install fleet-agent on %s, with the token's values", on)
-		if err := b.world.InstallAgent(ctx, on, values); err != nil {
+	for _, on := range o.Clusters() {
+		o.Say("helm install fleet-agent on %s, with the token's values", on)
+		if err := o.World.InstallAgent(ctx, on, values); err != nil {
 			return sites, err
 		}
-		cluster, err := b.world.Joined(ctx, framework.Workspace, on, func(c *fleet.Cluster) bool { return !known[c.Name] })
+		cluster, err := o.World.Joined(ctx, framework.Workspace, on, func(c *fleet.Cluster) bool { return !known[c.Name] })
 		if err != nil {
 			return sites, err
 		}
 		known[cluster.Name] = true
-		s, err := newAgentSite(ctx, b, on, cluster)
+		s, err := newSite(ctx, o, on, cluster)
 		if err != nil {
 			return sites, err
 		}
@@ -74,10 +75,10 @@ func newAgentSites(ctx context.Context, b *bench) (sites []*agentSite, err error
 	return sites, nil
 }
 
-// newAgentSite waits until a registered agent has deployed its own Bundle.
-func newAgentSite(ctx context.Context, b *bench, on string, cluster *fleet.Cluster) (*agentSite, error) {
-	s := &agentSite{bench: b, on: on, cluster: cluster, seen: newSights(b.clock)}
-	if _, _, err := b.world.Managed(ctx, on, s.cluster); err != nil {
+// newSite waits until a registered agent has deployed its own Bundle.
+func newSite(ctx context.Context, o Options, on string, cluster *fleet.Cluster) (*site, error) {
+	s := &site{Options: o, on: on, cluster: cluster, seen: newSights(o.Clock)}
+	if _, _, err := o.World.Managed(ctx, on, s.cluster); err != nil {
 		return nil, err
 	}
 	if err := s.locate(ctx, 0); err != nil {
@@ -88,27 +89,27 @@ func newAgentSite(ctx context.Context, b *bench, on string, cluster *fleet.Clust
 		who  audit.Identity
 		is   func(string) bool
 	}{
-		{b.world.Plane.Hub.AuditLog, onHub, accountsIn(s.cluster.Status.Namespace)},
-		{b.world.Cluster(on).AuditLog, onDownstream, func(user string) bool { return user == agentAccount }},
+		{o.World.Plane.Hub.AuditLog, onHub, accountsIn(s.cluster.Status.Namespace)},
+		{o.World.Cluster(on).AuditLog, onDownstream, func(user string) bool { return user == agentAccount }},
 	} {
 		opened, err := audit.NewLog(log.path)
 		if err != nil {
 			return nil, err
 		}
-		s.logs = append(s.logs, &agentLog{Log: opened, who: log.who, is: log.is})
+		s.logs = append(s.logs, &accessLog{Log: opened, who: log.who, is: log.is})
 	}
 	s.watch()
 	return s, nil
 }
 
 // locate waits until the agent's only pod has another process than but.
-func (s *agentSite) locate(ctx context.Context, but int) error {
+func (s *site) locate(ctx context.Context, but int) error {
 	return s.every(ctx, 20*time.Millisecond, func() (bool, error) {
-		pod, err := s.world.AgentPod(ctx, s.on)
+		pod, err := s.World.AgentPod(ctx, s.on)
 		if err != nil {
 			return false, nil //nolint:nilerr // while one is replaced there may be none, or two
 		}
-		pids, err := s.world.PodPIDs(s.on, pod.Namespace, pod.Name)
+		pids, err := s.World.PodPIDs(s.on, pod.Namespace, pod.Name)
 		if err != nil || len(pids) != 1 || pids[0] == but {
 			return false, err
 		}
@@ -118,20 +119,20 @@ func (s *agentSite) locate(ctx context.Context, but int) error {
 }
 
 // watch starts to watch Bundles, BundleDeployments and the deployed objects.
-func (s *agentSite) watch() {
+func (s *site) watch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	begin := func(open func(context.Context) (watch.Interface, error), see func(watch.Event)) {
 		s.ended.Go(func() { follow(ctx, open, see) })
 	}
 	begin(func(ctx context.Context) (watch.Interface, error) {
-		return s.world.Hub.Fleet.Get().Namespace(s.cluster.Status.Namespace).Resource(client.BundleDeployments).Param("watch", "true").Watch(ctx)
+		return s.World.Hub.Fleet.Get().Namespace(s.cluster.Status.Namespace).Resource(client.BundleDeployments).Param("watch", "true").Watch(ctx)
 	}, s.seeBundleDeployment)
 	begin(func(ctx context.Context) (watch.Interface, error) {
-		return s.world.Hub.Fleet.Get().Namespace(s.cluster.Namespace).Resource(client.Bundles).Param("watch", "true").Watch(ctx)
+		return s.World.Hub.Fleet.Get().Namespace(s.cluster.Namespace).Resource(client.Bundles).Param("watch", "true").Watch(ctx)
 	}, s.seeBundle)
-	labelled := metav1.ListOptions{LabelSelector: benchLabel}
-	east := s.world.On(s.on).Kube
+	labelled := metav1.ListOptions{LabelSelector: bundles.Label}
+	east := s.World.On(s.on).Kube
 	for _, open := range []func(context.Context) (watch.Interface, error){
 		func(ctx context.Context) (watch.Interface, error) {
 			return east.CoreV1().ConfigMaps("").Watch(ctx, labelled)
@@ -151,7 +152,7 @@ func (s *agentSite) watch() {
 }
 
 // stop ends the watches.
-func (s *agentSite) stop() {
+func (s *site) stop() {
 	s.cancel()
 	s.ended.Wait()
 }
@@ -168,7 +169,7 @@ const (
 	sawObject   = "object "   // followed by the object's name, which starts with the Bundle's name
 )
 
-func (s *agentSite) seeBundleDeployment(event watch.Event) {
+func (s *site) seeBundleDeployment(event watch.Event) {
 	bd, ok := event.Object.(*fleet.BundleDeployment)
 	if !ok || event.Type == watch.Deleted {
 		return
@@ -192,20 +193,20 @@ func (s *agentSite) seeBundleDeployment(event watch.Event) {
 	}
 }
 
-func (s *agentSite) seeBundle(event watch.Event) {
-	if bundle, ok := event.Object.(*fleet.Bundle); ok && event.Type != watch.Deleted && isReadyOn(bundle, 1) {
+func (s *site) seeBundle(event watch.Event) {
+	if bundle, ok := event.Object.(*fleet.Bundle); ok && event.Type != watch.Deleted && bundles.IsReadyOn(bundle, 1) {
 		s.seen.see(sawTold + bundle.Name)
 	}
 }
 
-func (s *agentSite) seeObject(event watch.Event) {
+func (s *site) seeObject(event watch.Event) {
 	object, err := meta.Accessor(event.Object)
 	if err != nil || event.Type == watch.Deleted {
 		return
 	}
 	s.seen.see(sawObject + object.GetName())
 	if deployment, ok := object.(*appsv1.Deployment); ok && isUp(deployment) {
-		s.seen.see(sawUp + object.GetLabels()[benchLabel])
+		s.seen.see(sawUp + object.GetLabels()[bundles.Label])
 	}
 }
 
@@ -216,13 +217,18 @@ func isUp(d *appsv1.Deployment) bool {
 }
 
 // footprint returns the agent's current memory.
-func (s *agentSite) footprint() (footprint, error) { return footprintOf(s.pid) }
+func (s *site) footprint() (usage.Footprint, error) { return usage.Of(s.pid) }
 
 // rest waits while the agent has no work.
-func (s *agentSite) rest(ctx context.Context, d time.Duration) error {
-	until := s.clock().Add(d)
-	if err := s.every(ctx, pollEvery, func() (bool, error) { return !s.clock().Before(until), nil }); err != nil {
+func (s *site) rest(ctx context.Context, d time.Duration) error {
+	until := s.Clock().Add(d)
+	if err := s.every(ctx, pollEvery, func() (bool, error) { return !s.Clock().Before(until), nil }); err != nil {
 		return fmt.Errorf("waiting while the agent is idle: %w", err)
 	}
 	return nil
+}
+
+// every calls done repeatedly until it returns true or an error.
+func (s *site) every(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
+	return wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (bool, error) { return done() })
 }

@@ -1,20 +1,21 @@
-package main
+package bundles
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// benchNamespace is the namespace of all deployed objects on the agent's cluster.
-const benchNamespace = "fleet-bench"
+// Label is the label with the name of an object's Bundle.
+const Label = "fleet-bench"
+
+// Namespace is the namespace of all deployed objects on an agent's cluster.
+const Namespace = "fleet-bench"
 
 // largeSize is the size of the CRDs in the large chart, and largePacked their approximate size after compression.
 const (
@@ -23,30 +24,18 @@ const (
 	largeFiles  = 10
 )
 
-// deploy creates a Bundle for the agent's cluster.
-func (s *agentSite) deploy(ctx context.Context, name string, resources []fleet.BundleResource) error {
-	return s.world.Hub.Create(ctx, client.Bundles, &fleet.Bundle{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.cluster.Namespace, Name: name},
-		Spec: fleet.BundleSpec{
-			BundleDeploymentOptions: fleet.BundleDeploymentOptions{DefaultNamespace: benchNamespace},
-			Resources:               resources,
-			Targets:                 []fleet.BundleTarget{{ClusterName: s.cluster.Name}},
-		},
-	})
-}
-
-// objectNames returns the names of the ten objects of a Bundle.
-func objectNames(bundle string) (found []string) {
+// ObjectNames returns the names of the ten objects of a Bundle.
+func ObjectNames(bundle string) (found []string) {
 	for i := range 10 {
 		found = append(found, fmt.Sprintf("%s-%d", bundle, i))
 	}
 	return found
 }
 
-// tenObjects returns the files of a plain YAML Bundle: six ConfigMaps, two ServiceAccounts, a Service and a
+// TenObjects returns the files of a plain YAML Bundle: six ConfigMaps, two ServiceAccounts, a Service and a
 // Deployment.
-func tenObjects(bundle string) (files []fleet.BundleResource) {
-	for i, name := range objectNames(bundle) {
+func TenObjects(bundle string) (files []fleet.BundleResource) {
+	for i, name := range ObjectNames(bundle) {
 		kind, body := "v1\nkind: ConfigMap", "data:\n  text: some words to begin with\n"
 		switch {
 		case i == 9:
@@ -56,7 +45,7 @@ func tenObjects(bundle string) (files []fleet.BundleResource) {
 		case i >= 6:
 			kind, body = "v1\nkind: ServiceAccount", ""
 		}
-		text := fmt.Sprintf("apiVersion: %s\nmetadata:\n  name: %s\n  labels: {%s: %s}\n%s", kind, name, benchLabel, bundle, body)
+		text := fmt.Sprintf("apiVersion: %s\nmetadata:\n  name: %s\n  labels: {%s: %s}\n%s", kind, name, Label, bundle, body)
 		files = append(files, fleet.BundleResource{Name: name + ".yaml", Content: text})
 	}
 	return files
@@ -76,8 +65,8 @@ const pausing = `spec:
         image: pause
 `
 
-// largeChart returns a chart with ten megabytes of CRDs, compressed as the files of a Bundle may be.
-func largeChart() []fleet.BundleResource {
+// LargeChart returns a chart with ten megabytes of CRDs, compressed as the files of a Bundle may be.
+func LargeChart() []fleet.BundleResource {
 	files := []fleet.BundleResource{
 		{Name: "Chart.yaml", Content: "apiVersion: v2\nname: large\nversion: 0.1.0\n"},
 		{Name: "templates/one.yaml", Content: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: large\n"},
@@ -132,3 +121,10 @@ spec:
             type: object
             properties:
 `
+
+// IsReadyOn reports whether a Bundle says that it is ready on this number of clusters, and on no other.
+func IsReadyOn(bundle *fleet.Bundle, clusters int) bool {
+	ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue && bundle.Status.ObservedGeneration == bundle.Generation &&
+		bundle.Status.Summary.Ready == clusters && bundle.Status.Summary.DesiredReady == clusters
+}
