@@ -2,6 +2,7 @@
 package cut
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -75,4 +76,12 @@ func lengthOf(r rune) int {
 	default:
 		return utf8.RuneLen(r) // an invalid byte becomes a character of three bytes
 	}
+}
+
+// Names joins the first names of a list, and counts the others.
+func Names(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

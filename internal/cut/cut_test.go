@@ -31,6 +31,16 @@ func TestText(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 1 more": {"a", "b", "c"},
+	} {
+		if got := Names(names, 2); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func FuzzText(f *testing.F) {
 	f.Add("plain", 10)
 	f.Add(strings.Repeat("界<\"\x01\xff", 100), 64)

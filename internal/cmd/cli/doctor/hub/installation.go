@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/crds"
+	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -135,10 +136,7 @@ func checkFields(f *Facts) []check.Row {
 // few returns the first names of a list.
 func few(all []string) string {
 	const shown = 5
-	if len(all) <= shown {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
+	return cut.Names(all, shown)
 }
 
 // ownLeases are the Leases that the controllers hold together.
