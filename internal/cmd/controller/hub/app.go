@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/events"
@@ -115,7 +116,7 @@ type Context struct {
 	published publishedAddress
 	written   reconcile.MutationCache[types.UID, reconcile.Object]
 	// undecodable tracks objects that must not be reconciled.
-	undecodable *undecodable
+	undecodable *undecodable.Objects
 	scopes      []*scope
 	secrets     cache.SharedIndexInformer
 	// secretsFailure is the last error of listing them.

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
+	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -191,6 +192,9 @@ func (s *schemas) check(ctx context.Context, client kubernetes.Interface) error 
 	return s.compare(embedded, served)
 }
 
+// mostFields is how many missing fields of a CRD an error names.
+const mostFields = 3
+
 func (s *schemas) compare(embedded []apiextensions.CustomResourceDefinition, served []*apiextensions.CustomResourceDefinition) error {
 	var lacking []string
 	var first *apiextensions.CustomResourceDefinition
@@ -199,7 +203,7 @@ func (s *schemas) compare(embedded []apiextensions.CustomResourceDefinition, ser
 			continue
 		}
 		if missing := crds.Missing(&embedded[i], found); len(missing) > 0 {
-			lacking = append(lacking, found.Name+" ("+few(missing)+")")
+			lacking = append(lacking, found.Name+" ("+cut.Names(missing, mostFields)+")")
 			if first == nil {
 				first = found
 			}

@@ -3,25 +3,22 @@ package hub
 import (
 	"context"
 	"fmt"
-	"reflect"
-	"strings"
 	"sync"
 
 	"github.com/rancher/lasso/pkg/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/json"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // newClients returns the clients of all scopes. Built-in kinds use protobuf, which is cheaper than JSON for both
 // sides.
-func newClients(cfg *rest.Config, incomplete *undecodable) (client.SharedClientFactory, error) {
+func newClients(cfg *rest.Config, incomplete *undecodable.Objects) (client.SharedClientFactory, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -34,7 +31,7 @@ func newClients(cfg *rest.Config, incomplete *undecodable) (client.SharedClientF
 		return nil, fmt.Errorf("building clients: %w", err)
 	}
 	cfg = rest.CopyConfig(cfg)
-	cfg.NegotiatedSerializer = tolerant{serializer.NewCodecFactory(scheme).WithoutConversion(), scheme, incomplete}
+	cfg.NegotiatedSerializer = incomplete.Serializer(scheme)
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	cfg.Timeout = 0 // as in lasso: its clients set a timeout for each request, and watches must not have one
 	server, err := rest.UnversionedRESTClientFor(cfg)
@@ -87,62 +84,4 @@ func (u unvalidated) Patch(pt types.PatchType) *rest.Request {
 
 func unvalidatedRequest(request *rest.Request) *rest.Request {
 	return request.Param("fieldValidation", metav1.FieldValidationIgnore)
-}
-
-// tolerant is a serializer that decodes what can be decoded of objects of our group. Otherwise one object that any
-// tenant can write would keep all objects of its kind from being decoded.
-type tolerant struct {
-	runtime.NegotiatedSerializer
-	scheme      *runtime.Scheme
-	undecodable *undecodable
-}
-
-// DecoderToVersion returns a decoder that decodes the fields of an object separately if it cannot be decoded as a
-// whole.
-func (t tolerant) DecoderToVersion(decoder runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
-	return tolerantDecoder{t.NegotiatedSerializer.DecoderToVersion(decoder, version), t}
-}
-
-type tolerantDecoder struct {
-	runtime.Decoder
-	tolerant
-}
-
-// Decode returns the general decoder's error if the document is not an object of our group.
-func (d tolerantDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	object, gvk, err := d.Decoder.Decode(data, defaults, into)
-	if err == nil {
-		return object, gvk, nil
-	}
-	var is metav1.TypeMeta
-	if json.UnmarshalCaseSensitivePreserveInts(data, &is) != nil || is.GroupVersionKind().GroupVersion() != fleet.SchemeGroupVersion {
-		return object, gvk, err
-	}
-	found := is.GroupVersionKind()
-	incomplete, unknown := d.scheme.New(found)
-	if unknown != nil || into != nil && reflect.TypeOf(into) != reflect.TypeOf(incomplete) || d.decodeFields(data, found, incomplete) != nil {
-		return object, gvk, err
-	}
-	incomplete.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as the general decoder does
-	if into != nil {
-		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(incomplete).Elem())
-		incomplete = into
-	}
-	return incomplete, &found, nil
-}
-
-// decodeFields decodes what can be decoded, and reports the rest.
-func (d tolerantDecoder) decodeFields(data []byte, gvk schema.GroupVersionKind, into runtime.Object) error {
-	if kind, isList := strings.CutSuffix(gvk.Kind, "List"); isList {
-		empty := func() runtime.Object {
-			item, _ := d.scheme.New(gvk.GroupVersion().WithKind(kind)) // each list has its kind
-			return item
-		}
-		return decodeItems(data, into, empty, func(item runtime.Object, fields []string) { d.undecodable.note(kind, item, fields) })
-	}
-	fields, err := decodeFields(data, into)
-	if err == nil {
-		d.undecodable.note(gvk.Kind, into, fields)
-	}
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -91,8 +92,8 @@ func namespaced[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name st
 }
 
 // ours is namespaced for a kind of our group.
-func ours[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) completeOnly[T, L] {
-	return completeOnly[T, L]{namespaced[T, L](s, name), s.caches.undecodable}
+func ours[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) generic.ControllerInterface[T, L] {
+	return undecodable.Guard(namespaced[T, L](s, name), s.caches.undecodable)
 }
 
 func clusterScoped[T generic.RuntimeMetaObject, L runtime.Object](s *scope, name string) *generic.NonNamespacedController[T, L] {

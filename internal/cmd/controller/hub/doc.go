@@ -3,7 +3,7 @@
 //
 //	Check: API server, CRDs, configuration ─► New: Context ─► every controller's Register ─► Fill ─► Work
 //
-//	API server ─► clients: decode ─► scopes: strip, cache ─► controllers ─► Report ─► status, Event
+//	API server ─► clients: decode ─► scopes: cache what strip keeps ─► controllers ─► Report ─► status, Event
 //	                  └─► undecodable: neither reconciled nor overwritten
 //
 // Fill syncs all caches, which a standby does, too. Work runs the work that was registered with First, and then opens the

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	"github.com/fleet-hub/fleet/internal/events"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -85,13 +85,16 @@ func all[T any](cache lister[T]) metrics.List[T] {
 	return func() ([]T, error) { return cache.List("", labels.Everything()) }
 }
 
+// reasonUnreadable is the reason of the Event about an object that cannot be decoded completely.
+const reasonUnreadable = "Unreadable"
+
 // addUndecodable prepares the reports. Shards see the same objects but write no Events.
 func (a *Context) addUndecodable() {
-	a.undecodable = &undecodable{log: a.Log, clock: a.Clock, objects: map[types.UID]incomplete{}, event: func(object runtime.Object, message string) {
+	a.undecodable = undecodable.New(a.Log, a.Clock, func(object runtime.Object, message string) {
 		if a.Env.Shard == "" {
 			a.Recorder.Event(object, corev1.EventTypeWarning, reasonUnreadable, message)
 		}
-	}}
+	})
 }
 
 // Report is reconcile.WriteStatus for callers that write conditions. If a condition reports a new or another problem,

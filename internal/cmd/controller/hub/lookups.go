@@ -20,7 +20,7 @@ import (
 // owns the objects without the label or with an empty one. Every process sees all objects. No process owns an object
 // that was decoded incompletely, until it is corrected.
 func (a *Context) Owns(object metav1.Object) bool {
-	return object.GetLabels()[fleet.LabelShardRef] == a.Env.Shard && len(a.undecodable.of(object)) == 0
+	return object.GetLabels()[fleet.LabelShardRef] == a.Env.Shard && len(a.undecodable.Fields(object)) == 0
 }
 
 // Leaves reports whether a namespace is being deleted: nothing can be created in it, and its content is deleted. It

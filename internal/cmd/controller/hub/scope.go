@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/strip"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,7 +35,7 @@ type scope struct {
 
 type scopeOptions struct {
 	// undecodable tracks objects of our group. May be nil.
-	undecodable *undecodable
+	undecodable *undecodable.Objects
 	namespaces  map[schema.GroupVersionKind]string
 	selections  map[schema.GroupVersionKind]func(*metav1.ListOptions)
 }
@@ -51,7 +53,7 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 			DefaultDisableWatchList: true,
 		}),
 		undecodable: o.undecodable,
-		stripper:    newStripper(),
+		transform:   strip.New(),
 		informers:   map[schema.GroupVersionKind]cache.SharedIndexInformer{},
 		failures:    map[schema.GroupVersionKind]*failure{},
 	}
@@ -69,8 +71,8 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 type caches struct {
 	lassocache.SharedCacheFactory
 
-	undecodable *undecodable
-	stripper    stripper
+	undecodable *undecodable.Objects
+	transform   cache.TransformFunc
 
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]cache.SharedIndexInformer
@@ -107,11 +109,11 @@ func (c *caches) ForResourceKind(gvr schema.GroupVersionResource, kind string, n
 		return informer, nil
 	}
 	c.informers[gvk] = informer
-	if err := informer.SetTransform(c.stripper.strip); err != nil {
+	if err := informer.SetTransform(c.transform); err != nil {
 		return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 	}
 	if gvk.Group == fleet.SchemeGroupVersion.Group {
-		if err := c.undecodable.forgetDeleted(informer); err != nil {
+		if err := c.undecodable.ForgetDeleted(informer); err != nil {
 			return nil, fmt.Errorf("preparing cache of %s: %w", kind, err)
 		}
 	}

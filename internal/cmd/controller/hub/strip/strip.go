@@ -1,4 +1,4 @@
-package hub
+package strip
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -30,7 +31,10 @@ type manifestHash struct {
 
 func newStripper() stripper { return stripper{hashes: lru.New(maxHashes), maps: lru.New(maxShared)} }
 
-// strip is the transform of all caches. It drops what no controller reads: the managed fields, the annotation in which
+// New returns the transform of the caches of one scope, whose objects share texts and metadata.
+func New() cache.TransformFunc { return newStripper().strip }
+
+// strip drops what no controller reads: the managed fields, the annotation in which
 // Rancher Fleet stores what it applied last (for Bundles only its value), and the data of Contents, which is most of a
 // hub's data. It clears the kind, as watches leave it empty. It cuts what agents report to the limits of a status, so
 // that nothing longer gets into other objects.

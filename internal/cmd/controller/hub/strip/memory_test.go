@@ -1,4 +1,4 @@
-package hub
+package strip
 
 import (
 	"encoding/json"
@@ -87,7 +87,7 @@ func liveHeap() int {
 // recordedDocument returns an object of testdata/recorded/hub as JSON.
 func recordedDocument(t testing.TB, file, known string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "testdata", "recorded", "hub", file+".yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "testdata", "recorded", "hub", file+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package hub
+package strip
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package hub
+package strip
 
 import (
 	"encoding/json"
@@ -21,6 +21,58 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+func TestSlim(t *testing.T) {
+	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	annotations := func() map[string]string { return map[string]string{fleet.AnnotationSetApplied: "H4s", "theirs": "1"} }
+	noResources := fleet.BundleSpec{ResourcesHash: "ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356"}
+	managedByOthers := map[string]string{fleet.LabelClusterManagement: "somebody"}
+	clusterIn := func(namespace string) *fleet.Cluster {
+		return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1"}, Status: fleet.ClusterStatus{Namespace: namespace}}
+	}
+	tests := map[string]struct{ in, want any }{
+		"who wrote what goes": {
+			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Data: map[string][]byte{"k": []byte("v")}},
+			&corev1.Secret{Data: map[string][]byte{"k": []byte("v")}},
+		},
+		"what others last applied goes": {
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+		},
+		"of a Bundle it stays to be seen that they did": {
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: "", "theirs": "1"}}, Spec: noResources},
+		},
+		"but not of one that they did not write": {
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
+			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}, Spec: noResources},
+		},
+		"a Content's bytes go, its hash stays": {
+			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
+			&fleet.Content{SHA256Sum: "s"},
+		},
+		"a Cluster's own namespace stays": {
+			clusterIn("cluster-ws-c1-552959a9c359"), clusterIn("cluster-ws-c1-552959a9c359"),
+		},
+		"another's is not believed": {clusterIn("kube-system"), clusterIn("")},
+		"a label of another manager does not change that": {
+			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
+			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}},
+		},
+		"what is no object stays": {"x", "x"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := newStripper().strip(test.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
 
 // cachedDeployment returns a recorded BundleDeployment as decoded, and as a cache keeps it.
 func cachedDeployment(t *testing.T, changes ...func(*fleet.BundleDeployment)) (decoded, kept *fleet.BundleDeployment) {

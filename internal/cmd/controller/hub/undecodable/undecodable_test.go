@@ -1,4 +1,4 @@
-package hub
+package undecodable
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	kjson "sigs.k8s.io/json"
 
@@ -188,9 +187,9 @@ func FuzzDecodeFields(f *testing.F) {
 	})
 }
 
-// reports is an undecodable that records its reports.
+// reports is an Objects that records its reports.
 type reports struct {
-	*undecodable
+	*Objects
 	now    time.Time
 	log    bytes.Buffer
 	events []string
@@ -204,10 +203,8 @@ func newReports() *reports {
 		}
 		return a
 	}}
-	r.undecodable = &undecodable{
-		log: slog.New(slog.NewTextHandler(&r.log, plain)), clock: func() time.Time { return r.now }, objects: map[types.UID]incomplete{},
-		event: func(_ runtime.Object, message string) { r.events = append(r.events, message) },
-	}
+	r.Objects = New(slog.New(slog.NewTextHandler(&r.log, plain)), func() time.Time { return r.now },
+		func(_ runtime.Object, message string) { r.events = append(r.events, message) })
 	return r
 }
 
@@ -269,16 +266,13 @@ func TestIncompleteVersions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, r.of(test.object)); diff != "" {
+			if diff := cmp.Diff(test.want, r.Fields(test.object)); diff != "" {
 				t.Errorf("undecodable (-want +got):\n%s", diff)
-			}
-			if a := (&Context{undecodable: r.undecodable}); a.Owns(test.object) == (test.want != nil) {
-				t.Errorf("reconciled: %t", test.want != nil)
 			}
 		})
 	}
-	if fields := (*undecodable)(nil).of(versioned("9")); fields != nil {
-		t.Errorf("a nil undecodable has %v", fields)
+	if fields := (*Objects)(nil).Fields(versioned("9")); fields != nil {
+		t.Errorf("a nil Objects has %v", fields)
 	}
 }
 
@@ -295,7 +289,7 @@ func (i *deletions) AddEventHandler(handler cache.ResourceEventHandler) (cache.R
 
 func TestDeletedObject_IsForgotten(t *testing.T) {
 	r, informer := newReports(), &deletions{}
-	if err := r.forgetDeleted(informer); err != nil {
+	if err := r.ForgetDeleted(informer); err != nil {
 		t.Fatal(err)
 	}
 	for name, gone := range map[string]any{"deleted": versioned("6"), "found to be deleted": cache.DeletedFinalStateUnknown{Obj: versioned("6")}} {
@@ -343,7 +337,7 @@ func TestUndecodableFields_AreNotOverwritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, server := newReports(), &writes{}
 			r.note("Cluster", versioned("1"), test.fields)
-			clusters := completeOnly[*fleet.Cluster, *fleet.ClusterList]{server, r.undecodable}
+			clusters := Guard(server, r.Objects)
 			refusal := ""
 			for _, write := range []func(*fleet.Cluster) (*fleet.Cluster, error){clusters.Update, clusters.UpdateStatus} {
 				if _, err := write(versioned("1")); err != nil {
@@ -362,7 +356,7 @@ func TestUndecodableFields_AreNotOverwritten(t *testing.T) {
 
 func TestUndecodableObject_CallsNoHandler(t *testing.T) {
 	r, server := newReports(), &writes{}
-	clusters := completeOnly[*fleet.Cluster, *fleet.ClusterList]{server, r.undecodable}
+	clusters := Guard(server, r.Objects)
 	var called []string
 	clusters.OnChange(t.Context(), "x", func(key string, c *fleet.Cluster) (*fleet.Cluster, error) {
 		called = append(called, key)

@@ -1,4 +1,4 @@
-package hub
+package undecodable
 
 import (
 	"bytes"
@@ -16,20 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	restwatch "k8s.io/client-go/rest/watch"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // serializers returns the hub's serializer for our group, and the general one.
-func serializers(t testing.TB, incomplete *undecodable) (ours, general runtime.NegotiatedSerializer) {
+func serializers(t testing.TB, incomplete *Objects) (ours, general runtime.NegotiatedSerializer) {
 	t.Helper()
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, fleet.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
-	general = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return tolerant{general, scheme, incomplete}, general
+	return incomplete.Serializer(scheme), serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
 func sampleCluster(t testing.TB) []byte {
@@ -133,7 +135,7 @@ func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := newReports()
-			media, _ := serializers(t, r.undecodable)
+			media, _ := serializers(t, r.Objects)
 			got, err := test.read(t, media)
 			if err != nil {
 				t.Fatal(err)
