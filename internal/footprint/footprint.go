@@ -27,8 +27,9 @@ const (
 	// large heap it is worthPart of the heap, because to collect garbage takes longer.
 	worthBytes, worthPart = 4 << 20, 8
 	// poolsMatter is the heap in use below which garbage is collected twice. Pools survive one collection: they may contain
-	// buffers as large as the largest chart. With a hub's 300 MiB, one more collection takes a second of processor time.
-	poolsMatter = 128 << 20
+	// buffers as large as the largest chart. With the 300 MiB of 10,000 clusters, one more collection takes a second of
+	// processor time.
+	poolsMatter = 256 << 20
 )
 
 // The runtime's metrics for the bytes allocated on the heap since the process started, and those found in use by the

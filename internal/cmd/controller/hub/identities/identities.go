@@ -189,8 +189,10 @@ func (i *Identities) holders(system types.UID) (found []*fleet.Cluster, err erro
 	for _, namespace := range recorded {
 		keys[clusterOf(namespace)] = true
 	}
-	for key := range i.noted {
-		keys[key] = true
+	for key, known := range i.noted {
+		if known.system == system {
+			keys[key] = true
+		}
 	}
 	for key := range keys {
 		cluster, err := reconcile.Optional(i.hub.Cluster(key.Namespace, key.Name))
