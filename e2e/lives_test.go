@@ -20,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -70,13 +70,13 @@ func (k *killer) done() ([]string, error) {
 }
 
 // storedAccess returns the stored hub access of a cluster's agent.
-func storedAccess(ctx SpecContext, cluster string) register.Access {
+func storedAccess(ctx SpecContext, cluster string) hubclient.Access {
 	GinkgoHelper()
 	secret, err := world.On(cluster).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	identity, err := protocol.ParseIdentity(secret.Data)
 	Expect(err).NotTo(HaveOccurred())
-	access, err := register.ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	return access
 }
@@ -171,7 +171,7 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 
 		values["apiServerURL"], values["apiServerCA"] = want.Server, string(want.CA)
 		Expect(world.InstallAgent(ctx, rough, values)).To(Succeed())
-		Eventually(func() register.Access { return storedAccess(ctx, rough) }).WithContext(ctx).WithTimeout(framework.Patience).Should(Equal(want))
+		Eventually(func() hubclient.Access { return storedAccess(ctx, rough) }).WithContext(ctx).WithTimeout(framework.Patience).Should(Equal(want))
 		Expect(proxy.Close()).To(Succeed())
 		_, err = world.SeenAfter(ctx, cluster, time.Now(), framework.Patience)
 		Expect(err).NotTo(HaveOccurred())

@@ -7,13 +7,14 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // ask tests the stored identity: at the stored address, at the address in the bootstrap secret, or at both. The
 // test that is due first runs.
 func (a *agent) ask(ctx context.Context, step registering.Outcome) {
-	here, there := a.asks.until(a.now()), a.moves.until(a.now())
+	here, there := a.asks.Until(a.now()), a.moves.Until(a.now())
 	switch {
 	case !step.AskElsewhere, step.AskAgain && here <= there:
 		if a.pause(ctx, here) {
@@ -36,17 +37,17 @@ func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 func (a *agent) askStored(ctx context.Context) {
 	err := a.trusts()
 	if err == nil {
-		err = a.prove(ctx, a.found.access, a.found.identity.DeploymentNamespace)
+		err = a.prove(ctx, a.found.Access, a.found.Identity.DeploymentNamespace)
 	}
 	if ctx.Err() != nil {
 		return // no answer: the context was canceled
 	}
-	a.asks.tried(a.now(), err)
+	a.asks.Tried(a.now(), err)
 	before := a.verdict.Answer
-	a.verdict = judge(a.verdict, answerOf(err), a.now())
+	a.verdict = judge(a.verdict, hubclient.AnswerOf(err), a.now())
 	switch {
 	case err == nil:
-		a.asks.reset()
+		a.asks.Reset()
 	case before != a.verdict.Answer:
 		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
 	}
@@ -55,7 +56,7 @@ func (a *agent) askStored(ctx context.Context) {
 // trusts returns an error if the mode is strict and the stored identity has no CA. Such an identity was stored
 // while the system's roots were enough. A configuration that sets no mode never causes an error here.
 func (a *agent) trusts() error {
-	if a.found.config.AgentTLSMode == kube.TLSModeStrict && len(a.found.access.CA) == 0 {
+	if a.found.Config.AgentTLSMode == kube.TLSModeStrict && len(a.found.Access.CA) == 0 {
 		return fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
 	}
 	return nil
@@ -63,27 +64,27 @@ func (a *agent) trusts() error {
 
 // askElsewhere tests the stored identity at the address in the bootstrap secret.
 func (a *agent) askElsewhere(ctx context.Context) {
-	bootstrap := a.found.bootstrap
-	access := Access{
-		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: a.found.access.Token, Namespace: a.found.access.Namespace,
+	bootstrap := a.found.Bootstrap
+	access := hubclient.Access{
+		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: a.found.Access.Token, Namespace: a.found.Access.Namespace,
 	}
 	there, err := a.trusting(ctx, access)
 	if err == nil {
-		err = a.prove(ctx, there, a.found.identity.DeploymentNamespace)
+		err = a.prove(ctx, there, a.found.Identity.DeploymentNamespace)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	a.moves.tried(a.now(), err)
+	a.moves.Tried(a.now(), err)
 	before := a.moved.Answer
-	a.there, a.moved = there, judge(a.moved, answerOf(err), a.now())
+	a.there, a.moved = there, judge(a.moved, hubclient.AnswerOf(err), a.now())
 	if err != nil && before != a.moved.Answer {
 		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
 	}
 }
 
 // prove asks a hub whether the identity has the rights of an agent.
-func (a *agent) prove(ctx context.Context, access Access, namespace string) error {
+func (a *agent) prove(ctx context.Context, access hubclient.Access, namespace string) error {
 	hub, err := a.Connect(access.Config())
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func judge(v registering.Verdict, answer registering.Answer, now time.Time) regi
 
 // grantedAccess returns the access of the granted identity: the address and CA of the request, with the new
 // token.
-func (at *attempt) grantedAccess() Access {
+func (at *attempt) grantedAccess() hubclient.Access {
 	access := at.access
 	access.Token = at.Credential.Token
 	access.Namespace = at.Credential.DeploymentNamespace
@@ -110,15 +111,15 @@ func (at *attempt) grantedAccess() Access {
 
 // proveCredential asks the hub whether the credential it granted works.
 func (a *agent) proveCredential(ctx context.Context, at *attempt) {
-	if !a.pause(ctx, a.proofs.until(a.now())) {
+	if !a.pause(ctx, a.proofs.Until(a.now())) {
 		return
 	}
 	err := a.prove(ctx, at.grantedAccess(), at.Credential.DeploymentNamespace)
 	if ctx.Err() != nil {
 		return
 	}
-	a.proofs.tried(a.now(), err)
-	at.Proof = judge(at.Proof, answerOf(err), a.now())
+	a.proofs.Tried(a.now(), err)
+	at.Proof = judge(at.Proof, hubclient.AnswerOf(err), a.now())
 	if err != nil {
 		a.log.Warn("the hub does not accept the new credential yet", "answer", at.Proof.Answer, "error", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -52,7 +53,7 @@ func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
 			return
 		}
 		a.remind(at, err)
-		if !a.pause(ctx, max(jitter(registering.PollPause(age), a.Random), spread(kube.RetryAfter(err), a.Random))) {
+		if !a.pause(ctx, max(pace.Jitter(registering.PollPause(age), a.Random), pace.Spread(kube.RetryAfter(err), a.Random))) {
 			return
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
 // tally counts the requests of an agent to the hub and to its own cluster.
@@ -69,7 +71,7 @@ func (c *tally) listed() string {
 
 // countedHub counts what an agent that has an identity sends to the hub.
 type countedHub struct {
-	Hub
+	hubclient.Hub
 	*tally
 }
 
@@ -121,7 +123,7 @@ func TestAgentAtRest_SendsEightAndFourRequestsADay(t *testing.T) {
 				go func() {
 					ended <- Run(ctx, Options{
 						Local: w.local, Namespace: agentNS, Clock: time.Now, Random: test.random,
-						Connect: func(cfg *rest.Config) (Hub, error) {
+						Connect: func(cfg *rest.Config) (hubclient.Hub, error) {
 							hub, err := w.connect(cfg)
 							return countedHub{hub, c}, err
 						},

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -26,7 +27,7 @@ func (a *agent) refreshDocument(ctx context.Context) error {
 	if a.kept.data.HubKey == "" {
 		return nil
 	}
-	hub, err := a.Connect(a.found.access.Config())
+	hub, err := a.Connect(a.found.Access.Config())
 	if err != nil {
 		return err
 	}
@@ -43,8 +44,8 @@ func (a *agent) refreshDocument(ctx context.Context) error {
 // consultDocument looks for another address, CA or recovery token in a hub document, when the hub rejects every token
 // or is not trusted. Afterwards the recovery token is tried again.
 func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
-	due := a.documents.until(a.now())
-	if asks := a.asks.until(a.now()); step.AskAgain && asks < due {
+	due := a.documents.Until(a.now())
+	if asks := a.asks.Until(a.now()); step.AskAgain && asks < due {
 		if a.pause(ctx, asks) {
 			a.askStored(ctx)
 		}
@@ -61,7 +62,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	if err == nil && a.verdict == verdict && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
 		err = errNothingNew
 	}
-	a.documents.tried(a.now(), err)
+	a.documents.Tried(a.now(), err)
 	a.recovering = nil
 	if err != nil {
 		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, and no hub document helps; trying again until there is a bootstrap secret", "error", err)
@@ -71,7 +72,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 // fetchDocument reads the hub document without a credential, at each address that the agent knows.
 func (a *agent) fetchDocument(ctx context.Context) error {
 	servers := []string{a.kept.data.APIServerURL}
-	if stored := a.found.access.Server; a.found.identity != nil && stored != servers[0] {
+	if stored := a.found.Access.Server; a.found.Identity != nil && stored != servers[0] {
 		servers = append(servers, stored)
 	}
 	var failed []error
@@ -99,7 +100,7 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 	current := a.currentAccess()
 	test, err := registering.UseDocument(registering.DocumentInput{
 		Document: document, Serial: data.Serial, Server: current.Server, CA: current.CA,
-		SystemStore: a.found.config.AgentTLSMode == kube.TLSModeSystemStore, Works: works,
+		SystemStore: a.found.Config.AgentTLSMode == kube.TLSModeSystemStore, Works: works,
 	})
 	if err != nil {
 		return err
@@ -123,17 +124,17 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 }
 
 // currentAccess returns the access of the stored identity, or else that of the recovery token.
-func (a *agent) currentAccess() Access {
-	if a.found.identity != nil {
-		return a.found.access
+func (a *agent) currentAccess() hubclient.Access {
+	if a.found.Identity != nil {
+		return a.found.Access
 	}
 	data := a.kept.data
-	return Access{Server: data.APIServerURL, CA: data.APIServerCA, Token: data.Token, Namespace: data.ClusterNamespace}
+	return hubclient.Access{Server: data.APIServerURL, CA: data.APIServerCA, Token: data.Token, Namespace: data.ClusterNamespace}
 }
 
 // moveTo tests the address and the CA of a hub document. If the hub accepts the stored identity there, they are stored
 // with it. A hub that answers, but rejects the identity, is the place for a recovery request.
-func (a *agent) moveTo(ctx context.Context, from Access, document identity.Document) (Access, error) {
+func (a *agent) moveTo(ctx context.Context, from hubclient.Access, document identity.Document) (hubclient.Access, error) {
 	to := from
 	to.Server, to.CA = document.URL, document.CA
 	there, err := a.trustingKept(ctx, to)
@@ -141,9 +142,9 @@ func (a *agent) moveTo(ctx context.Context, from Access, document identity.Docum
 		return from, err
 	}
 	err = a.prove(ctx, there, from.Namespace)
-	switch answer := answerOf(err); {
-	case answer == registering.Accepted && a.found.identity != nil:
-		if err := a.write(ctx, there, *a.found.identity); err != nil {
+	switch answer := hubclient.AnswerOf(err); {
+	case answer == registering.Accepted && a.found.Identity != nil:
+		if err := a.write(ctx, there, *a.found.Identity); err != nil {
 			return from, err
 		}
 		a.log.Info("using the address and CA of the hub document from now on; the identity stays the same", "hub", there.Server)

@@ -39,7 +39,7 @@ func (a *agent) setKept(now kept) {
 	after, _ := now.data.Access()
 	if before.Token != after.Token || before.APIServerURL != after.APIServerURL || string(before.APIServerCA) != string(after.APIServerCA) {
 		a.recovering = nil
-		a.recoveries.reset()
+		a.recoveries.Reset()
 	}
 	a.kept = now
 	a.reported.Store(&reported{key: now.key.Public(), ticket: now.receipt(), serial: now.data.Serial})

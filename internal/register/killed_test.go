@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -60,11 +61,11 @@ func (m *mortal) local(action clienttesting.Action) (bool, runtime.Object, error
 }
 
 // hub counts those to the hub.
-func (m *mortal) hub(h Hub) Hub { return mortalHub{m, h} }
+func (m *mortal) hub(h hubclient.Hub) hubclient.Hub { return mortalHub{m, h} }
 
 type mortalHub struct {
 	*mortal
-	next Hub
+	next hubclient.Hub
 }
 
 func (m mortalHub) Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
@@ -176,18 +177,19 @@ func (w *world) expectIdentity(required bool, after string) *protocol.Identity {
 	if !ok {
 		w.t.Fatalf("%T is no Secret", found)
 	}
-	identity, access, err := parseIdentity(secret.Data)
-	if err != nil {
+	identity, err := protocol.ParseIdentity(secret.Data)
+	access, accessErr := hubclient.ParseKubeconfig(identity.Kubeconfig)
+	if err = errors.Join(err, accessErr); err != nil {
 		w.t.Errorf("killed after %s: half an identity: %v", after, err)
 		return nil
 	}
 	want := protocol.Identity{
 		Kubeconfig: identity.Kubeconfig, DeploymentNamespace: access.Namespace, ClusterNamespace: "fleet-default", ClusterName: "a",
 	}
-	if diff := cmp.Diff(want, *identity); diff != "" {
+	if diff := cmp.Diff(want, identity); diff != "" {
 		w.t.Errorf("killed after %s (-want +got):\n%s", after, diff)
 	}
-	return identity
+	return &identity
 }
 
 // expectJoined fails unless the agent is as one that nobody has killed, but for one request more.
@@ -198,7 +200,7 @@ func (w *world) expectJoined(requests int, after string) {
 	if made := len(w.requests); made < requests || made > requests+1 {
 		w.t.Errorf("killed after %s: %d requests, %d without that", after, made, requests)
 	}
-	access, err := ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	if err != nil {
 		w.t.Fatal(err)
 	}

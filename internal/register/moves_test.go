@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
 // at makes a bootstrap secret name the hub by this address.
@@ -40,7 +41,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		}},
 		"an address that answers only later": {"moves-later", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers first is at movedURL here
 			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
 			w.later(4*time.Minute, "hub", "answers there, too", func() { w.down = false })
@@ -94,21 +95,21 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "writes its new address into Secret fleet-agent", func() {
-				w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+				w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			})
 			w.run(time.Hour)
 		}},
 		"the mode becomes strict, the identity has no CA, and the hub gives it one": {"becomes-strict", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
 			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
-			w.later(119*time.Second, "hub", "writes its CA into Secret fleet-agent", func() { w.identitySecret("account-0", func(a *Access) { a.Server += "/" }) })
+			w.later(119*time.Second, "hub", "writes its CA into Secret fleet-agent", func() { w.identitySecret("account-0", func(a *hubclient.Access) { a.Server += "/" }) })
 			w.run(time.Hour)
 		}},
 		"the mode becomes strict, and a bootstrap secret has the CA": {"becomes-strict-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
 			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
 			w.later(62*time.Second, "admin", "delivers the CA", func() { w.bootstrapSecret("import-1") })
@@ -117,7 +118,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		}},
 		"the mode becomes strict a moment after the CA was delivered": {"becomes-strict-after-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
 			w.later(time.Minute, "admin", "upgrades the chart, of which the Secret comes first", func() { w.bootstrapSecret("import-1") })
 			w.later(61*time.Second, "admin", "and mode strict in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
@@ -143,7 +144,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		}},
 		"a CA that is not needed under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
 			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1") })
 			w.run(time.Hour)
@@ -151,7 +152,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		}},
 		"an identity that is turned away while its new address does not answer yet": {"moves-later-rejected", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers first is at movedURL here
 			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
 			w.later(100*time.Second, "hub", "turns the agent away where it was", func() { w.strangers = true; w.turnAway(401, nil) })
@@ -161,7 +162,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		}},
 		"an identity that is turned away for a while, and a new address that never answers": {"moves-nowhere-rejected", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.Server = movedURL })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers is at movedURL here
 			w.later(time.Minute, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
 			away := func(from, until time.Duration) {
@@ -199,7 +200,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		"a start under mode strict with an identity that has no CA": {"strict-at-start", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.accounts["account-0"] = true
-			w.identitySecret("account-0", func(a *Access) { a.CA = nil })
+			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
 			w.run(time.Hour)
 		}},

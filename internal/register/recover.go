@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -21,15 +22,15 @@ type loss struct {
 func (a *agent) noticeLoss() {
 	answer := a.verdict.Answer
 	switch {
-	case a.found.identity != nil && answer == registering.Accepted:
+	case a.found.Identity != nil && answer == registering.Accepted:
 		a.loss, a.recovering = loss{}, nil
-		a.recoveries.reset()
-		a.documents.reset()
-	case a.found.identity != nil && answer != registering.Rejected && answer != registering.Untrusted:
+		a.recoveries.Reset()
+		a.documents.Reset()
+	case a.found.Identity != nil && answer != registering.Rejected && answer != registering.Untrusted:
 		a.loss = loss{}
 	case a.loss.since.IsZero():
-		a.loss = loss{since: a.now(), chance: chance(a.Random)}
-		if a.found.identity != nil {
+		a.loss = loss{since: a.now(), chance: pace.Chance(a.Random)}
+		if a.found.Identity != nil {
 			a.loss.since = a.verdict.Since
 		}
 	}
@@ -37,15 +38,15 @@ func (a *agent) noticeLoss() {
 
 // lookAtKept reads the recovery Secret at start, so that the agent has a key, and while it has no working identity.
 func (a *agent) lookAtKept(ctx context.Context) {
-	if a.kept.key.Public() != "" && a.verdict.Answer == registering.Accepted || a.keeps.until(a.now()) > 0 {
+	if a.kept.key.Public() != "" && a.verdict.Answer == registering.Accepted || a.keeps.Until(a.now()) > 0 {
 		return
 	}
 	err := a.loadKept(ctx)
 	if err == nil {
-		a.keeps.reset()
+		a.keeps.Reset()
 		return
 	}
-	a.keeps.tried(a.now(), err)
+	a.keeps.Tried(a.now(), err)
 	if ctx.Err() == nil {
 		a.log.Debug("the agent's recovery Secret cannot be used", "error", err)
 	}
@@ -90,7 +91,7 @@ func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {
 		a.pause(ctx, step.Pause)
 		return
 	}
-	if a.pause(ctx, min(step.Pause, a.asks.until(a.now()))) {
+	if a.pause(ctx, min(step.Pause, a.asks.Until(a.now()))) {
 		a.askStored(ctx)
 	}
 }

@@ -10,13 +10,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 )
 
 // scheduleRefresh makes the first refresh of a process due soon, because the agent may not have been there when the
 // hub's data changed.
 func (a *agent) scheduleRefresh() {
-	if a.refreshes.due.IsZero() {
-		a.refreshes.due = a.now().Add(jitter(firstRefreshPause, a.Random))
+	if !a.refreshes.IsScheduled() {
+		a.refreshes.Schedule(a.now().Add(pace.Jitter(firstRefreshPause, a.Random)))
 	}
 }
 
@@ -34,7 +35,7 @@ func (a *agent) refresh(ctx context.Context) {
 		return
 	}
 	if err = errors.Join(err, unread); err != nil {
-		a.refreshes.tried(a.now(), err)
+		a.refreshes.Tried(a.now(), err)
 		return
 	}
 	a.refreshDaily()
@@ -43,15 +44,15 @@ func (a *agent) refresh(ctx context.Context) {
 // refreshDaily makes the next refresh due in a day. A token that lasts a day is renewed before that, and each renewal
 // refreshes.
 func (a *agent) refreshDaily() {
-	a.refreshes.reset()
-	a.refreshes.due = a.now().Add(spread(longRefreshPause, a.Random))
+	a.refreshes.Reset()
+	a.refreshes.Schedule(a.now().Add(pace.Spread(longRefreshPause, a.Random)))
 }
 
 // refreshRecovery merges the Secret with the hub's answer to the agent's key into the recovery Secret. Only here and
 // with a credential, a new key of the hub is accepted: the hub's certificate was verified.
 func (a *agent) refreshRecovery(ctx context.Context) error {
-	namespace := a.found.identity.DeploymentNamespace
-	hub, err := a.Connect(a.found.access.Config())
+	namespace := a.found.Identity.DeploymentNamespace
+	hub, err := a.Connect(a.found.Access.Config())
 	if err != nil {
 		return err
 	}
@@ -73,11 +74,11 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 
 // merged returns the data of the recovery Secret with what the hub gave. The address and the CA are those in use.
 func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept {
-	access, data := a.found.access, a.kept.data
+	access, data := a.found.Access, a.kept.data
 	data.Serial = a.kept.serialOf(given.HubKey)
 	data.Recovery = given
 	data.APIServerURL, data.APIServerCA = access.Server, access.CA
-	data.ClusterNamespace = a.found.identity.ClusterNamespace
+	data.ClusterNamespace = a.found.Identity.ClusterNamespace
 	if all.SystemRegistrationNamespace != "" {
 		data.SystemRegistrationNamespace = all.SystemRegistrationNamespace
 	}

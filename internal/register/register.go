@@ -8,12 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/register/recovery"
+	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -25,15 +27,10 @@ var (
 	errStuck = errors.New("the agent's work did not end after its context was canceled")
 )
 
-// LocalClients are the clients for the agent's own cluster.
-type LocalClients interface {
-	CoreV1() corev1client.CoreV1Interface
-}
-
 // Options configures Run.
 type Options struct {
-	// Local must not have a timeout, because watches use it.
-	Local LocalClients
+	// Local are the clients for the agent's own cluster, without a timeout, because watches use them.
+	Local stored.Clients
 	// Namespace is the agent's namespace. It contains Secrets fleet-agent and fleet-agent-bootstrap and
 	// ConfigMap fleet-agent.
 	Namespace string
@@ -45,8 +42,8 @@ type Options struct {
 	Random io.Reader
 	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// Connect creates the client for one identity. Nil means the function Connect.
-	Connect func(*rest.Config) (Hub, error)
+	// Connect creates the client for one identity. Nil means hubclient.Connect.
+	Connect func(*rest.Config) (hubclient.Hub, error)
 	// FetchDocument reads the hub document at an address without a credential. Nil means recovery.Fetch.
 	FetchDocument func(ctx context.Context, server string) (string, error)
 	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
@@ -85,7 +82,7 @@ type Session struct {
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
 	ctx, cancel := context.WithCancel(ctx)
-	watching := watchOwn(ctx, o.Local, o.Namespace, &a.seen, a.changed)
+	watching := a.stored().Watch(ctx, a.seen, a.changed)
 	defer func() { cancel(); watching.Wait() }()
 	defer a.stopServing()
 	for ctx.Err() == nil {
@@ -95,7 +92,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		if a.ended() {
 			return a.serving.outcome()
 		}
-		if !a.pause(ctx, a.looks.until(a.now())) {
+		if !a.pause(ctx, a.looks.Until(a.now())) {
 			continue
 		}
 		state, err := a.observe(ctx)
@@ -103,10 +100,10 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 			if ctx.Err() == nil {
 				a.log.Warn("reading the agent's Secrets and ConfigMap failed, trying again", "error", err)
 			}
-			a.looks.tried(a.now(), err)
+			a.looks.Tried(a.now(), err)
 			continue
 		}
-		a.looks.reset()
+		a.looks.Reset()
 		step := registering.Decide(state)
 		a.reportStage(step)
 		if err := a.act(ctx, step); err != nil {
@@ -122,17 +119,17 @@ type agent struct {
 	log *slog.Logger
 	use func(context.Context, Session) error
 
-	changed  chan struct{} // one of the agent's Secrets, or its configuration, may have changed
-	seen     sightings     // what the watches have reported of them
-	rejected chan struct{} // the hub rejected a request of the identity in use
+	changed  chan struct{}     // one of the agent's Secrets, or its configuration, may have changed
+	seen     *stored.Sightings // what the watches have reported of them
+	rejected chan struct{}     // the hub rejected a request of the identity in use
 
-	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace
+	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
 
-	found   found               // result of the last look
+	found   stored.Objects      // result of the last look
 	current bool                // nothing has changed since that look, so that the next one is not needed
 	verdict registering.Verdict // on the stored identity, at its own address
 	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there   Access              // the access of that test
+	there   hubclient.Access    // the access of that test
 	stuck   bool                // use did not return after its context was canceled
 	running bool                // an identity has been used or requested
 	used    bool                // the current bootstrap secret was used
@@ -155,8 +152,8 @@ type attempt struct {
 	registering.Attempt
 	bootstrap  protocol.Bootstrap
 	isRecovery bool
-	access     Access            // after applying the TLS mode; set once a request was made
-	hub        Hub               // client for access
+	access     hubclient.Access  // after applying the TLS mode; set once a request was made
+	hub        hubclient.Hub     // client for access
 	reminded   time.Time         // when the missing grant was last logged
 	warned     bool              // the incomplete credential was logged
 	granted    protocol.Recovery // together with the credential; the zero value if the hub gives none
@@ -164,28 +161,28 @@ type attempt struct {
 
 func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.Connect == nil {
-		o.Connect = Connect
+		o.Connect = hubclient.Connect
 	}
 	if o.FetchDocument == nil {
 		o.FetchDocument = recovery.Fetch
 	}
-	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1), seen: sightings{latest: versions{}}}
+	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1), seen: stored.NewSightings()}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	for p, long := range map[*pace]time.Duration{
+	for p, long := range map[*pace.Pace]time.Duration{
 		&a.looks: longPause, &a.asks: longPause, &a.requests: longPause, &a.writes: longPause,
 		&a.moves: longMovePause, &a.renewals: longRenewalPause,
 	} {
-		*p = pace{first: firstPause, long: long, random: o.Random}
+		*p = pace.New(firstPause, long, o.Random)
 	}
-	a.recoveries = pace{first: firstRecoveryPause, long: longRecoveryPause, random: o.Random}
-	a.documents = pace{first: firstRecoveryPause, long: longDocumentPause, random: o.Random}
-	a.keeps = pace{first: firstPause, long: longKeepPause, random: o.Random}
-	a.refreshes = pace{first: firstRefreshPause, long: longRefreshPause, random: o.Random}
+	a.recoveries = pace.New(firstRecoveryPause, longRecoveryPause, o.Random)
+	a.documents = pace.New(firstRecoveryPause, longDocumentPause, o.Random)
+	a.keeps = pace.New(firstPause, longKeepPause, o.Random)
+	a.refreshes = pace.New(firstRefreshPause, longRefreshPause, o.Random)
 	a.reported = &atomic.Pointer[reported]{}
-	a.tokens = pace{first: firstTokenPause, long: longTokenPause, random: o.Random}
-	a.proofs = pace{first: firstProofPause, long: longProofPause, random: o.Random}
+	a.tokens = pace.New(firstTokenPause, longTokenPause, o.Random)
+	a.proofs = pace.New(firstProofPause, longProofPause, o.Random)
 	return a
 }
 

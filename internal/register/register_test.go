@@ -14,13 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -426,31 +424,4 @@ func TestRequests(t *testing.T) {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestAnswerOf(t *testing.T) {
-	resource := schema.GroupResource{Resource: "bundledeployments"}
-	tests := map[string]struct {
-		err  error
-		want registering.Answer
-	}{
-		"no error":               {nil, registering.Accepted},
-		"401":                    {apierrors.NewUnauthorized("no"), registering.Rejected},
-		"403":                    {apierrors.NewForbidden(resource, "", nil), registering.Rejected},
-		"404, no CRDs yet":       {apierrors.NewNotFound(resource, ""), registering.Unanswered},
-		"429":                    {apierrors.NewTooManyRequests("slow down", 1), registering.Unanswered},
-		"500":                    {apierrors.NewInternalError(errors.New("etcd")), registering.Unanswered},
-		"503":                    {apierrors.NewServiceUnavailable("starting"), registering.Unanswered},
-		"an unknown CA":          {x509.UnknownAuthorityError{}, registering.Untrusted},
-		"an expired certificate": {x509.CertificateInvalidError{Reason: x509.Expired}, registering.Unanswered},
-		"another host's":         {x509.HostnameError{Certificate: &x509.Certificate{}}, registering.Unanswered},
-		"anything else":          {errors.New("connection refused"), registering.Unanswered},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := answerOf(test.err); got != test.want {
-				t.Errorf("answer %q, want %q", got, test.want)
-			}
-		})
-	}
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
-	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 )
 
 // A token that expires is renewed at a random point between renewFrom and renewUntil of its lifetime, in percent. The
@@ -32,7 +30,7 @@ type renewal struct {
 
 // renewalDue returns the time to the next renewal, and false if the token in use does not expire.
 func (a *agent) renewalDue() (time.Duration, bool) {
-	token := a.found.access.Token
+	token := a.found.Access.Token
 	of, expires := protocol.RenewalOf(token)
 	if !expires {
 		return 0, false
@@ -40,7 +38,7 @@ func (a *agent) renewalDue() (time.Duration, bool) {
 	if a.renewal.token != token {
 		a.renewal = renewal{token: token, due: a.now().Add(renewIn(of.Lifetime, a.obtained == token, a.Random))}
 	}
-	return max(a.renewal.due.Sub(a.now()), a.tokens.until(a.now())), true
+	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now())), true
 }
 
 // renewIn returns the time from now to the renewal of a token.
@@ -49,7 +47,7 @@ func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration
 	if !isNew {
 		from, until = startFrom, startUntil
 	}
-	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)*time.Duration(chance(random))/256
+	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)*time.Duration(pace.Chance(random))/256
 }
 
 // renew replaces the token in use by a new one of the same account. The hub has accepted the new token before it is
@@ -59,67 +57,41 @@ func (a *agent) renew(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	a.tokens.tried(a.now(), err)
+	a.tokens.Tried(a.now(), err)
 	if err != nil {
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
 		return false
 	}
-	a.tokens.reset()
+	a.tokens.Reset()
 	a.log.Info("token renewed")
 	return true
 }
 
 func (a *agent) renewToken(ctx context.Context) error {
-	of, _ := protocol.RenewalOf(a.found.access.Token)
-	current, err := a.Connect(a.found.access.Config())
+	of, _ := protocol.RenewalOf(a.found.Access.Token)
+	current, err := a.Connect(a.found.Access.Config())
 	if err != nil {
 		return err
 	}
-	token, err := requestToken(ctx, current, of)
+	token, err := hubclient.RequestToken(ctx, current, of)
 	if err != nil {
 		return fmt.Errorf("requesting a token of account %s/%s: %w", of.Namespace, of.Account, err)
 	}
-	access := a.found.access
+	access := a.found.Access
 	access.Token = token
-	if err := a.prove(ctx, access, a.found.identity.DeploymentNamespace); err != nil {
+	if err := a.prove(ctx, access, a.found.Identity.DeploymentNamespace); err != nil {
 		return fmt.Errorf("testing the new token: %w", err)
 	}
-	if err := a.write(ctx, access, *a.found.identity); err != nil {
+	if err := a.write(ctx, access, *a.found.Identity); err != nil {
 		return err
 	}
 	a.obtained = token
 	if a.serving != nil {
-		a.serving.key = identityKey(*a.found.identity)
+		a.serving.key = a.found.IdentityKey()
 		a.serving.token.Store(&token)
 	}
 	if a.OnRenew != nil {
 		a.OnRenew(token)
 	}
 	return nil
-}
-
-// requestToken requests a token with the lifetime of the current one. A hub that has lowered the lifetime since denies
-// it, so shorter ones are tried, down to the minimum of the TokenRequest API.
-func requestToken(ctx context.Context, hub Hub, of protocol.Renewal) (string, error) {
-	for lifetime := max(of.Lifetime, protocol.MinTokenLifetime); ; lifetime = max(lifetime/2, protocol.MinTokenLifetime) {
-		token, err := hub.Renew(ctx, of.Namespace, of.Account, lifetime)
-		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lifetime == protocol.MinTokenLifetime {
-			return token, err
-		}
-	}
-}
-
-// currentToken sends requests with the renewed token. Before the first renewal it changes nothing.
-type currentToken struct {
-	next  http.RoundTripper
-	token *atomic.Pointer[string]
-}
-
-// RoundTrip sends the request.
-func (c currentToken) RoundTrip(request *http.Request) (*http.Response, error) {
-	if token := c.token.Load(); token != nil {
-		request = request.Clone(request.Context())
-		request.Header.Set("Authorization", "Bearer "+*token)
-	}
-	return c.next.RoundTrip(request)
 }

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
 // tokenFor is a token of the agent's account with this lifetime. All tokens have another serial.
@@ -32,7 +30,11 @@ func (w *world) storedToken() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	_, access, err := parseIdentity(secret.Data)
+	identity, err := protocol.ParseIdentity(secret.Data)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,37 +93,6 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-type recordingTransport struct{ got []string }
-
-func (r *recordingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	r.got = append(r.got, request.Header.Get("Authorization"))
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(""))}, nil
-}
-
-func TestCurrentToken_ReplacesTheFirstOneAfterARenewal(t *testing.T) {
-	recorded, token := &recordingTransport{}, &atomic.Pointer[string]{}
-	transport := currentToken{next: recorded, token: token}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hubURL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer first")
-	second := "second"
-	for _, renewed := range []*string{nil, &second} {
-		token.Store(renewed)
-		response, err := transport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := response.Body.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := strings.Join(recorded.got, ", "); got != "Bearer first, Bearer second" || request.Header.Get("Authorization") != "Bearer first" {
-		t.Errorf("sent %s; the request itself has %s", got, request.Header.Get("Authorization"))
 	}
 }
 

@@ -3,12 +3,12 @@ package register
 import (
 	"context"
 	"fmt"
-	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -17,9 +17,9 @@ import (
 func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	at := a.attemptOf(step)
 	at.Request, at.Credential, at.Proof = nil, nil, registering.Verdict{}
-	due := max(a.requests.until(a.now()), a.renewals.until(a.now()))
+	due := max(a.requests.Until(a.now()), a.renewals.Until(a.now()))
 	if step.Recovery {
-		due = a.recoveries.until(a.now())
+		due = a.recoveries.Until(a.now())
 	}
 	if !a.pause(ctx, due) {
 		return
@@ -34,12 +34,12 @@ func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	}
 	switch {
 	case step.Recovery: // also after a request that the hub accepted, because it may not grant it
-		a.recoveries.tried(a.now(), err)
+		a.recoveries.Tried(a.now(), err)
 	case err != nil:
-		a.requests.tried(a.now(), err)
+		a.requests.Tried(a.now(), err)
 	default:
-		a.requests.reset()
-		a.renewals.tried(a.now(), nil)
+		a.requests.Reset()
+		a.renewals.Tried(a.now(), nil)
 	}
 }
 
@@ -55,7 +55,7 @@ func (a *agent) attemptOf(step registering.Outcome) *attempt {
 	if a.attempt == nil {
 		a.attempt = &attempt{}
 	}
-	a.attempt.bootstrap = *a.found.bootstrap
+	a.attempt.bootstrap = *a.found.Bootstrap
 	return a.attempt
 }
 
@@ -65,7 +65,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		return err
 	}
 	if err := a.reach(ctx, at); err != nil {
-		if at.isRecovery && answerOf(err) == registering.Untrusted {
+		if at.isRecovery && hubclient.AnswerOf(err) == registering.Untrusted {
 			a.judgeToken(at, err)
 		}
 		return err
@@ -83,7 +83,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
 		TokenName: at.bootstrap.TokenName, MadeAt: a.now(),
 	}
-	a.proofs.reset()
+	a.proofs.Reset()
 	if at.isRecovery {
 		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 		return nil
@@ -94,11 +94,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 
 // newRequest returns the ClusterRegistration of an attempt, without a proof.
 func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegistration, error) {
-	random, err := randomToken(a.Random)
+	random, err := registering.RandomToken(a.Random)
 	if err != nil {
 		return nil, err
 	}
-	in := registering.RequestInput{Bootstrap: at.bootstrap, Config: a.found.config, Random: random, Pod: a.Pod}
+	in := registering.RequestInput{Bootstrap: at.bootstrap, Config: a.found.Config, Random: random, Pod: a.Pod}
 	if at.isRecovery {
 		in.Ticket = a.kept.data.Ticket
 		in.Config.ClientID, in.Config.Labels = a.kept.asTicket(in.Config)
@@ -119,7 +119,7 @@ func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegi
 
 // systemUID returns the UID of namespace kube-system. It stays the same for the lifetime of the cluster.
 func (a *agent) systemUID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	system, err := a.Local.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 // reach creates the client for the token of an attempt. It determines the trusted CA again for each request, because a
 // hub that was unreachable last time could not show its certificate.
 func (a *agent) reach(ctx context.Context, at *attempt) error {
-	access := Access{
+	access := hubclient.Access{
 		Server: at.bootstrap.APIServerURL, CA: at.bootstrap.APIServerCA,
 		Token: at.bootstrap.Token, Namespace: at.bootstrap.ClusterNamespace,
 	}
@@ -151,18 +151,18 @@ func (a *agent) reach(ctx context.Context, at *attempt) error {
 
 // trustingKept returns the access with the CA that applies in the TLS mode. The recovery Secret has the CA that last
 // worked, so that it is used as it is if the agent's configuration was lost.
-func (a *agent) trustingKept(ctx context.Context, access Access) (Access, error) {
-	if a.found.config.AgentTLSMode == "" {
+func (a *agent) trustingKept(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
+	if a.found.Config.AgentTLSMode == "" {
 		return access, nil
 	}
 	return a.trusting(ctx, access)
 }
 
 // trusting returns the access with the CA that applies in the TLS mode.
-func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
-	trusting, err := kube.WithTLSMode(ctx, access.Config(), tlsMode(a.found.config.AgentTLSMode))
+func (a *agent) trusting(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
+	trusting, err := kube.WithTLSMode(ctx, access.Config(), a.found.TLSMode())
 	if err != nil {
-		return Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
+		return hubclient.Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
 	}
 	access.CA = trusting.CAData
 	return access, nil
@@ -171,34 +171,9 @@ func (a *agent) trusting(ctx context.Context, access Access) (Access, error) {
 // judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
 // still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
 func (a *agent) judgeToken(at *attempt, err error) {
-	answer := answerOf(err)
+	answer := hubclient.AnswerOf(err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		answer = registering.Accepted
 	}
 	at.Token = judge(at.Token, answer, a.now())
-}
-
-// The random part of a request has 54 characters from an alphabet of 27.
-const (
-	randomAlphabet = "bcdfghjklmnpqrstvwxz2456789"
-	randomLength   = 54
-)
-
-// randomToken chooses each character with equal probability. It discards bytes that would favor the first
-// characters of the alphabet.
-func randomToken(random io.Reader) (string, error) {
-	const fair = 256 - 256%len(randomAlphabet)
-	token := make([]byte, 0, randomLength)
-	buffer := make([]byte, randomLength)
-	for len(token) < randomLength {
-		if _, err := io.ReadFull(random, buffer); err != nil {
-			return "", fmt.Errorf("drawing a random token: %w", err)
-		}
-		for _, b := range buffer {
-			if int(b) < fair && len(token) < randomLength {
-				token = append(token, randomAlphabet[int(b)%len(randomAlphabet)])
-			}
-		}
-	}
-	return string(token), nil
 }

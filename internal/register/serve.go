@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -51,7 +51,7 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 // once a day without renewals, it reads what the hub has for a recovery.
 func (a *agent) attendUntilRenewal(ctx context.Context) {
 	left, expires := a.renewalDue()
-	wait := a.refreshes.until(a.now())
+	wait := a.refreshes.Until(a.now())
 	if expires {
 		wait = min(wait, left)
 	}
@@ -63,7 +63,7 @@ func (a *agent) attendUntilRenewal(ctx context.Context) {
 	if left, expires = a.renewalDue(); !expires || left > 0 || a.renew(ctx) {
 		a.refresh(ctx)
 	}
-	a.current = a.found.bootstrapSecret == nil // one that was just deleted is gone at the next look
+	a.current = a.found.BootstrapSecret == nil // one that was just deleted is gone at the next look
 }
 
 // storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
@@ -92,7 +92,7 @@ func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 
 // storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
-	if err := a.write(ctx, a.there, *a.found.identity); err != nil {
+	if err := a.write(ctx, a.there, *a.found.Identity); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
 			a.log.Error("storing the hub's new address failed, trying again", "error", err)
 		}
@@ -106,22 +106,21 @@ func (a *agent) storeMove(ctx context.Context) bool {
 var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
 
 // write stores the identity with this access.
-func (a *agent) write(ctx context.Context, access Access, identity protocol.Identity) error {
-	if !a.pause(ctx, a.writes.until(a.now())) {
+func (a *agent) write(ctx context.Context, access hubclient.Access, identity protocol.Identity) error {
+	if !a.pause(ctx, a.writes.Until(a.now())) {
 		return errInterrupted
 	}
 	var err error
-	var stored *corev1.Secret
+	var written *corev1.Secret
 	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
-		stored, err = store(context.WithoutCancel(ctx), a.Local, a.Namespace, a.found.identitySecret, identity)
+		written, err = a.stored().Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
 	}
 	if err != nil {
-		a.writes.tried(a.now(), err)
+		a.writes.Tried(a.now(), err)
 		return err
 	}
-	a.writes.reset()
-	a.found.identitySecret, a.found.identity, a.found.access, a.found.identityErr = stored, &identity, access, nil
-	a.found.versions.add(stored)
+	a.writes.Reset()
+	a.found.SetIdentity(written, identity, access)
 	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
 	a.moved, a.used = registering.Verdict{}, true
 	return nil
@@ -129,8 +128,8 @@ func (a *agent) write(ctx context.Context, access Access, identity protocol.Iden
 
 // serve starts using the stored identity, unless it is in use already.
 func (a *agent) serve(ctx context.Context) {
-	identity := *a.found.identity
-	key, collects := identityKey(identity), a.collects()
+	identity := *a.found.Identity
+	key, collects := a.found.IdentityKey(), a.collects()
 	if a.serving != nil && a.serving.key == key && a.serving.collects == collects {
 		return
 	}
@@ -140,9 +139,9 @@ func (a *agent) serve(ctx context.Context) {
 	if a.stopServing(); a.stuck {
 		return
 	}
-	hub, granted, renewed := a.found.access.Config(), a.found.access.Token, &atomic.Pointer[string]{}
-	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return currentToken{next: next, token: renewed} })
-	hub.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, rejected: a.rejected} })
+	hub, granted, renewed := a.found.Access.Config(), a.found.Access.Token, &atomic.Pointer[string]{}
+	hubclient.UseToken(hub, renewed)
+	hubclient.SignalRejections(hub, a.rejected)
 	session := Session{
 		Hub: hub,
 		Token: func() string {
@@ -157,7 +156,7 @@ func (a *agent) serve(ctx context.Context) {
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,
 		DeploymentNamespace: identity.DeploymentNamespace,
-		Config:              a.found.config,
+		Config:              a.found.Config,
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	started := &serving{key: key, collects: collects, token: renewed, cancel: cancel, done: make(chan struct{})}
@@ -172,10 +171,10 @@ func (a *agent) serve(ctx context.Context) {
 // collects returns the configured interval. While the configuration cannot be read, it returns the interval in
 // use.
 func (a *agent) collects() time.Duration {
-	if a.found.configErr != nil && a.serving != nil {
+	if a.found.ConfigErr != nil && a.serving != nil {
 		return a.serving.collects
 	}
-	return a.found.config.GarbageCollectionInterval.Duration
+	return a.found.Config.GarbageCollectionInterval.Duration
 }
 
 // leaving is the maximum time in which use must return after its context is canceled.
@@ -225,19 +224,19 @@ func (a *agent) ended() bool {
 // clearBootstrap deletes the bootstrap secret of the last look, if there was one. It reports whether none is
 // left.
 func (a *agent) clearBootstrap(ctx context.Context) bool {
-	seen := a.found.bootstrapSecret
+	seen := a.found.BootstrapSecret
 	if seen == nil {
 		return true
 	}
-	if !a.pause(ctx, max(a.writes.until(a.now()), a.settling())) {
+	if !a.pause(ctx, max(a.writes.Until(a.now()), a.settling())) {
 		return false
 	}
-	if err := dropBootstrap(ctx, a.Local, seen); err != nil {
-		a.writes.tried(a.now(), err)
+	if err := a.stored().DropBootstrap(ctx, seen); err != nil {
+		a.writes.Tried(a.now(), err)
 		a.log.Warn("deleting the bootstrap secret, which is no longer needed, failed; trying again", "error", err)
 		return false
 	}
-	a.writes.reset()
+	a.writes.Reset()
 	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.used)
 	a.used = false
 	return true
@@ -251,11 +250,11 @@ const settled = 5 * time.Second
 // needs none, or the current configuration is invalid. Otherwise it returns zero.
 func (a *agent) settling() time.Duration {
 	f := a.found
-	if a.used || f.bootstrap == nil {
+	if a.used || f.Bootstrap == nil {
 		return 0
 	}
-	needless := f.config.AgentTLSMode == kube.TLSModeSystemStore && len(f.access.CA) == 0 && len(f.bootstrap.APIServerCA) > 0
-	if needless || f.configErr != nil {
+	needless := f.Config.AgentTLSMode == kube.TLSModeSystemStore && len(f.Access.CA) == 0 && len(f.Bootstrap.APIServerCA) > 0
+	if needless || f.ConfigErr != nil {
 		return settled
 	}
 	return 0
@@ -271,9 +270,9 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 			return true
 		case <-a.rejected:
 			a.verdict = registering.Verdict{}
-			a.asks.spare(doubtPause)
+			a.asks.Spare(doubtPause)
 		case <-a.changed:
-			if !a.seen.differ(a.found.versions) {
+			if !a.seen.Differ(&a.found) {
 				continue
 			}
 		case <-a.serving.done:
@@ -281,24 +280,4 @@ func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
 		}
 		return false
 	}
-}
-
-// listener watches the hub's responses to the identity in use.
-type listener struct {
-	next     http.RoundTripper
-	rejected chan<- struct{}
-}
-
-// RoundTrip sends the request and signals if the response may mean that the identity is rejected. It
-// does not decide that: the missing right may be one that agents do not need.
-func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := l.next.RoundTrip(request)
-	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
-	if turnedAway || isUntrusted(err) {
-		select {
-		case l.rejected <- struct{}{}:
-		default: // a signal is already pending
-		}
-	}
-	return response, err
 }

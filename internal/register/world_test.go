@@ -3,21 +3,15 @@ package register
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
 	"maps"
-	"math/big"
 	"net/http"
 	"strings"
 	"sync"
@@ -36,11 +30,13 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -195,7 +191,7 @@ func keysOf(object runtime.Object) string {
 	if err != nil {
 		return secret.Name + ": " + err.Error()
 	}
-	access, err := ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	if err != nil {
 		return secret.Name + ": " + err.Error()
 	}
@@ -292,7 +288,7 @@ func (w *world) later(d time.Duration, who, what string, do func()) {
 }
 
 // connect is the hub as one identity sees it.
-func (w *world) connect(cfg *rest.Config) (Hub, error) {
+func (w *world) connect(cfg *rest.Config) (hubclient.Hub, error) {
 	v := &visitor{world: w, server: cfg.Host, ca: cfg.CAData, token: cfg.BearerToken}
 	if w.mortal != nil {
 		return w.mortal.hub(v), nil
@@ -553,9 +549,9 @@ func (w *world) put(secret *corev1.Secret) {
 }
 
 // identitySecret is what an earlier registration left.
-func (w *world) identitySecret(token string, change ...func(*Access)) {
+func (w *world) identitySecret(token string, change ...func(*hubclient.Access)) {
 	w.t.Helper()
-	access := Access{Server: hubURL, CA: w.ca, Token: token, Namespace: "cluster-fleet-default-a-0123456789ab"}
+	access := hubclient.Access{Server: hubURL, CA: w.ca, Token: token, Namespace: "cluster-fleet-default-a-0123456789ab"}
 	for _, change := range change {
 		change(&access)
 	}
@@ -660,19 +656,14 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Body: http.NoBody}, nil
 }
 
-// newCA is a certificate that parses; nothing is signed with it.
+// newCA returns a certificate that parses. Nothing is signed with it.
 func newCA(t *testing.T) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := pki.NewAuthority("ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return authority.Certificate
 }
 
 // quiet swallows what an HTTP server says of handshakes that clients break off.

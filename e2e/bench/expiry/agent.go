@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register"
 	"github.com/fleet-hub/fleet/internal/register/heartbeat"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
 // errNoRenewal means that an identity does not expire, so that its token cannot be replaced by a shorter one.
@@ -36,7 +37,7 @@ var errNoRenewal = errors.New("the token does not expire")
 type agent struct {
 	namespace string // in the cluster
 	identity  swarm.Identity
-	access    register.Access
+	access    hubclient.Access
 	values    protocol.Values
 	wire      http.RoundTripper
 	local     *cluster
@@ -56,7 +57,7 @@ func newAgent(namespace string, identity swarm.Identity, o Options, local *clust
 	pool.AppendCertsFromPEM([]byte(o.Values.APIServerCA))
 	return &agent{
 		namespace: namespace, identity: identity, values: o.Values, local: local, clock: o.Clock,
-		access: register.Access{
+		access: hubclient.Access{
 			Server: o.Values.APIServerURL, CA: []byte(o.Values.APIServerCA),
 			Token: identity.Credential.Token, Namespace: identity.Credential.DeploymentNamespace,
 		},
@@ -77,7 +78,9 @@ func (a *agent) own(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
-func (a *agent) connect(cfg *rest.Config) (register.Hub, error) { return register.Connect(a.own(cfg)) }
+func (a *agent) connect(cfg *rest.Config) (hubclient.Hub, error) {
+	return hubclient.Connect(a.own(cfg))
+}
 
 // shorten replaces the token by one that expires after lifetime, as a renewal does.
 func (a *agent) shorten(ctx context.Context, lifetime time.Duration) error {

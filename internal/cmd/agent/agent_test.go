@@ -15,7 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -47,10 +47,10 @@ func TestAgentJoins(t *testing.T) {
 	s.must(err)
 	identity, err := protocol.ParseIdentity(secret.Data)
 	s.must(err)
-	access, err := register.ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	s.must(err)
 	access.Token = "" // no two are the same
-	want := register.Access{Server: s.plane.Hub.URL, CA: s.plane.Hub.CA, Namespace: names.ClusterNamespace(s.workspace, "a")}
+	want := hubclient.Access{Server: s.plane.Hub.URL, CA: s.plane.Hub.CA, Namespace: names.ClusterNamespace(s.workspace, "a")}
 	if diff := cmp.Diff(want, access); diff != "" {
 		t.Errorf("stored access (-want +got):\n%s", diff)
 	}

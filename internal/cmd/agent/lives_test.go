@@ -17,19 +17,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/register"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
 const second = "fleet-agent-1"
 
 // access is how the stored identity reaches the hub.
-func (s *site) access() register.Access {
+func (s *site) access() hubclient.Access {
 	s.t.Helper()
 	secret, err := s.secret(names.Agent)
 	s.must(err)
 	identity, err := protocol.ParseIdentity(secret.Data)
 	s.must(err)
-	access, err := register.ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	s.must(err)
 	return access
 }

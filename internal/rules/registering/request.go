@@ -1,6 +1,9 @@
 package registering
 
 import (
+	"fmt"
+	"io"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -52,4 +55,29 @@ func NewRequest(in RequestInput) *fleet.ClusterRegistration {
 		request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = in.Pod
 	}
 	return request
+}
+
+// The random part of a request has 54 characters from an alphabet of 27.
+const (
+	randomAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+	randomLength   = 54
+)
+
+// RandomToken returns the random part of a request. It chooses each character with equal probability. It discards bytes that would favor the first
+// characters of the alphabet.
+func RandomToken(random io.Reader) (string, error) {
+	const fair = 256 - 256%len(randomAlphabet)
+	token := make([]byte, 0, randomLength)
+	buffer := make([]byte, randomLength)
+	for len(token) < randomLength {
+		if _, err := io.ReadFull(random, buffer); err != nil {
+			return "", fmt.Errorf("drawing a random token: %w", err)
+		}
+		for _, b := range buffer {
+			if int(b) < fair && len(token) < randomLength {
+				token = append(token, randomAlphabet[int(b)%len(randomAlphabet)])
+			}
+		}
+	}
+	return string(token), nil
 }

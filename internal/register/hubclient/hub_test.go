@@ -1,11 +1,10 @@
-package register
+package hubclient
 
 import (
-	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -14,12 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/dev/plane/pki"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -168,7 +165,7 @@ func TestHubProve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := serveAnswers(t, map[string]answer{"GET " + path: test.answer})
 			err := hubAt(t, server.access()).Prove(t.Context(), "cluster-a")
-			if got := answerOf(err); got != test.want {
+			if got := AnswerOf(err); got != test.want {
 				t.Errorf("answer %q (%v), want %q", got, err, test.want)
 			}
 			server.expectAsked("GET " + path + " Bearer t ")
@@ -206,7 +203,7 @@ func TestHubProveWithoutConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := serveAnswers(t, nil)
 			err := hubAt(t, test.access(t, server)).Prove(t.Context(), "cluster-a")
-			if got := answerOf(err); got != test.want {
+			if got := AnswerOf(err); got != test.want {
 				t.Errorf("answer %q (%v), want %q", got, err, test.want)
 			}
 			server.expectAsked()
@@ -214,111 +211,15 @@ func TestHubProveWithoutConnection(t *testing.T) {
 	}
 }
 
-// The TLS modes decide what is stored: system-store keeps the CA where the system's roots do not suffice.
-func TestReach(t *testing.T) {
-	server := serveAnswers(t, nil)
-	access := server.access()
-	tests := map[string]struct {
-		mode string
-		ca   []byte
-	}{
-		"strict keeps the CA":                              {"strict", access.CA},
-		"no mode is strict":                                {"", access.CA},
-		"system-store keeps it where it is needed":         {"system-store", access.CA},
-		"system-store without a CA relies on the system's": {"system-store", nil},
-		"a CA that is of no use is kept, to be found out":  {"system-store", newCA(t)},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			a := newAgent(Options{Clock: func() time.Time { return time.Time{} }, Random: zeros{}}, nil)
-			a.found.config = config.Agent{AgentTLSMode: test.mode}
-			a.attempt = &attempt{bootstrap: protocol.Bootstrap{APIServerURL: access.Server, APIServerCA: test.ca, Token: "t", ClusterNamespace: "fleet-default"}}
-			err := a.reach(t.Context(), a.attempt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := Access{Server: access.Server, CA: test.ca, Token: "t", Namespace: "fleet-default"}
-			if diff := cmp.Diff(want, a.attempt.access); diff != "" {
-				t.Errorf("access (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// A whole registration over TLS: the identity that is stored reaches the hub as the import identity did.
-func TestRegistrationOverTLS(t *testing.T) {
-	const (
-		post   = "POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrations"
-		list   = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments?limit=1&resourceVersion=0"
-		random = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
-	)
-	credential := `{"apiVersion":"v1","kind":"Secret","data":{"token":"YWNjb3VudA==","deploymentNamespace":"Y2x1c3Rlci1h","clusterNamespace":"ZmxlZXQtZGVmYXVsdA==","clusterName":"YQ=="}}`
-	for _, mode := range []string{"strict", "system-store"} {
-		t.Run(mode, func(t *testing.T) {
-			server := serveAnswers(t, map[string]answer{
-				post: {http.StatusCreated, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"ClusterRegistration","metadata":{"name":"request-1","namespace":"fleet-default"},"spec":{"clientID":"c1","clientRandom":"` + random + `"}}`},
-				list: {http.StatusOK, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeploymentList","items":[]}`},
-				// The name is that of the contract: c- and the beginning of the SHA-256 of both.
-				"GET /api/v1/namespaces/r/secrets/" + credentialName("c1", random): {http.StatusOK, credential},
-			})
-			encoded, err := config.Agent{ClientID: "c1", AgentTLSMode: mode}.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			access := server.access()
-			local := fake.NewClientset(
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: "fleet-agent"}, Data: map[string]string{"config": encoded}},
-				&corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: "fleet-agent-bootstrap"},
-					Data: protocol.Bootstrap{
-						APIServerURL: access.Server, APIServerCA: access.CA, ClusterNamespace: "fleet-default", Token: "import",
-						TokenName: "t1", SystemRegistrationNamespace: "r",
-					}.Encode(),
-				},
-			)
-			done := errors.New("seen enough")
-			var session Session
-			err = Run(t.Context(), Options{
-				Local: local, Namespace: agentNS, Clock: time.Now, Random: byteReader(0),
-			}, func(_ context.Context, s Session) error {
-				session = s
-				return done
-			})
-			if !errors.Is(err, done) {
-				t.Fatal(err)
-			}
-			stored, err := local.CoreV1().Secrets(agentNS).Get(t.Context(), "fleet-agent", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := Access{Server: access.Server, CA: access.CA, Token: "account", Namespace: "cluster-a"}
-			kubeconfig, err := want.Kubeconfig()
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantStored := protocol.Identity{Kubeconfig: kubeconfig, DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
-			if diff := cmp.Diff(wantStored.Encode(), stored.Data); diff != "" {
-				t.Errorf("stored (-want +got):\n%s", diff)
-			}
-			if got := [3]string{session.ClusterNamespace, session.ClusterName, session.DeploymentNamespace}; got != [3]string{"fleet-default", "a", "cluster-a"} {
-				t.Errorf("session for %v", got)
-			}
-			if err := hubOf(t, session).Prove(t.Context(), "cluster-a"); err != nil {
-				t.Errorf("the session does not reach the hub: %v", err)
-			}
-			_, err = local.CoreV1().Secrets(agentNS).Get(t.Context(), "fleet-agent-bootstrap", metav1.GetOptions{})
-			if !apierrors.IsNotFound(err) {
-				t.Errorf("the bootstrap secret is still there (%v)", err)
-			}
-		})
-	}
-}
-
-func hubOf(t *testing.T, session Session) Hub {
+// newCA returns a certificate that parses. Nothing is signed with it.
+func newCA(t *testing.T) []byte {
 	t.Helper()
-	hub, err := Connect(session.Hub)
+	authority, err := pki.NewAuthority("ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hub
+	return authority.Certificate
 }
+
+// quiet drops what an HTTP server logs about handshakes that clients end.
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

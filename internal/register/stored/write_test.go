@@ -1,4 +1,4 @@
-package register
+package stored
 
 import (
 	"errors"
@@ -17,6 +17,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
+
+const agentNS = "cattle-fleet-system"
+
+func storeOf(local Clients) Store { return Store{Local: local, Namespace: agentNS} }
 
 func identityOf(cluster string) protocol.Identity {
 	return protocol.Identity{
@@ -115,7 +119,7 @@ func TestStore(t *testing.T) {
 			for _, verb := range []string{"create", "update", "patch", "delete"} {
 				local.PrependReactor(verb, "secrets", react)
 			}
-			_, err := store(t.Context(), local, agentNS, nil, identityOf("new"))
+			_, err := storeOf(local).Write(t.Context(), nil, identityOf("new"))
 			if test.err != nil && (err == nil || !errors.As(err, new(*apierrors.StatusError))) || test.err == nil && err != nil {
 				t.Errorf("error %v, want %v", err, test.err)
 			}
@@ -166,7 +170,7 @@ func TestDropBootstrap(t *testing.T) {
 				conditions = action.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
 				return true, nil, test.answer
 			})
-			if err := dropBootstrap(t.Context(), local, seen); !errors.Is(err, test.err) {
+			if err := storeOf(local).DropBootstrap(t.Context(), seen); !errors.Is(err, test.err) {
 				t.Errorf("error %v, want %v", err, test.err)
 			}
 			if diff := cmp.Diff(&metav1.Preconditions{UID: &seen.UID, ResourceVersion: &seen.ResourceVersion}, conditions); diff != "" {
@@ -218,7 +222,7 @@ func TestStore_UpdatesTheSecretThatWasRead(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			stored, err := store(t.Context(), local, agentNS, test.seen, identityOf("new"))
+			stored, err := storeOf(local).Write(t.Context(), test.seen, identityOf("new"))
 			if err != nil {
 				t.Fatal(err)
 			}

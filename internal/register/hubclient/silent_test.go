@@ -1,4 +1,4 @@
-package register
+package hubclient
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/register/heartbeat"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
@@ -219,7 +220,7 @@ func expectSilenceNoticed(t *testing.T, network *pipes, hub *quietHub, cfg *rest
 	var beating sync.WaitGroup
 	beating.Go(func() {
 		err := heartbeat.Run(ctx, heartbeat.Options{
-			Hub: cfg, ClusterNamespace: "fleet-default", ClusterName: "a", Interval: 10 * time.Second, Clock: time.Now, Random: zeros{},
+			Hub: cfg, ClusterNamespace: "fleet-default", ClusterName: "a", Interval: 10 * time.Second, Clock: time.Now, Random: nil,
 		})
 		if err != nil {
 			t.Errorf("heartbeats ended: %v", err)
@@ -274,10 +275,10 @@ func TestSilentHub_RequestsTimeOut(t *testing.T) {
 		close(network.silent) // those to come are silent, too
 		network.mu.Unlock()
 		began := time.Now()
-		if answer := answerOf(client.Prove(t.Context(), "ns")); answer != registering.Unanswered {
+		if answer := AnswerOf(client.Prove(t.Context(), "ns")); answer != registering.Unanswered {
 			t.Errorf("answer %s", answer)
 		}
-		if took := time.Since(began); took > requestTimeout {
+		if took := time.Since(began); took > kube.RequestTimeout {
 			t.Errorf("it took %s", took)
 		}
 		network.mu.Lock()

@@ -1,4 +1,4 @@
-package register
+package hubclient
 
 import (
 	"crypto/ecdsa"
@@ -64,7 +64,7 @@ func TestClocksAndCertificates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
 			err := hubAt(t, valid(t, now.Add(test.from), now.Add(test.until))).Prove(t.Context(), "ns")
-			if got := answerOf(err); got != test.want {
+			if got := AnswerOf(err); got != test.want {
 				t.Errorf("answer %s of %v, want %s", got, err, test.want)
 			}
 			if test.says == "" {

@@ -1,15 +1,13 @@
-package register
+package hubclient
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
@@ -19,12 +17,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// requestTimeout limits one request to the hub or to the agent's own cluster.
-const requestTimeout = kube.RequestTimeout
 
 // Hub contains the requests that an agent sends to a hub with one identity. Each call is one request with a
 // timeout, except WatchCredential.
@@ -68,12 +62,12 @@ type apiHub struct {
 	fleet rest.Interface
 }
 
-// noRetries turns off the retries of client-go: up to ten, by all agents in the same second. Only pace decides
+// noRetries turns off the retries of client-go: up to ten, by all agents in the same second. Only pace.Pace decides
 // when to retry, and it follows the hub's Retry-After.
 const noRetries = 0
 
 func (h apiHub) Register(ctx context.Context, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	made := &fleet.ClusterRegistration{}
 	err := h.fleet.Post().Namespace(request.Namespace).Resource("clusterregistrations").Body(request).MaxRetries(noRetries).Do(ctx).Into(made)
@@ -81,7 +75,7 @@ func (h apiHub) Register(ctx context.Context, request *fleet.ClusterRegistration
 }
 
 func (h apiHub) Credential(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	secret := &corev1.Secret{}
 	err := h.core.RESTClient().Get().Namespace(namespace).Resource("secrets").Name(name).MaxRetries(noRetries).Do(ctx).Into(secret)
@@ -99,14 +93,14 @@ func (h apiHub) WatchCredential(ctx context.Context, namespace, name string) (wa
 const anyVersion = "0"
 
 func (h apiHub) Prove(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
 		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
 }
 
 func (h apiHub) Document(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	found := &corev1.ConfigMap{}
 	err := h.core.RESTClient().Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(names.HubDocument).MaxRetries(noRetries).Do(ctx).Into(found)
@@ -114,7 +108,7 @@ func (h apiHub) Document(ctx context.Context) (string, error) {
 }
 
 func (h apiHub) Renew(ctx context.Context, namespace, account string, lifetime time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	answer := &authenticationv1.TokenRequest{}
@@ -128,23 +122,3 @@ func (h apiHub) Renew(ctx context.Context, namespace, account string, lifetime t
 
 // errNoToken means that the hub answered a request for a token without one.
 var errNoToken = errors.New("the answer contains no token")
-
-// answerOf maps an error of the hub to an Answer.
-func answerOf(err error) registering.Answer {
-	switch {
-	case err == nil:
-		return registering.Accepted
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
-		return registering.Rejected
-	case isUntrusted(err), errors.Is(err, kube.ErrNoCA):
-		return registering.Untrusted
-	}
-	return registering.Unanswered
-}
-
-// isUntrusted reports whether the certificate is signed by a CA that the identity does not trust. An expired
-// certificate or one for another host does not count: only the hub can fix it, not the agent.
-func isUntrusted(err error) bool {
-	var authority x509.UnknownAuthorityError
-	return errors.As(err, &authority)
-}

@@ -1,4 +1,4 @@
-package register
+package hubclient
 
 import (
 	"encoding/base64"

@@ -1,4 +1,4 @@
-package register
+package stored
 
 import (
 	"strings"
@@ -8,12 +8,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // Whatever is in the three objects an agent reads, it decides, does not panic, and shows no token.
 func FuzzWhatAnAgentReads(f *testing.F) {
-	f.Add("https://hub:6443", "", "", []byte(recorded(nil, "t0ps3cret")), "{}", byte(0))
+	whole, err := hubclient.Access{Server: "https://10.99.0.2:6443", Token: "t0ps3cret", Namespace: "d"}.Kubeconfig()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("https://hub:6443", "", "", whole, "{}", byte(0))
 	f.Add("https://[::1]:6443", "-----BEGIN CERTIFICATE-----", "", []byte("{"), "agentTLSMode: system-store", byte(1))
 	f.Add("https://[::1", "", "token: t0ps3cret\nclusterNamespace: a\napiServerURL: https://a%zz\nsystemRegistrationNamespace: r", []byte(nil), "agentTLSMode: strict", byte(2))
 	f.Add("::", "", "- {", []byte("clusters: [{name: a, cluster: {server: 'https://a:b'}}]"), "{", byte(7))

@@ -1,4 +1,4 @@
-package register
+package stored
 
 import (
 	"crypto/sha256"
@@ -6,9 +6,48 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
+
+// Objects are the agent's three objects, as one Read found them.
+type Objects struct {
+	BootstrapSecret *corev1.Secret // nil if it does not exist
+	Bootstrap       *protocol.Bootstrap
+	BootstrapErr    error
+
+	IdentitySecret *corev1.Secret     // nil if it does not exist
+	Identity       *protocol.Identity // nil if it is missing or cannot be parsed
+	IdentityErr    error
+	Access         hubclient.Access // of the identity
+
+	Config    config.Agent
+	ConfigErr error
+
+	versions versions // of the objects that exist
+}
+
+// HasIdentityOf reports whether both have the same identity.
+func (o *Objects) HasIdentityOf(other *Objects) bool { return sameIdentity(o.Identity, other.Identity) }
+
+// HasBootstrapOf reports whether both have the same version of the bootstrap secret.
+func (o *Objects) HasBootstrapOf(other *Objects) bool {
+	return sameVersion(o.BootstrapSecret, other.BootstrapSecret)
+}
+
+// IdentityKey returns a hash that is equal for equal identities and reveals no secret. There must be an identity.
+func (o *Objects) IdentityKey() string { return identityKey(*o.Identity) }
+
+// TLSMode returns the effective mode. The default is strict.
+func (o *Objects) TLSMode() string { return tlsMode(o.Config.AgentTLSMode) }
+
+// SetIdentity replaces the identity by the one that was written.
+func (o *Objects) SetIdentity(written *corev1.Secret, identity protocol.Identity, access hubclient.Access) {
+	o.IdentitySecret, o.Identity, o.Access, o.IdentityErr = written, &identity, access, nil
+	o.versions.add(written)
+}
 
 // parseBootstrap parses a bootstrap secret. It also rejects a URL or CA that cannot be used for a connection.
 func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
@@ -16,7 +55,7 @@ func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
 	if err != nil {
 		return protocol.Bootstrap{}, err
 	}
-	if err := (Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).check(); err != nil {
+	if err := (hubclient.Access{Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA}).Check(); err != nil {
 		return protocol.Bootstrap{}, fmt.Errorf("bootstrap secret: %w", err)
 	}
 	return bootstrap, nil
@@ -44,14 +83,14 @@ func checkTLSMode(mode string, bootstrap protocol.Bootstrap) error {
 	return fmt.Errorf("agentTLSMode: %w: %q", kube.ErrUnknownTLSMode, mode)
 }
 
-func parseIdentity(data map[string][]byte) (*protocol.Identity, Access, error) {
+func parseIdentity(data map[string][]byte) (*protocol.Identity, hubclient.Access, error) {
 	identity, err := protocol.ParseIdentity(data)
 	if err != nil {
-		return nil, Access{}, err
+		return nil, hubclient.Access{}, err
 	}
-	access, err := ParseKubeconfig(identity.Kubeconfig)
+	access, err := hubclient.ParseKubeconfig(identity.Kubeconfig)
 	if err != nil {
-		return nil, Access{}, err
+		return nil, hubclient.Access{}, err
 	}
 	return &identity, access, nil
 }

@@ -1,4 +1,4 @@
-package register
+package hubclient
 
 import (
 	"crypto/x509"
@@ -87,7 +87,7 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
 	access := Access{Server: cfg.Host, CA: cfg.CAData, Token: cfg.BearerToken, Namespace: contextNamespace(kubeconfig)}
-	if err := access.check(); err != nil {
+	if err := access.Check(); err != nil {
 		return Access{}, fmt.Errorf("reading the stored kubeconfig: %w", err)
 	}
 	if access.Token == "" {
@@ -98,9 +98,9 @@ func ParseKubeconfig(kubeconfig []byte) (Access, error) {
 
 var errCA = errors.New("the CA contains no PEM certificate")
 
-// check returns an error if no connection is possible with this access. The error contains no data of the
+// Check returns an error if no connection is possible with this access. The error contains no data of the
 // access.
-func (a Access) check() error {
+func (a Access) Check() error {
 	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {
 		return errCA
 	}

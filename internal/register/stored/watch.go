@@ -1,4 +1,4 @@
-package register
+package stored
 
 import (
 	"context"
@@ -15,12 +15,15 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// sightings are the latest versions of the agent's own objects that its watches have reported. An agent that has just
+// Sightings are the latest versions of the agent's own objects that its watches have reported. An agent that has just
 // written an object tells by them that an event is its own, and does not read all objects again.
-type sightings struct {
+type Sightings struct {
 	mu     sync.Mutex
 	latest versions
 }
+
+// NewSightings returns Sightings of nothing.
+func NewSightings() *Sightings { return &Sightings{latest: versions{}} }
 
 // versions maps the kind and name of each existing object to its version.
 type versions map[string]string
@@ -41,7 +44,7 @@ func (v versions) add(object metav1.Object) {
 func keyOf(object metav1.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }
 
 // note records an event.
-func (s *sightings) note(event any, isDeletion bool) {
+func (s *Sightings) note(event any, isDeletion bool) {
 	if unknown, ok := event.(cache.DeletedFinalStateUnknown); ok {
 		event = unknown.Obj
 	}
@@ -56,8 +59,11 @@ func (s *sightings) note(event any, isDeletion bool) {
 	}
 }
 
+// Differ reports whether an event was about another version than the one that was read.
+func (s *Sightings) Differ(read *Objects) bool { return s.differ(read.versions) }
+
 // differ reports whether an event was about another version than the known one.
-func (s *sightings) differ(known versions) bool {
+func (s *Sightings) differ(known versions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, version := range s.latest {
@@ -68,10 +74,10 @@ func (s *sightings) differ(known versions) bool {
 	return false
 }
 
-// watchOwn signals changed when the agent's identity, its bootstrap secret or its configuration is added,
+// Watch signals changed when the agent's identity, its bootstrap secret or its configuration is added,
 // changed or deleted, until ctx ends. The group is done shortly after. Only the versions of the objects are kept: the
 // agent reads the objects when it needs them.
-func watchOwn(ctx context.Context, local LocalClients, namespace string, seen *sightings, changed chan<- struct{}) *sync.WaitGroup {
+func (s Store) Watch(ctx context.Context, seen *Sightings, changed chan<- struct{}) *sync.WaitGroup {
 	enqueue := func(event any, isDeletion bool) {
 		seen.note(event, isDeletion)
 		select {
@@ -80,14 +86,14 @@ func watchOwn(ctx context.Context, local LocalClients, namespace string, seen *s
 		}
 	}
 	var watching sync.WaitGroup
-	secrets, configMaps := local.CoreV1().Secrets(namespace), local.CoreV1().ConfigMaps(namespace)
+	secrets, configMaps := s.Local.CoreV1().Secrets(s.Namespace), s.Local.CoreV1().ConfigMaps(s.Namespace)
 	for _, own := range []struct {
 		kind    runtime.Object
 		objects cache.ListerWatcher
 	}{
-		{&corev1.Secret{}, listerWatcher(local, names.Agent, listed(secrets.List), secrets.Watch)},
-		{&corev1.Secret{}, listerWatcher(local, names.AgentBootstrap, listed(secrets.List), secrets.Watch)},
-		{&corev1.ConfigMap{}, listerWatcher(local, names.Agent, listed(configMaps.List), configMaps.Watch)},
+		{&corev1.Secret{}, listerWatcher(s.Local, names.Agent, listed(secrets.List), secrets.Watch)},
+		{&corev1.Secret{}, listerWatcher(s.Local, names.AgentBootstrap, listed(secrets.List), secrets.Watch)},
+		{&corev1.ConfigMap{}, listerWatcher(s.Local, names.Agent, listed(configMaps.List), configMaps.Watch)},
 	} {
 		_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 			ListerWatcher: own.objects,
@@ -111,7 +117,7 @@ func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L,
 }
 
 // listerWatcher lists and watches only the object with this name.
-func listerWatcher(local LocalClients, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
+func listerWatcher(local Clients, name string, list cache.ListWithContextFunc, watch cache.WatchFuncWithContext) cache.ListerWatcher {
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -1,0 +1,58 @@
+package hubclient
+
+import (
+	"crypto/x509"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
+)
+
+// AnswerOf maps an error of the hub to an Answer.
+func AnswerOf(err error) registering.Answer {
+	switch {
+	case err == nil:
+		return registering.Accepted
+	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err):
+		return registering.Rejected
+	case isUntrusted(err), errors.Is(err, kube.ErrNoCA):
+		return registering.Untrusted
+	}
+	return registering.Unanswered
+}
+
+// isUntrusted reports whether the certificate is signed by a CA that the identity does not trust. An expired
+// certificate or one for another host does not count: only the hub can fix it, not the agent.
+func isUntrusted(err error) bool {
+	var authority x509.UnknownAuthorityError
+	return errors.As(err, &authority)
+}
+
+// SignalRejections makes the clients of cfg signal responses that may mean that the identity is rejected.
+func SignalRejections(cfg *rest.Config, rejected chan<- struct{}) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, rejected: rejected} })
+}
+
+// listener watches the hub's responses to the identity in use.
+type listener struct {
+	next     http.RoundTripper
+	rejected chan<- struct{}
+}
+
+// RoundTrip sends the request and signals if the response may mean that the identity is rejected. It
+// does not decide that: the missing right may be one that agents do not need.
+func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.next.RoundTrip(request)
+	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
+	if turnedAway || isUntrusted(err) {
+		select {
+		case l.rejected <- struct{}{}:
+		default: // a signal is already pending
+		}
+	}
+	return response, err
+}

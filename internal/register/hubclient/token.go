@@ -1,0 +1,43 @@
+package hubclient
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/protocol"
+)
+
+// RequestToken requests a token with the lifetime of the current one. A hub that has lowered the lifetime since denies
+// it, so shorter ones are tried, down to the minimum of the TokenRequest API.
+func RequestToken(ctx context.Context, hub Hub, of protocol.Renewal) (string, error) {
+	for lifetime := max(of.Lifetime, protocol.MinTokenLifetime); ; lifetime = max(lifetime/2, protocol.MinTokenLifetime) {
+		token, err := hub.Renew(ctx, of.Namespace, of.Account, lifetime)
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lifetime == protocol.MinTokenLifetime {
+			return token, err
+		}
+	}
+}
+
+// UseToken makes the clients of cfg send the renewed token.
+func UseToken(cfg *rest.Config, renewed *atomic.Pointer[string]) {
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return currentToken{next: next, token: renewed} })
+}
+
+// currentToken sends requests with the renewed token. Before the first renewal it changes nothing.
+type currentToken struct {
+	next  http.RoundTripper
+	token *atomic.Pointer[string]
+}
+
+// RoundTrip sends the request.
+func (c currentToken) RoundTrip(request *http.Request) (*http.Response, error) {
+	if token := c.token.Load(); token != nil {
+		request = request.Clone(request.Context())
+		request.Header.Set("Authorization", "Bearer "+*token)
+	}
+	return c.next.RoundTrip(request)
+}

@@ -1,0 +1,9 @@
+// Package stored answers what the agent has in its own cluster: its identity, its bootstrap secret and its configuration.
+//
+//	Secrets fleet-agent, fleet-agent-bootstrap ─ Read ──► Objects: as they are, parsed, or why they cannot be
+//	ConfigMap fleet-agent                      ─ Watch ─► Sightings: whether they have changed since
+//	                                           ◄─ Write, DropBootstrap
+//
+// Invariants: an identity is never missing while it is replaced. A bootstrap secret that the agent has not read is never
+// deleted. No error contains a token.
+package stored

@@ -1,0 +1,54 @@
+package registering
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestRandomToken(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		token, err := RandomToken(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(token) != 54 || strings.Trim(token, "bcdfghjklmnpqrstvwxz2456789") != "" || seen[token] {
+			t.Fatalf("token %q is too short, of other characters, or not the first of its kind", token)
+		}
+		seen[token] = true
+	}
+}
+
+// Bytes above the last whole round of the alphabet are thrown away, so that no character is likelier.
+func TestRandomTokenIsEven(t *testing.T) {
+	token, err := RandomToken(&stepping{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 243…255 are skipped: after 242, the last of the ninth round, comes 0 of the next.
+	const alphabet = "bcdfghjklmnpqrstvwxz2456789"
+	if want := alphabet[22:] + alphabet + alphabet[:22]; token != want {
+		t.Errorf("token %q, want %q", token, want)
+	}
+}
+
+// stepping yields 238, 239, … 255, 0, 1, …
+type stepping struct{ n int }
+
+func (s *stepping) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(238 + s.n)
+		s.n++
+	}
+	return len(p), nil
+}
+
+func TestRandomTokenWithoutRandomness(t *testing.T) {
+	dry := errors.New("dry")
+	if token, err := RandomToken(iotest.ErrReader(dry)); !errors.Is(err, dry) {
+		t.Errorf("token %q, error %v, want %v", token, err, dry)
+	}
+}
