@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub/gather"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -132,5 +133,9 @@ func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hub.Check(ctx, cluster, hub.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock)
+	facts, missing, err := gather.Facts(ctx, cluster, gather.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock)
+	if err != nil {
+		return nil, err
+	}
+	return check.Run(hub.Checks(), facts, missing), nil
 }

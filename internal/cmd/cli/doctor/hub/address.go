@@ -1,14 +1,10 @@
 package hub
 
 import (
-	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
@@ -38,45 +34,21 @@ type Probe struct {
 func addressChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
 		{
-			ID: "hub-url", Needs: sources(sourceConfig), Judge: checkURL,
+			ID: "hub-url", Needs: sources(SourceConfig), Judge: checkURL,
 			About:     "apiServerURL is an https URL.",
 			Otherwise: "Imports fail, and tokens have no address. The fix sets the address of your own kubeconfig. Use another one if clusters cannot reach it.",
 		},
 		{
-			ID: "hub-ca", Needs: sources(sourceConfig), Judge: checkCA,
+			ID: "hub-ca", Needs: sources(SourceConfig), Judge: checkCA,
 			About:     "apiServerCA contains CA certificates that have not expired, and exists if agentTLSMode needs it.",
 			Otherwise: "Agents do not trust the hub. The fix sets the CA of your own kubeconfig.",
 		},
 		{
-			ID: "hub-certificate", Needs: sources(sourceConfig, sourceAddress), Judge: checkCertificate,
+			ID: "hub-certificate", Needs: sources(SourceConfig, SourceAddress), Judge: checkCertificate,
 			About:     "The server at apiServerURL has a certificate that apiServerCA signs, for the name of the URL, that does not expire soon.",
 			Otherwise: "Agents do not connect, or stop connecting soon. The check connects from your machine and sends no request.",
 		},
 	}
-}
-
-// probe connects to the server of a configuration with exactly its CA. Without a CA, the roots of the system are used. It
-// sends no request.
-func probe(ctx context.Context, c config.Config, timeout time.Duration, now func() time.Time) Probe {
-	server, err := url.Parse(c.APIServerURL)
-	if err != nil || server.Hostname() == "" || protocol.CheckHubURL(c.APIServerURL) != nil {
-		return Probe{}
-	}
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, Time: now, ServerName: server.Hostname()}
-	if len(c.APIServerCA) > 0 {
-		settings.RootCAs = x509.NewCertPool()
-		settings.RootCAs.AppendCertsFromPEM(c.APIServerCA)
-	}
-	port := server.Port()
-	if port == "" {
-		port = "443"
-	}
-	connection, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: settings}).DialContext(ctx, "tcp", net.JoinHostPort(server.Hostname(), port))
-	if err != nil {
-		return Probe{Done: true, Err: err}
-	}
-	defer connection.Close()
-	return Probe{Done: true, Expires: connection.(*tls.Conn).ConnectionState().PeerCertificates[0].NotAfter}
 }
 
 func checkURL(f *Facts) []check.Row {

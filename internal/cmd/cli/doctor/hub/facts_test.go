@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"encoding/pem"
 	"fmt"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/charts"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -92,6 +94,13 @@ func of(cluster string) map[string]string {
 		fleet.LabelCluster: cluster, fleet.LabelClusterNamespace: workspace,
 		fleet.AnnotationClusterRegistration: "request-of-" + cluster, fleet.AnnotationClusterRegistrationNamespace: workspace,
 	}
+}
+
+// certificate returns a certificate in PEM.
+func certificate(t *testing.T, expires time.Time) []byte {
+	t.Helper()
+	der, _ := clitest.Certificate(t, expires)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // healthy returns the facts of a hub without problems.

@@ -1,6 +1,6 @@
 // Package hub contains the checks of `fleet doctor hub`: what is wrong on the hub and with the objects of its workspaces?
 //
-//	API server ─► Gather (each list once, in pages) ─► Facts ─► Checks (pure functions) ─► rows
+//	package gather ─► Facts ─► Checks (pure functions) ─► rows
 package hub
 
 import (
@@ -96,27 +96,27 @@ type Kubeconfig struct {
 
 // The sources of facts.
 const (
-	sourceCRDs        check.Source = "CRDs"
-	sourceConfig      check.Source = "ConfigMap"
-	sourceAddress     check.Source = "address"
-	sourceLeases      check.Source = "Leases"
-	sourceDeployments check.Source = "Deployments"
-	sourceClusters    check.Source = "Clusters"
-	sourceGroups      check.Source = "ClusterGroups"
-	sourceTokens      check.Source = "ClusterRegistrationTokens"
-	sourceRequests    check.Source = "ClusterRegistrations"
-	sourceBundles     check.Source = "Bundles"
-	sourceDelivery    check.Source = "BundleDeployments"
-	sourceNamespaces  check.Source = "Namespaces"
-	sourceAccounts    check.Source = "ServiceAccounts"
-	sourceCredentials check.Source = "credentials"
-	sourceValues      check.Source = "values Secrets"
-	sourceKubeconfigs check.Source = "kubeconfig Secrets"
-	sourceGitRepos    check.Source = "GitRepos"
-	sourceHelmOps     check.Source = "HelmOps"
-	sourceValidating  check.Source = "ValidatingWebhookConfigurations"
-	sourceMutating    check.Source = "MutatingWebhookConfigurations"
-	sourceServices    check.Source = "Services"
+	SourceCRDs        check.Source = "CRDs"
+	SourceConfig      check.Source = "ConfigMap"
+	SourceAddress     check.Source = "address"
+	SourceLeases      check.Source = "Leases"
+	SourceDeployments check.Source = "Deployments"
+	SourceClusters    check.Source = "Clusters"
+	SourceGroups      check.Source = "ClusterGroups"
+	SourceTokens      check.Source = "ClusterRegistrationTokens"
+	SourceRequests    check.Source = "ClusterRegistrations"
+	SourceBundles     check.Source = "Bundles"
+	SourceDelivery    check.Source = "BundleDeployments"
+	SourceNamespaces  check.Source = "Namespaces"
+	SourceAccounts    check.Source = "ServiceAccounts"
+	SourceCredentials check.Source = "credentials"
+	SourceValues      check.Source = "values Secrets"
+	SourceKubeconfigs check.Source = "kubeconfig Secrets"
+	SourceGitRepos    check.Source = "GitRepos"
+	SourceHelmOps     check.Source = "HelmOps"
+	SourceValidating  check.Source = "ValidatingWebhookConfigurations"
+	SourceMutating    check.Source = "MutatingWebhookConfigurations"
+	SourceServices    check.Source = "Services"
 )
 
 // Checks returns all checks, in the order of their rows.

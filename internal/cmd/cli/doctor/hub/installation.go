@@ -34,42 +34,42 @@ func installationChecks() []check.Check[*Facts] {
 			Otherwise: "The command ends with exit code 3, and nothing else is checked.",
 		},
 		{
-			ID: "hub-crds", Needs: sources(sourceCRDs), Judge: checkCRDs,
+			ID: "hub-crds", Needs: sources(SourceCRDs), Judge: checkCRDs,
 			About:     "The CRDs of this release exist and are established.",
 			Otherwise: "Objects of the kind cannot be read or written. Install the chart `fleet-crd`.",
 		},
 		{
-			ID: "hub-crds-fields", Needs: sources(sourceCRDs), Judge: checkFields,
+			ID: "hub-crds-fields", Needs: sources(SourceCRDs), Judge: checkFields,
 			About:     "The CRDs have all fields that this release writes.",
 			Otherwise: "The API server drops fields silently, and the controllers do not start. Upgrade the chart `fleet-crd`.",
 		},
 		{
-			ID: "hub-config", Needs: sources(sourceConfig), Judge: checkConfig,
+			ID: "hub-config", Needs: sources(SourceConfig), Judge: checkConfig,
 			About:     "The configuration of the controllers exists and can be read.",
 			Otherwise: "The hub is not installed in the namespace of `--system-namespace`, or the controllers keep their former configuration. Upgrade the chart `fleet` with valid values.",
 		},
 		{
-			ID: "hub-version", Needs: sources(sourceConfig, sourceDeployments), Judge: checkVersion,
+			ID: "hub-version", Needs: sources(SourceConfig, SourceDeployments), Judge: checkVersion,
 			About:     "The configuration and the controllers are of the same version, and `fleet` is of it too.",
 			Otherwise: "Controllers ignore a configuration of another version. Upgrade the chart instead of the image alone.",
 		},
 		{
-			ID: "hub-controllers", Needs: sources(sourceDeployments), Judge: checkControllers,
+			ID: "hub-controllers", Needs: sources(SourceDeployments), Judge: checkControllers,
 			About:     "The Deployments of the controllers are ready.",
 			Otherwise: "Nothing is reconciled while no controller is ready. `describe` shows why the pods do not start.",
 		},
 		{
-			ID: "hub-leases", Needs: sources(sourceLeases), Judge: checkLeases,
+			ID: "hub-leases", Needs: sources(SourceLeases), Judge: checkLeases,
 			About:     "A process renews each Lease of the controllers.",
 			Otherwise: "Nothing is reconciled. Look at the pods of the controllers and at their log.",
 		},
 		{
-			ID: "hub-other-manager", Needs: sources(sourceLeases, sourceDeployments), Judge: checkOtherManager,
+			ID: "hub-other-manager", Needs: sources(SourceLeases, SourceDeployments), Judge: checkOtherManager,
 			About:     "No controller of Rancher Fleet runs on the hub.",
 			Otherwise: "Controllers of both products wait for the same Leases, and only one of them works. [migration.md](migration.md) says how to take the hub over.",
 		},
 		{
-			ID: "hub-webhooks", Needs: sources(sourceValidating, sourceMutating, sourceServices), Judge: checkWebhooks,
+			ID: "hub-webhooks", Needs: sources(SourceValidating, SourceMutating, SourceServices), Judge: checkWebhooks,
 			About:     "The Service of each admission webhook for the hub's objects exists.",
 			Otherwise: "The API server rejects writes that such a webhook has to admit. Install the program of the webhook again, or delete its configuration as the fix does.",
 		},
@@ -212,8 +212,8 @@ func deploymentObject(deployment *appsv1.Deployment) check.Object {
 	return check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: deployment.Namespace, Name: deployment.Name}
 }
 
-// controllers returns the Deployments of this product's controllers: one, and one for each shard.
-func (f *Facts) controllers() (found []*appsv1.Deployment) {
+// Controllers returns the Deployments of this product's controllers: one, and one for each shard.
+func (f *Facts) Controllers() (found []*appsv1.Deployment) {
 	for i := range f.Deployments {
 		deployment := &f.Deployments[i]
 		isOurs := deployment.Name == names.ControllerConfig || strings.HasPrefix(deployment.Name, names.ControllerConfig+"-shard-")
@@ -242,7 +242,7 @@ func splitImage(image string) (repository, tag string) {
 }
 
 func checkControllers(f *Facts) []check.Row {
-	found := f.controllers()
+	found := f.Controllers()
 	if len(found) == 0 {
 		target := check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: f.System, Name: names.ControllerConfig}
 		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", f.chart("--install"))}
@@ -273,7 +273,7 @@ func checkControllers(f *Facts) []check.Row {
 func checkVersion(f *Facts) []check.Row {
 	var rows []check.Row
 	written := f.Config.Version
-	for _, deployment := range f.controllers() {
+	for _, deployment := range f.Controllers() {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
 			_, tag := splitImage(container.Image)
 			if container.Name == names.ControllerConfig && f.Config.Exists && tag != "" && tag != written {

@@ -20,22 +20,22 @@ import (
 func orphanChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
 		{
-			ID: "hub-orphans-bundledeployments", Needs: sources(sourceClusters, sourceDelivery), Judge: checkOrphanedDeployments,
+			ID: "hub-orphans-bundledeployments", Needs: sources(SourceClusters, SourceDelivery), Judge: checkOrphanedDeployments,
 			About:     "The Cluster of each BundleDeployment exists.",
 			Otherwise: "The controllers delete what belongs to a deleted Cluster. What is left was changed by another client, or has a finalizer.",
 		},
 		{
-			ID: "hub-orphans-namespaces", Needs: sources(sourceClusters, sourceNamespaces), Judge: checkOrphanedNamespaces,
+			ID: "hub-orphans-namespaces", Needs: sources(SourceClusters, SourceNamespaces), Judge: checkOrphanedNamespaces,
 			About:     "The Cluster of each cluster namespace exists.",
 			Otherwise: "The fix deletes everything in the namespace. Its name is the one that the hub computes for the lost Cluster.",
 		},
 		{
-			ID: "hub-orphans-credentials", Needs: sources(sourceRequests, sourceCredentials), Judge: checkOrphanedCredentials,
+			ID: "hub-orphans-credentials", Needs: sources(SourceRequests, SourceCredentials), Judge: checkOrphanedCredentials,
 			About:     "The ClusterRegistration of each credential exists.",
 			Otherwise: "The Secret contains a credential that no agent needs. Delete it.",
 		},
 		{
-			ID: "hub-orphans-accounts", Needs: sources(sourceClusters, sourceAccounts), Judge: checkOrphanedAccounts,
+			ID: "hub-orphans-accounts", Needs: sources(SourceClusters, SourceAccounts), Judge: checkOrphanedAccounts,
 			About:     "The Cluster of each agent's account exists.",
 			Otherwise: "Tokens of the account are still valid. Delete it, and they are revoked.",
 		},

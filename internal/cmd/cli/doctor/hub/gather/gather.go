@@ -1,4 +1,9 @@
-package hub
+// Package gather reads a hub for `fleet doctor hub`. Its question: what is on the hub?
+//
+//	API server ─► readers (each list once, in pages) ─► hub.Facts, and which sources are missing
+//
+// The facts contain no kubeconfig, no token and no resources of Bundles.
+package gather
 
 import (
 	"context"
@@ -26,6 +31,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -51,29 +57,29 @@ type Scope struct {
 	Workspace string
 }
 
-// Check reads a hub and returns the rows of all checks. If its API server does not answer, only one request is sent.
-func Check(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) ([]check.Row, error) {
+// Facts reads a hub. If its API server does not answer, only one request is sent.
+func Facts(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) (*hub.Facts, check.Missing, error) {
 	embedded, err := crds.Embedded(charts.FS)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := metadata.NewForConfig(cluster.Config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &Facts{
-		Now: clock(), System: scope.System, Workspace: scope.Workspace, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]Kubeconfig{},
+	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &hub.Facts{
+		Now: clock(), System: scope.System, Workspace: scope.Workspace, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
 	}}
 	if err := g.readVersion(ctx); err != nil {
-		return nil, access.Explain("reading the version of the hub's API server", err)
+		return nil, nil, access.Explain("reading the version of the hub's API server", err)
 	}
 	missing := check.Gather(ctx, g.readers())
-	return check.Run(Checks(), g.Facts, missing), nil
+	return g.Facts, missing, nil
 }
 
 // gatherer reads the facts. Each reader writes fields of its own.
 type gatherer struct {
-	*Facts
+	*hub.Facts
 	cluster *access.Cluster
 	names   metadata.Interface
 	clock   func() time.Time
@@ -93,29 +99,29 @@ func (g *gatherer) readers() []check.Reader {
 	}
 	// The largest lists come first, because some are read at once.
 	return []check.Reader{
-		own(sourceBundles, "bundles", g.readBundles),
-		own(sourceClusters, "clusters", keep(&g.Clusters, g.cluster.Clusters(g.Workspace))),
-		own(sourceTokens, "clusterregistrationtokens", keep(&g.Tokens, g.cluster.Tokens(g.Workspace))),
-		own(sourceRequests, "clusterregistrations", keep(&g.Registrations, g.cluster.Registrations(g.Workspace))),
-		in(sourceCRDs, "list", apiextensions.GroupName, "customresourcedefinitions", "", g.readCRDs),
-		in(sourceDelivery, "list", fleet.GroupName, "bundledeployments", "", g.list(&g.BundleDeployments, ours("bundledeployments"), "", options(deployments, ""))),
-		in(sourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, core("namespaces"), "", options(nil, ""))),
-		in(sourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, core("serviceaccounts"), "", options(managed, ""))),
-		in(sourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
-		in(sourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
-		own(sourceGroups, "clustergroups", keep(&g.Groups, g.cluster.ClusterGroups(g.Workspace))),
-		own(sourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
-		own(sourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
-		in(sourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
-		in(sourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
-		in(sourceServices, "list", "", "services", "", g.list(&g.Services, core("services"), "", options(nil, ""))),
-		in(sourceConfig, "get", "", "configmaps", g.System, g.readConfig),
-		in(sourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
-		in(sourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
-		{Source: sourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: sources(sourceConfig), Read: g.probe},
+		own(hub.SourceBundles, "bundles", g.readBundles),
+		own(hub.SourceClusters, "clusters", keep(&g.Clusters, g.cluster.Clusters(g.Workspace))),
+		own(hub.SourceTokens, "clusterregistrationtokens", keep(&g.Tokens, g.cluster.Tokens(g.Workspace))),
+		own(hub.SourceRequests, "clusterregistrations", keep(&g.Registrations, g.cluster.Registrations(g.Workspace))),
+		in(hub.SourceCRDs, "list", apiextensions.GroupName, "customresourcedefinitions", "", g.readCRDs),
+		in(hub.SourceDelivery, "list", fleet.GroupName, "bundledeployments", "", g.list(&g.BundleDeployments, ours("bundledeployments"), "", options(deployments, ""))),
+		in(hub.SourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, core("namespaces"), "", options(nil, ""))),
+		in(hub.SourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, core("serviceaccounts"), "", options(managed, ""))),
+		in(hub.SourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
+		in(hub.SourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
+		own(hub.SourceGroups, "clustergroups", keep(&g.Groups, g.cluster.ClusterGroups(g.Workspace))),
+		own(hub.SourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
+		own(hub.SourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
+		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
+		in(hub.SourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
+		in(hub.SourceServices, "list", "", "services", "", g.list(&g.Services, core("services"), "", options(nil, ""))),
+		in(hub.SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
+		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
+		in(hub.SourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
+		{Source: hub.SourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: []check.Source{hub.SourceConfig}, Read: g.probe},
 		{
-			Source: sourceKubeconfigs, Right: check.Right{Verb: "list", Resource: "secrets", Namespace: g.Workspace},
-			After: sources(sourceClusters, sourceConfig, sourceDeployments), Read: g.readKubeconfigs,
+			Source: hub.SourceKubeconfigs, Right: check.Right{Verb: "list", Resource: "secrets", Namespace: g.Workspace},
+			After: []check.Source{hub.SourceClusters, hub.SourceConfig, hub.SourceDeployments}, Read: g.readKubeconfigs,
 		},
 	}
 }
@@ -123,8 +129,8 @@ func (g *gatherer) readers() []check.Reader {
 // namespacesOfKubeconfigs returns the namespaces in which Clusters name Secrets. It is called after Clusters were read.
 func (g *gatherer) namespacesOfKubeconfigs() []string {
 	namespaces := map[string]bool{}
-	for _, cluster := range g.imported() {
-		namespaces[secretOf(cluster).Namespace] = true
+	for _, cluster := range g.Imported() {
+		namespaces[hub.SecretOf(cluster).Namespace] = true
 	}
 	if len(namespaces) > fewNamespaces {
 		return []string{metav1.NamespaceAll}
@@ -228,7 +234,7 @@ func (g *gatherer) readConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
+	c := hub.Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
 	c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
 	g.Config = c
 	return nil
@@ -257,7 +263,9 @@ func (g *gatherer) readValidating(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		for _, w := range list.Items[i].Webhooks {
-			g.Validating = append(g.Validating, Webhook{list.Items[i].Name, w.Name, w.ClientConfig, w.Rules, isRequired(w.FailurePolicy)})
+			g.Validating = append(g.Validating, hub.Webhook{
+				Configuration: list.Items[i].Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
+			})
 		}
 	}
 	return nil
@@ -270,7 +278,9 @@ func (g *gatherer) readMutating(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		for _, w := range list.Items[i].Webhooks {
-			g.Mutating = append(g.Mutating, Webhook{list.Items[i].Name, w.Name, w.ClientConfig, w.Rules, isRequired(w.FailurePolicy)})
+			g.Mutating = append(g.Mutating, hub.Webhook{
+				Configuration: list.Items[i].Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
+			})
 		}
 	}
 	return nil
@@ -289,7 +299,7 @@ func (g *gatherer) readBundles(ctx context.Context) error {
 			return err
 		}
 		bundle.Spec.Resources = nil
-		g.Bundles = append(g.Bundles, Bundle{Bundle: bundle, Size: len(encoded)})
+		g.Bundles = append(g.Bundles, hub.Bundle{Bundle: bundle, Size: len(encoded)})
 		return nil
 	})
 	return err
@@ -303,9 +313,9 @@ func (g *gatherer) probe(ctx context.Context) error {
 
 // readKubeconfigs reads the Secrets that Clusters name. Secrets of other types than those of kubeconfigs are not read.
 func (g *gatherer) readKubeconfigs(ctx context.Context) error {
-	wanted, rules := map[types.NamespacedName]bool{}, g.options()
-	for _, cluster := range g.imported() {
-		wanted[secretOf(cluster)] = true
+	wanted, rules := map[types.NamespacedName]bool{}, rulesOf(g.Facts)
+	for _, cluster := range g.Imported() {
+		wanted[hub.SecretOf(cluster)] = true
 	}
 	for _, namespace := range g.namespacesOfKubeconfigs() {
 		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

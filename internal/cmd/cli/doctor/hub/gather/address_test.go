@@ -1,61 +1,41 @@
-package hub
+package gather
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 )
-
-// pair returns a certificate that signs itself, for 127.0.0.1, with its key.
-func pair(t *testing.T, expires time.Time) (certificate []byte, key *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hub"}, NotBefore: expires.AddDate(-2, 0, 0), NotAfter: expires,
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	certificate, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key
-}
-
-// certificate returns a certificate in PEM.
-func certificate(t *testing.T, expires time.Time) []byte {
-	t.Helper()
-	der, _ := pair(t, expires)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
 
 // serve starts a TLS server and returns its address and its CA.
 func serve(t *testing.T, expires time.Time) (address string, ca []byte) {
 	t.Helper()
-	der, key := pair(t, expires)
+	der, key := clitest.Certificate(t, expires)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the probe sent a request") }))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// certificate returns the rows about the hub's certificate.
+func certificate(f *hub.Facts) []check.Row {
+	all := hub.Checks()
+	return all[slices.IndexFunc(all, func(c check.Check[*hub.Facts]) bool { return c.ID == "hub-certificate" })].Judge(f)
 }
 
 func TestProbe(t *testing.T) {
@@ -78,20 +58,11 @@ func TestProbe(t *testing.T) {
 		"invalid URL: nothing is connected": {config.Config{APIServerURL: "http://127.0.0.1:1"}, "ok", "not checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &Facts{Now: noon(), Config: Configuration{Config: test.config}, Address: probe(t.Context(), test.config, time.Minute, noon)}
-			rows := checkCertificate(f)
+			f := &hub.Facts{Now: noon(), Config: hub.Configuration{Config: test.config}, Address: probe(t.Context(), test.config, time.Minute, noon)}
+			rows := certificate(f)
 			if len(rows) != 1 || string(rows[0].Verdict) != test.verdict || !strings.Contains(rows[0].Cause, test.want) {
 				t.Errorf("rows %+v, error %v", rows, f.Address.Err)
 			}
 		})
 	}
-}
-
-func encodeKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
