@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/fleet-hub/fleet/e2e/bench/delivery"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
 )
 
@@ -61,7 +62,7 @@ const (
 func bundleBudgets(r run) (all []figures.Budget) {
 	for _, of := range []struct {
 		what string
-		done *delivered
+		done *delivery.Figures
 	}{{"a Bundle", r.Deliver}, {"a change", r.Change}} {
 		if of.done == nil || of.done.Clusters < promisedClusters {
 			continue

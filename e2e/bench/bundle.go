@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/e2e/bench/bundles"
+	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -43,7 +44,7 @@ func deployed(name string) *fleet.Bundle {
 // addBundle creates one more Bundle.
 func (b *bench) addBundle(ctx context.Context) error {
 	name := fmt.Sprintf("bench-%03d", len(b.bundles))
-	if err := b.world.Hub.Create(ctx, client.Bundles, deployed(name)); err != nil {
+	if err := b.World.Hub.Create(ctx, client.Bundles, deployed(name)); err != nil {
 		return fmt.Errorf("creating Bundle %s: %w", name, err)
 	}
 	b.bundles = append(b.bundles, name)
@@ -68,7 +69,7 @@ func (b *bench) changeBundle(ctx context.Context, name, tag string) error {
 	if err != nil {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
-	return b.world.Hub.Patch(ctx, client.Bundles, framework.Workspace, name, body)
+	return b.World.Hub.Patch(ctx, client.Bundles, framework.Workspace, name, body)
 }
 
 // allReady waits until every Bundle reports that it is ready on all clusters, and every Cluster that all its
@@ -78,7 +79,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 	defer cancel()
 	for _, name := range b.bundles {
 		_, err := client.Until(ctx, client.Await{
-			From: b.observer.hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, Within: b.patience,
+			From: b.Client.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, Within: b.patience,
 			For: fmt.Sprintf("%s to be ready on %d clusters", name, clusters),
 		}, func(bundle *fleet.Bundle) bool { return bundles.IsReadyOn(bundle, clusters) })
 		if err != nil {
@@ -87,7 +88,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 	}
 	var last error
 	// Each check reads all Clusters, which uses a part of the machine. The times are taken from the audit log.
-	err := b.every(ctx, max(4*pollEvery, time.Duration(len(b.agents))*4*time.Millisecond), func() (bool, error) {
+	err := hub.Every(ctx, max(time.Second, time.Duration(len(b.agents))*4*time.Millisecond), func() (bool, error) {
 		last = b.unsettled(ctx)
 		return last == nil, nil
 	})
@@ -97,7 +98,7 @@ func (b *bench) allReady(ctx context.Context, clusters int) error {
 // unsettled returns an error if a Cluster does not report that all its Bundles are ready.
 func (b *bench) unsettled(ctx context.Context) error {
 	var list fleet.ClusterList
-	err := b.observer.hub.Fleet.Get().Namespace(framework.Workspace).Resource(client.Clusters).
+	err := b.Client.Fleet.Get().Namespace(framework.Workspace).Resource(client.Clusters).
 		VersionedParams(&metav1.ListOptions{LabelSelector: labels.FormatLabels(benchLabels()), ResourceVersion: "0"}, metav1.ParameterCodec).
 		Do(ctx).Into(&list)
 	if err != nil {

@@ -38,11 +38,11 @@ func (b *bench) expire(ctx context.Context) (expired, error) {
 		identities = append(identities, identity)
 	}
 	b.agents = nil
-	if _, err := b.log.Next(); err != nil { // skip earlier requests
+	if err := b.Skip(); err != nil { // skip earlier requests
 		return expired{}, err
 	}
 	result, err := expiry.Play(ctx, expiry.Options{
-		Hub: expiringHub{b}, Identities: identities, Values: b.values, Times: b.expiry, Quiet: b.quiet, Clock: b.clock, Say: b.say,
+		Hub: expiringHub{b}, Identities: identities, Values: b.AgentValues, Times: b.expiry, Quiet: b.quiet, Clock: b.Clock, Say: b.Say,
 	})
 	return expired{
 		Figures: result.Figures, Renewing: figures.CostsOf(result.Renewing.Only(isOurs), result.Renewals), Returning: figures.CostsOf(result.Returning.Only(isOurs), len(identities)),
@@ -64,28 +64,23 @@ func (h expiringHub) SetLifetime(ctx context.Context, lifetime time.Duration) er
 	for key, value := range h.hubValues() {
 		values[key] = value
 	}
-	if err := h.world.InstallHub(ctx, values); err != nil {
+	if err := h.World.InstallHub(ctx, values); err != nil {
 		return err
 	}
-	_, err := h.untilQuiet(ctx)
+	_, err := h.UntilQuiet(ctx)
 	return err
 }
 
 // DeleteAccount implements expiry.Hub.
 func (h expiringHub) DeleteAccount(ctx context.Context, namespace, name string) error {
-	return h.world.Hub.Kube.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	return h.World.Hub.Kube.CoreV1().ServiceAccounts(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // Pause implements expiry.Hub.
-func (h expiringHub) Pause() error { return h.world.Plane.Hub.Pause() }
+func (h expiringHub) Pause() error { return h.World.Plane.Hub.Pause() }
 
 // Resume implements expiry.Hub.
-func (h expiringHub) Resume(ctx context.Context) error { return h.world.Plane.Hub.Resume(ctx) }
-
-// Listen implements expiry.Hub.
-func (h expiringHub) Listen(ctx context.Context, hear func(audit.Event), done func(time.Time) bool) error {
-	return h.listen(ctx, hear, done)
-}
+func (h expiringHub) Resume(ctx context.Context) error { return h.World.Plane.Hub.Resume(ctx) }
 
 // Who implements expiry.Hub.
-func (h expiringHub) Who(e audit.Event) audit.Identity { return h.who.Who(e) }
+func (h expiringHub) Who(e audit.Event) audit.Identity { return h.Whose.Who(e) }

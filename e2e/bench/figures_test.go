@@ -1,29 +1,18 @@
 package main
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/delivery"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/leftovers"
 	"github.com/fleet-hub/fleet/e2e/bench/standby"
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
-	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 )
-
-func expectGolden(t *testing.T, name string, got any) {
-	t.Helper()
-	text, err := json.MarshalIndent(got, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Expect(t, name, string(text)+"\n")
-}
 
 func ms(n ...int) (samples []time.Duration) {
 	for _, n := range n {
@@ -52,75 +41,43 @@ func some() audit.Counts {
 }
 
 func TestCosts_MatchTheGolden(t *testing.T) {
-	expectGolden(t, "costs.json", figures.CostsOf(some(), 10))
+	golden.ExpectJSON(t, "costs.json", figures.CostsOf(some(), 10))
 }
 
 func TestCostsOfIdleClusters_MatchTheGolden(t *testing.T) {
-	expectGolden(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
+	golden.ExpectJSON(t, "resting.json", restingFigures(some(), 10, 30, 2*time.Minute))
 }
 
 func TestCostsOfRestart_MatchTheGolden(t *testing.T) {
 	var r restarted
 	r.count(some())
-	expectGolden(t, "restarted.json", r)
+	golden.ExpectJSON(t, "restarted.json", r)
 }
 
 func TestBatches_MatchTheGolden(t *testing.T) {
 	kind := audit.Kind{Identity: audit.Controller, Verb: "create", Resource: "secrets"}
-	one := batch{clusters: 2, span: time.Second, took: ms(10, 20), counts: audit.Counts{kind: {Requests: 2}}, used: used{time.Second, 2 * time.Second}, failures: 1}
-	sum := one.and(batch{clusters: 6, span: 3 * time.Second, took: ms(30), counts: audit.Counts{kind: {Requests: 6}}, used: used{time.Second, time.Second}, failures: 2})
-	expectGolden(t, "batches.json", sum.figures())
-}
-
-func TestLeftBetween_CountsNewObjects(t *testing.T) {
-	const registrations = "cattle-fleet-clusters-system"
-	object := func(resource, namespace, name string) inventory.Object {
-		return inventory.Object{Resource: resource, Namespace: namespace, Name: name, UID: "u"}
-	}
-	var now time.Time
-	before := inventory.Inventory{
-		object("secrets", registrations, "c-earlier"):  now,
-		object("contents.fleet.cattle.io", "", "old"):  now,
-		object("contents.fleet.cattle.io", "", "same"): now,
-	}
-	after := inventory.Inventory{
-		object("secrets", registrations, "c-earlier"):                            now,
-		object("contents.fleet.cattle.io", "", "same"):                           now,
-		object("secrets", registrations, "c-1"):                                  now,
-		object("secrets", registrations, "c-2"):                                  now,
-		object("secrets", registrations, "other"):                                now,
-		object("secrets", "fleet-default", "c-3"):                                now,
-		object("roles.rbac.authorization.k8s.io", registrations, "request-1"):    now,
-		object("roles.rbac.authorization.k8s.io", registrations, "request-2"):    now,
-		object("roles.rbac.authorization.k8s.io", "fleet-default", "request-1"):  now,
-		object("rolebindings.rbac.authorization.k8s.io", registrations, "rb-1"):  now,
-		object("rolebindings.rbac.authorization.k8s.io", "cluster-1", "rb-1"):    now,
-		object("clusterrolebindings.rbac.authorization.k8s.io", "", "request-1"): now,
-		object("configmaps", registrations, "stays"):                             now,
-	}
-	expectGolden(t, "left.json", leftBetween(before, after, 2, registrations))
-	if diff := cmp.Diff(left{Kinds: []objects{}}, leftBetween(after, after, 2, registrations)); diff != "" {
-		t.Errorf("without objects (-want +got):\n%s", diff)
-	}
+	one := batch{clusters: 2, span: time.Second, took: ms(10, 20), counts: audit.Counts{kind: {Requests: 2}}, used: usage.Used{Controller: time.Second, Simulator: 2 * time.Second}, failures: 1}
+	sum := one.and(batch{clusters: 6, span: 3 * time.Second, took: ms(30), counts: audit.Counts{kind: {Requests: 6}}, used: usage.Used{Controller: time.Second, Simulator: time.Second}, failures: 2})
+	golden.ExpectJSON(t, "batches.json", sum.figures())
 }
 
 func TestBudgets_MatchTheGolden(t *testing.T) {
 	good := run{
 		Clusters: 1000,
 		Registration: joined{
-			PerSecond: 31, ControllerMillis: 12, Requests: figures.Costs{Each: 28}, Objects: left{AfterExpiry: 16.5}, Controller: usage.Footprint{Resident: 140},
+			PerSecond: 31, ControllerMillis: 12, Requests: figures.Costs{Each: 28}, Objects: leftovers.Left{AfterExpiry: 16.5}, Controller: usage.Footprint{Resident: 140},
 		},
 		Single: &figures.Spread{P50: 180}, Restart: &restarted{Writes: 1, Controller: usage.Footprint{Peak: 201}},
 		Next:    &flatness{First: figures.Costs{Each: 28}, Next: figures.Costs{Each: 28.4}},
-		Deliver: &delivered{Clusters: 1000, Written: 4.9, Final: 10.1, Each: 4.6}, Change: &delivered{Clusters: 1000, Written: 8.1, Final: 15.1, Each: 6.1},
+		Deliver: &delivery.Figures{Clusters: 1000, Written: 4.9, Final: 10.1, Each: 4.6}, Change: &delivery.Figures{Clusters: 1000, Written: 8.1, Final: 15.1, Each: 6.1},
 		Many:    &laden{Clusters: 1000, Bundles: 20, Controller: usage.Footprint{Resident: 250}, Restart: restarted{CaughtUp: 15.1, Writes: 1}},
 		Fleet:   &grown{Clusters: 200, Bundles: 50, Before: 135, Ready: 291},
 		Expiry:  &expired{Figures: expiry.Figures{Agents: 1000, PerDay: 8, DownstreamPerDay: 4.5, Returned: 301, Most: 60}},
 		Standby: &standsBy{Figures: standby.Figures{Lease: 45, Killed: standby.TakeOver{FirstChange: 46.5}, Stopped: standby.TakeOver{FirstChange: 2.5}}},
 	}
-	expectGolden(t, "budgets.json", budgetsOf(good))
+	golden.ExpectJSON(t, "budgets.json", budgetsOf(good))
 	few := run{Clusters: 10, Registration: good.Registration, Next: &flatness{First: figures.Costs{Each: 28}, Next: figures.Costs{Each: 27}},
-		Deliver: &delivered{Clusters: 999}, Change: &delivered{Clusters: 999}, Many: &laden{Clusters: 1000, Bundles: 19}, Fleet: &grown{Clusters: 199, Bundles: 50},
+		Deliver: &delivery.Figures{Clusters: 999}, Change: &delivery.Figures{Clusters: 999}, Many: &laden{Clusters: 1000, Bundles: 19}, Fleet: &grown{Clusters: 199, Bundles: 50},
 		Expiry: &expired{Figures: expiry.Figures{Agents: 999, PerDay: 6.4, DownstreamPerDay: 3.2, Returned: 900, Most: 61}}}
-	expectGolden(t, "budgets-few.json", budgetsOf(few))
+	golden.ExpectJSON(t, "budgets-few.json", budgetsOf(few))
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/e2e/bench/audit"
+	"github.com/fleet-hub/fleet/e2e/bench/delivery"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
@@ -32,61 +32,30 @@ const fleetLimit = 200
 
 // joinFleet adds one cluster to a hub with many Bundles.
 func (b *bench) joinFleet(ctx context.Context) (grown, error) {
-	b.say("%d Bundles for %d clusters", b.fleet, len(b.agents))
+	b.Say("%d Bundles for %d clusters", b.fleet, len(b.agents))
 	if err := b.bundlesUpTo(ctx, b.fleet); err != nil {
 		return grown{}, err
 	}
-	if _, err := b.untilQuiet(ctx); err != nil {
+	if _, err := b.UntilQuiet(ctx); err != nil {
 		return grown{}, err
 	}
-	b.say("one cluster more")
+	b.Say("one cluster more")
 	g := grown{Clusters: len(b.agents), Bundles: len(b.bundles)}
 	gate := newGate()
 	agent := b.addWith(func(s *swarm.Settings) { s.Wrap = gate.wrap })
 	b.swarm.Start(ctx, agent)
-	j := &joining{who: b.who, deployments: g.Bundles + 1, complete: gate.open} // including its agent's own Bundle
-	if err := b.listen(ctx, j.hear, func(time.Time) bool { return j.before > 0 }); err != nil {
+	j := &delivery.Joining{Whose: b.Whose, Deployments: g.Bundles + 1, Complete: gate.open} // including its agent's own Bundle
+	if err := b.Listen(ctx, j.Hear, func(time.Time) bool { return j.Before > 0 }); err != nil {
 		return grown{}, err
 	}
 	if err := b.allReady(ctx, len(b.agents)); err != nil {
 		return grown{}, err
 	}
-	if err := b.listen(ctx, j.hear, b.isQuiet); err != nil {
+	if err := b.Listen(ctx, j.Hear, b.IsQuiet); err != nil {
 		return grown{}, err
 	}
-	g.Before, g.Ready, g.Writes, g.Rows = j.before, j.ready, j.counts.Total().Requests, figures.CostsOf(j.counts, 1).Rows
+	g.Before, g.Ready, g.Writes, g.Rows = j.Before, j.Ready, j.Counts.Total().Requests, figures.CostsOf(j.Counts, 1).Rows
 	return g, nil
-}
-
-// joining counts the writes caused by a cluster.
-type joining struct {
-	who audit.Classifier
-	// deployments is the number of its BundleDeployments. complete is called when all exist.
-	deployments int
-	complete    func()
-
-	counts                 audit.Counts
-	created, before, ready int
-}
-
-func (j *joining) hear(e audit.Event) {
-	kind := e.Kind(j.who.Who(e))
-	if !kind.IsCost() || !kind.IsWrite() {
-		return
-	}
-	if j.counts == nil {
-		j.counts = audit.Counts{}
-	}
-	j.counts.Add(kind.Identity, e)
-	switch is := stepOf(kind); {
-	case kind.Verb == "create" && is == wrote && !e.IsRefused():
-		if j.created++; j.created == j.deployments {
-			j.before = j.counts.Total().Requests
-			j.complete()
-		}
-	case is == told || is == reported:
-		j.ready = j.counts.Total().Requests
-	}
 }
 
 // gate delays the reports of an agent until it is opened.

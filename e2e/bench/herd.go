@@ -34,26 +34,26 @@ func (b *bench) herd(ctx context.Context) (returned, error) {
 			return returned{}, err
 		}
 	}
-	b.say("the hub's API server is gone for %s", b.outage)
-	hub, before := b.world.Plane.Hub, b.sum()
+	b.Say("the hub's API server is gone for %s", b.outage)
+	hub, before := b.World.Plane.Hub, b.sum()
 	if err := hub.Pause(); err != nil {
 		return returned{}, err
 	}
-	if err := b.pass(ctx, b.outage); err != nil {
+	if err := b.Pass(ctx, b.outage); err != nil {
 		return returned{}, err
 	}
 	if err := hub.Resume(ctx); err != nil {
 		return returned{}, err
 	}
-	back := b.clock()
-	b.say("it is back")
+	back := b.Clock()
+	b.Say("it is back")
 	r := returned{Outage: figures.Seconds(b.outage)}
 	patient, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	if err := b.swarm.Await(patient, func(s swarm.State) bool { return s.LastBeat.After(back) }, b.agents...); err != nil {
 		return returned{}, err
 	}
-	r.Beating = figures.Seconds(b.clock().Sub(back))
+	r.Beating = figures.Seconds(b.Clock().Sub(back))
 	// The agents return in any order, so the second wait is mostly over when it starts.
 	if err := b.swarm.Await(patient, func(s swarm.State) bool { return s.Watching }, b.agents...); err != nil {
 		return returned{}, err
@@ -68,17 +68,17 @@ func (b *bench) herd(ctx context.Context) (returned, error) {
 func (b *bench) afterwards(ctx context.Context, r returned, before sums) (returned, error) {
 	after := b.sum()
 	r.Failures, r.Registrations = after.failures-before.failures, after.registrations-before.registrations
-	until := b.clock().Add(b.checkin)
-	counts, err := b.count(ctx, func(time.Time) bool { return !b.clock().Before(until) })
+	until := b.Clock().Add(b.checkin)
+	counts, err := b.Count(ctx, func(time.Time) bool { return !b.Clock().Before(until) })
 	if err != nil {
 		return returned{}, err
 	}
 	r.Requests = figures.CostsOf(counts, len(b.agents))
-	here, err := b.controller(ctx)
+	here, err := b.Controller(ctx)
 	if err != nil {
 		return returned{}, err
 	}
-	r.Controller, err = usage.Of(here.pid)
+	r.Controller, err = usage.Of(here.PID)
 	return r, err
 }
 

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/fleet-hub/fleet/e2e/bench/machine"
 )
 
 // garbagePercent is GOGC of this process. Garbage collection for the simulated agents should not take time from
@@ -40,8 +42,8 @@ func main() {
 
 func command(ctx context.Context, args []string, out, progress io.Writer) error {
 	clock := time.Now //nolint:forbidigo // the measurement's one clock is made here
-	if len(args) == 1 && args[0] == onlySpeed {
-		_, err := fmt.Fprintln(out, speed(clock))
+	if len(args) == 1 && args[0] == machine.OnlySpeed {
+		_, err := fmt.Fprintln(out, machine.SpeedHere(clock))
 		return err
 	}
 	o, err := parse(args, progress)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -9,8 +10,12 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
+	"github.com/fleet-hub/fleet/e2e/bench/leftovers"
+	"github.com/fleet-hub/fleet/e2e/bench/profiles"
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
+	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // batch holds the measurements of a number of clusters that registered together.
@@ -22,7 +27,7 @@ type batch struct {
 	took []time.Duration
 	// counts are all requests until there are no more writes, used the processor time for them.
 	counts audit.Counts
-	used   used
+	used   usage.Used
 	// failures is the number of failed requests of agents that were retried, without polling.
 	failures int
 }
@@ -32,15 +37,15 @@ type batch struct {
 func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	patient, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	here, err := b.controller(patient)
+	here, err := b.Controller(patient)
 	if err != nil {
 		return batch{}, err
 	}
-	meter, err := newMeter(here.pid, os.Getpid())
+	meter, err := usage.NewMeter(here.PID, os.Getpid())
 	if err != nil {
 		return batch{}, err
 	}
-	if _, err := b.log.Next(); err != nil { // skip earlier requests
+	if err := b.Skip(); err != nil { // skip earlier requests
 		return batch{}, err
 	}
 	agents := b.add(n)
@@ -53,25 +58,25 @@ func (b *bench) join(ctx context.Context, n int) (batch, error) {
 	for _, a := range agents {
 		ids = append(ids, a.ClientID())
 		made.failures += a.State().Failures
-		took, err := b.observer.took(patient, a.ClientID())
+		took, err := b.Observer.Took(patient, a.ClientID())
 		if err != nil {
 			return batch{}, err
 		}
 		made.took = append(made.took, took)
 	}
-	if made.span, err = b.observer.span(patient, ids); err != nil {
+	if made.span, err = b.Observer.Span(patient, ids); err != nil {
 		return batch{}, err
 	}
-	if made.counts, err = b.untilQuiet(ctx); err != nil {
+	if made.counts, err = b.UntilQuiet(ctx); err != nil {
 		return batch{}, err
 	}
-	made.used, err = meter.used()
+	made.used, err = meter.Used()
 	return made, err
 }
 
 // grow registers n more agents, and adds a point to the growth curve.
 func (b *bench) grow(ctx context.Context, n int) (batch, error) {
-	before, err := b.reading(ctx)
+	before, err := b.Reading(ctx)
 	if err != nil {
 		return batch{}, err
 	}
@@ -79,37 +84,15 @@ func (b *bench) grow(ctx context.Context, n int) (batch, error) {
 	if err != nil {
 		return batch{}, err
 	}
-	after, err := b.reading(ctx)
+	after, err := b.Reading(ctx)
 	if err != nil {
 		return batch{}, err
 	}
-	b.say("%s", b.curve.Add(n, made.span, before, after))
+	b.Say("%s", b.curve.Add(n, made.span, before, after))
 	if b.growth == "" {
 		return made, nil
 	}
 	return made, b.curve.Write(b.growth)
-}
-
-// add adds agents with new client IDs. They stay until the end.
-func (b *bench) add(n int) (added []*swarm.Agent) {
-	for range n {
-		added = append(added, b.addWith(func(*swarm.Settings) {}))
-	}
-	return added
-}
-
-// addWith adds an agent with changed settings.
-func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
-	b.made++
-	id := fmt.Sprintf("bench-%05d", b.made)
-	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id, Keyed: true}
-	if b.isLarge() {
-		settings.Checkin = rareHeartbeats
-	}
-	change(&settings)
-	agent := b.swarm.Add(settings)
-	b.agents = append(b.agents, agent)
-	return agent
 }
 
 // and returns the sum of two consecutive batches.
@@ -117,7 +100,7 @@ func (b batch) and(later batch) batch {
 	return batch{
 		clusters: b.clusters + later.clusters, span: b.span + later.span, took: append(b.took, later.took...),
 		counts: figures.Merged(b.counts, later.counts), failures: b.failures + later.failures,
-		used: used{Controller: b.used.Controller + later.used.Controller, Simulator: b.used.Simulator + later.used.Simulator},
+		used: usage.Used{Controller: b.used.Controller + later.used.Controller, Simulator: b.used.Simulator + later.used.Simulator},
 	}
 }
 
@@ -130,7 +113,7 @@ type joined struct {
 	// Took is the time from a cluster's ClusterRegistration to its first heartbeat, while others register.
 	Took     figures.Spread `json:"took"`
 	Requests figures.Costs  `json:"requests"`
-	Objects  left           `json:"objects"`
+	Objects  leftovers.Left `json:"objects"`
 	// ControllerMillis and SimulatorMillis are processor time per cluster, until there are no more writes.
 	ControllerMillis float64 `json:"controllerCPUMillisEach"`
 	SimulatorMillis  float64 `json:"simulatorCPUMillisEach"`
@@ -165,7 +148,7 @@ func (o options) cuts(n int) (at []int) {
 // registration registers n clusters, and records their figures. With scenario next the first ones are a separate batch,
 // whose costs are compared with those of the last ones.
 func (b *bench) registration(ctx context.Context, n int, r *run) (first *batch, err error) {
-	before, err := b.inventory(ctx)
+	before, err := inventory.Take(ctx, b.World.Plane.Hub.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -182,23 +165,23 @@ func (b *bench) registration(ctx context.Context, n int, r *run) (first *batch, 
 		}
 		sum = sum.and(made)
 	}
-	after, err := b.inventory(ctx)
+	after, err := inventory.Take(ctx, b.World.Plane.Hub.Config())
 	if err != nil {
 		return nil, err
 	}
-	here, err := b.controller(ctx)
+	here, err := b.Controller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.Registration = sum.figures()
-	r.Registration.Objects = leftBetween(before, after, n, registrations())
-	r.Registration.Controller, err = usage.Of(here.pid)
+	r.Registration.Objects = leftovers.Between(before, after, n, names.RegistrationNamespace(names.SystemNamespace))
+	r.Registration.Controller, err = usage.Of(here.PID)
 	return first, err
 }
 
 // registerStep registers some of n clusters. With -profiles, it takes profiles at the ends.
 func (b *bench) registerStep(ctx context.Context, size, n int, r *run) (batch, error) {
-	b.say("%d clusters register, %d at a time", size, b.atOnce)
+	b.Say("%d clusters register, %d at a time", size, b.atOnce)
 	if until := b.made + size; b.profiles == "" || until != ends && until != n {
 		return b.grow(ctx, size)
 	}
@@ -207,9 +190,42 @@ func (b *bench) registerStep(ctx context.Context, size, n int, r *run) (batch, e
 	return made, err
 }
 
+// profileLength is the duration of a profile. 500 clusters need longer to register.
+const profileLength = 15 * time.Second
+
+// profiled are the profiles of a step of the registration.
+type profiled struct {
+	// Clusters is the number of registered clusters at the end of the step.
+	Clusters int                `json:"clusters"`
+	Of       []profiles.Profile `json:"of"`
+}
+
+// growProfiled registers n more agents and takes profiles of the controller and of the API server meanwhile.
+func (b *bench) growProfiled(ctx context.Context, n int) (batch, profiled, error) {
+	processes, err := b.Profiled(ctx)
+	if err != nil {
+		return batch{}, profiled{}, err
+	}
+	p := profiled{Clusters: b.made + n}
+	taken := make(chan error, 1)
+	go func() {
+		var err error
+		p.Of, err = profiles.Take(ctx, processes, profileLength, b.profiles, fmt.Sprintf("at-%d-clusters", p.Clusters))
+		taken <- err
+	}()
+	made, err := b.grow(ctx, n)
+	if err := errors.Join(err, <-taken); err != nil {
+		return batch{}, profiled{}, err
+	}
+	for _, of := range p.Of {
+		b.Say("%s", of)
+	}
+	return made, p, nil
+}
+
 // single registers clusters one after another. Each one starts when the previous one has reported everything.
 func (b *bench) single(ctx context.Context) (figures.Spread, error) {
-	b.say("%d clusters register one after another", b.singles)
+	b.Say("%d clusters register one after another", b.singles)
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	var took []time.Duration
@@ -219,13 +235,13 @@ func (b *bench) single(ctx context.Context) (figures.Spread, error) {
 		if err := b.swarm.Await(ctx, swarm.Settled, agents...); err != nil {
 			return figures.Spread{}, err
 		}
-		one, err := b.observer.took(ctx, agents[0].ClientID())
+		one, err := b.Observer.Took(ctx, agents[0].ClientID())
 		if err != nil {
 			return figures.Spread{}, err
 		}
 		took = append(took, one)
 	}
-	_, err := b.untilQuiet(ctx)
+	_, err := b.UntilQuiet(ctx)
 	return figures.SpreadOf(took), err
 }
 
@@ -237,7 +253,7 @@ type flatness struct {
 }
 
 func (b *bench) next(ctx context.Context, first *batch) (flatness, error) {
-	b.say("the next %d clusters register", first.clusters)
+	b.Say("the next %d clusters register", first.clusters)
 	made, err := b.join(ctx, first.clusters)
 	if err != nil {
 		return flatness{}, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -46,45 +47,45 @@ const (
 
 // restart deletes the controller's pod and measures its successor.
 func (b *bench) restart(ctx context.Context) (restarted, error) {
-	b.say("the controller is restarted")
+	b.Say("the controller is restarted")
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	before, err := b.controller(ctx)
+	before, err := b.Controller(ctx)
 	if err != nil {
 		return restarted{}, err
 	}
-	_, err = b.count(ctx, func(lastWrite time.Time) bool { return b.clock().Sub(lastWrite) >= max(b.quiet, choresDue) })
+	_, err = b.Count(ctx, func(lastWrite time.Time) bool { return b.Clock().Sub(lastWrite) >= max(b.quiet, choresDue) })
 	if err != nil {
 		return restarted{}, err
 	}
-	began := b.clock()
-	if err := b.world.Hub.Kube.CoreV1().Pods(names.SystemNamespace).Delete(ctx, before.pod, metav1.DeleteOptions{}); err != nil {
+	began := b.Clock()
+	if err := b.World.Hub.Kube.CoreV1().Pods(names.SystemNamespace).Delete(ctx, before.Pod, metav1.DeleteOptions{}); err != nil {
 		return restarted{}, fmt.Errorf("deleting the controller's pod: %w", err)
 	}
 	after, err := b.successor(ctx, before)
 	if err != nil {
 		return restarted{}, err
 	}
-	if err := b.leads(ctx, after.pod); err != nil {
+	if err := b.leads(ctx, after.Pod); err != nil {
 		return restarted{}, err
 	}
-	r := restarted{Leading: figures.Seconds(b.clock().Sub(began))}
-	caughtUp, err := b.calms(ctx, after.pid)
+	r := restarted{Leading: figures.Seconds(b.Clock().Sub(began))}
+	caughtUp, err := b.calms(ctx, after.PID)
 	if err != nil {
 		return restarted{}, err
 	}
 	r.CaughtUp = figures.Seconds(caughtUp.Sub(began))
-	counts, err := b.untilQuiet(ctx)
+	counts, err := b.UntilQuiet(ctx)
 	if err != nil {
 		return restarted{}, err
 	}
 	r.count(counts)
-	used, err := usage.ProcessorTime(after.pid)
+	used, err := usage.ProcessorTime(after.PID)
 	if err != nil {
 		return restarted{}, err
 	}
 	r.CPUSeconds = figures.Seconds(used)
-	r.Controller, err = usage.Of(after.pid)
+	r.Controller, err = usage.Of(after.PID)
 	return r, err
 }
 
@@ -97,13 +98,13 @@ func (r *restarted) count(counts audit.Counts) {
 }
 
 // successor waits for the process that replaces another one.
-func (b *bench) successor(ctx context.Context, before process) (after process, err error) {
-	err = b.every(ctx, 20*time.Millisecond, func() (bool, error) {
-		after, err = b.controller(ctx)
-		if errors.Is(err, errNoController) {
+func (b *bench) successor(ctx context.Context, before hub.Process) (after hub.Process, err error) {
+	err = hub.Every(ctx, 20*time.Millisecond, func() (bool, error) {
+		after, err = b.Controller(ctx)
+		if errors.Is(err, hub.ErrNoController) {
 			return false, nil
 		}
-		return err == nil && after.pid != before.pid, err
+		return err == nil && after.PID != before.PID, err
 	})
 	return after, err
 }
@@ -111,7 +112,7 @@ func (b *bench) successor(ctx context.Context, before process) (after process, e
 // leads waits until a pod holds the controller's lease.
 func (b *bench) leads(ctx context.Context, pod string) error {
 	_, err := client.Until(ctx, client.Await{
-		From: b.world.Hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: controllerLease,
+		From: b.World.Hub.Kube.CoordinationV1().RESTClient(), Resource: "leases", Namespace: names.SystemNamespace, Name: controllerLease,
 		For: "pod " + pod + " to hold the lease",
 	}, func(l *coordinationv1.Lease) bool {
 		return l.Spec.HolderIdentity != nil && strings.HasPrefix(*l.Spec.HolderIdentity, pod)
@@ -121,36 +122,20 @@ func (b *bench) leads(ctx context.Context, pod string) error {
 
 // calms waits until a process is idle, and returns since when.
 func (b *bench) calms(ctx context.Context, pid int) (since time.Time, err error) {
-	since = b.clock()
+	since = b.Clock()
 	at, err := usage.ProcessorTime(pid)
 	if err != nil {
 		return since, err
 	}
-	err = b.every(ctx, 250*time.Millisecond, func() (bool, error) {
+	err = hub.Every(ctx, 250*time.Millisecond, func() (bool, error) {
 		now, err := usage.ProcessorTime(pid)
 		if err != nil {
 			return false, err
 		}
 		if now-at > time.Duration(float64(calmFor)*calm) {
-			since, at = b.clock(), now
+			since, at = b.Clock(), now
 		}
-		return b.clock().Sub(since) >= calmFor, nil
+		return b.Clock().Sub(since) >= calmFor, nil
 	})
 	return since, err
-}
-
-// every calls done repeatedly until it returns true or an error.
-func (b *bench) every(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
-		if yes, err := done(); yes || err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

@@ -6,59 +6,51 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
-	"strings"
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
+	"github.com/fleet-hub/fleet/e2e/bench/delivery"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
+	"github.com/fleet-hub/fleet/e2e/bench/machine"
 )
 
 // report is the printed document.
 type report struct {
-	Machine machine `json:"machine"`
-	Runs    []run   `json:"runs"`
+	Machine machine.Description `json:"machine"`
+	Runs    []run               `json:"runs"`
 	// Agent is omitted if scenario agent was not run.
 	Agent *agentalone.Figures `json:"agent,omitempty"`
 }
 
-// machine describes the machine. Load is the load average over the minute before the run.
-type machine struct {
-	Processors int     `json:"processors"`
-	MemoryGiB  float64 `json:"memoryGiB"`
-	Load       string  `json:"loadBefore"`
-}
-
 // run holds the figures of one hub. Scenarios that were not run are omitted.
 type run struct {
-	Clusters     int    `json:"clusters"`
-	AtOnce       int    `json:"atOnce"`
-	Speed        speeds `json:"speed"`
-	Registration joined `json:"registration"`
+	Clusters     int            `json:"clusters"`
+	AtOnce       int            `json:"atOnce"`
+	Speed        machine.Speeds `json:"speed"`
+	Registration joined         `json:"registration"`
 	// Growth has a point for each -step clusters.
 	Growth growth.Curve `json:"growth"`
 	// Profiles are those of -profiles, at the first and the last clusters.
-	Profiles []profiled       `json:"profiles,omitempty"`
-	Single   *figures.Spread  `json:"oneAtATime,omitempty"`
-	Next     *flatness        `json:"next,omitempty"`
-	Restart  *restarted       `json:"restart,omitempty"`
-	Deliver  *delivered       `json:"deliver,omitempty"`
-	Change   *delivered       `json:"change,omitempty"`
-	Many     *laden           `json:"many,omitempty"`
-	Standby  *standsBy        `json:"standby,omitempty"`
-	Fleet    *grown           `json:"joinFleet,omitempty"`
-	Idle     *resting         `json:"idle,omitempty"`
-	Herd     *returned        `json:"herd,omitempty"`
-	Expiry   *expired         `json:"expiry,omitempty"`
-	Budgets  []figures.Budget `json:"budgets"`
+	Profiles []profiled        `json:"profiles,omitempty"`
+	Single   *figures.Spread   `json:"oneAtATime,omitempty"`
+	Next     *flatness         `json:"next,omitempty"`
+	Restart  *restarted        `json:"restart,omitempty"`
+	Deliver  *delivery.Figures `json:"deliver,omitempty"`
+	Change   *delivery.Figures `json:"change,omitempty"`
+	Many     *laden            `json:"many,omitempty"`
+	Standby  *standsBy         `json:"standby,omitempty"`
+	Fleet    *grown            `json:"joinFleet,omitempty"`
+	Idle     *resting          `json:"idle,omitempty"`
+	Herd     *returned         `json:"herd,omitempty"`
+	Expiry   *expired          `json:"expiry,omitempty"`
+	Budgets  []figures.Budget  `json:"budgets"`
 }
 
 // measureAll measures one size after another and prints all results at the end. After an error it prints the
 // results so far.
 func measureAll(ctx context.Context, o options, clock func() time.Time, out, progress io.Writer) error {
-	all := report{Machine: thisMachine(), Runs: []run{}}
+	all := report{Machine: machine.Here(), Runs: []run{}}
 	var failed error
 	if o.plays(agentAlone) {
 		all.Agent, failed = kept(measureAgent(ctx, o, clock, progress))
@@ -93,14 +85,25 @@ func measure(ctx context.Context, o options, n int, clock func() time.Time, prog
 	return r, err
 }
 
+// measureAgent runs scenario agent on its own hub.
+func measureAgent(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (f agentalone.Figures, err error) {
+	o.downstreams = o.agent.Clusters()
+	b, err := start(ctx, o, clock, progress)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = b.end(err) }()
+	return agentalone.Measure(ctx, agentalone.Options{Settings: o.agent, Hub: b.Hub, AtOnce: o.atOnce})
+}
+
 // play runs the scenarios in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
 	r := run{Clusters: n, AtOnce: b.atOnce}
 	var err error
-	if r.Speed.Before, err = machineSpeed(ctx); err != nil {
+	if r.Speed.Before, err = machine.Speed(ctx); err != nil {
 		return run{}, err
 	}
-	here := thisMachine()
+	here := machine.Here()
 	b.curve.Title = fmt.Sprintf("%d clusters, %d at once, on %d processors with %g GiB of memory, speed %d", n, b.atOnce, here.Processors, here.MemoryGiB, r.Speed.Before)
 	var first *batch
 	for _, step := range []struct {
@@ -124,7 +127,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 			continue
 		}
 		if isTooLarge(step.scenario, n) {
-			b.say("scenario %s is skipped: too many clusters", step.scenario)
+			b.Say("scenario %s is skipped: too many clusters", step.scenario)
 			continue
 		}
 		if step.scenario == next && first.clusters == n {
@@ -135,7 +138,7 @@ func (b *bench) play(ctx context.Context, n int) (run, error) {
 		}
 	}
 	r.Growth, r.Budgets = b.curve, budgetsOf(r)
-	r.Speed.After, err = machineSpeed(ctx)
+	r.Speed.After, err = machine.Speed(ctx)
 	return r, err
 }
 
@@ -154,20 +157,6 @@ func isTooLarge(scenario string, clusters int) bool {
 
 // kept returns a pointer to the result.
 func kept[T any](measured T, err error) (*T, error) { return &measured, err }
-
-func thisMachine() machine {
-	m := machine{Processors: runtime.NumCPU()}
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		var kilobytes int64
-		if _, err := fmt.Sscanf(string(text), "MemTotal: %d kB", &kilobytes); err == nil {
-			m.MemoryGiB = figures.Round(float64(kilobytes)/(1<<20), 1)
-		}
-	}
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		m.Load, _, _ = strings.Cut(string(text), " ")
-	}
-	return m
-}
 
 // summarize prints the budgets as text.
 func summarize(progress io.Writer, r run) {

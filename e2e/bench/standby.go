@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/fleet-hub/fleet/e2e/bench/standby"
-	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -26,29 +25,29 @@ func (b *bench) standby(ctx context.Context) (standsBy, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
-	b.say("a second replica stands by, with %d Bundles for %d clusters; the leader is killed, and then the next one stopped", len(b.bundles), len(b.agents))
+	b.Say("a second replica stands by, with %d Bundles for %d clusters; the leader is killed, and then the next one stopped", len(b.bundles), len(b.agents))
 	hub := standby.Hub{
-		Kube: b.world.Hub.Kube, Clock: b.clock, Change: b.changeOne,
+		Kube: b.World.Hub.Kube, Clock: b.Clock, Change: b.changeOne,
 		Kill: func(ctx context.Context, pod string) error {
-			return b.world.KillPod(ctx, framework.HubName, names.SystemNamespace, pod)
+			return b.World.KillPod(ctx, framework.HubName, names.SystemNamespace, pod)
 		},
-		Log: func(pod string) ([]byte, error) { return b.world.PodLog(framework.HubName, names.SystemNamespace, pod) },
+		Log: func(pod string) ([]byte, error) { return b.World.PodLog(framework.HubName, names.SystemNamespace, pod) },
 		Rest: func(ctx context.Context) error {
-			_, err := b.untilQuiet(ctx)
+			_, err := b.UntilQuiet(ctx)
 			return err
 		},
-		Resident: b.resident,
+		Resident: b.Resident,
 	}
 	figures, err := hub.Measure(ctx)
 	if err != nil {
 		return standsBy{}, err
 	}
 	for _, name := range standby.Changes() {
-		if err := b.world.Hub.Delete(ctx, client.Bundles, framework.Workspace, probe(name)); err != nil {
+		if err := b.World.Hub.Delete(ctx, client.Bundles, framework.Workspace, probe(name)); err != nil {
 			return standsBy{}, err
 		}
 	}
-	_, err = b.untilQuiet(ctx)
+	_, err = b.UntilQuiet(ctx)
 	return standsBy{Clusters: len(b.agents), Bundles: len(b.bundles), Figures: figures}, err
 }
 
@@ -60,25 +59,12 @@ func (b *bench) changeOne(ctx context.Context, name string) error {
 	credential := b.agents[0].Credential()
 	bundle := deployed(probe(name))
 	bundle.Spec.Targets = []fleet.BundleTarget{{ClusterName: credential.ClusterName}}
-	if err := b.world.Hub.Create(ctx, client.Bundles, bundle); err != nil {
+	if err := b.World.Hub.Create(ctx, client.Bundles, bundle); err != nil {
 		return fmt.Errorf("creating Bundle %s: %w", bundle.Name, err)
 	}
 	_, err := client.Until(ctx, client.Await{
-		From: b.world.Hub.Fleet, Resource: client.BundleDeployments, Namespace: credential.DeploymentNamespace, Name: bundle.Name,
+		From: b.World.Hub.Fleet, Resource: client.BundleDeployments, Namespace: credential.DeploymentNamespace, Name: bundle.Name,
 		For: "the BundleDeployment of " + bundle.Name, Within: b.patience,
 	}, func(*fleet.BundleDeployment) bool { return true })
 	return err
-}
-
-// resident returns the memory of a controller's pod.
-func (b *bench) resident(pod string) (float64, error) {
-	pids, err := b.world.PodPIDs(framework.HubName, names.SystemNamespace, pod)
-	if err != nil {
-		return 0, err
-	}
-	if len(pids) != 1 {
-		return 0, errNoController
-	}
-	f, err := usage.Of(pids[0])
-	return f.Resident, err
 }

@@ -2,7 +2,6 @@ package agentalone
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -326,16 +325,6 @@ func TestIsUnneeded_ExcludesExpectedWrites(t *testing.T) {
 	}
 }
 
-// expectGolden compares figures with testdata/agent.json.
-func expectGolden(t *testing.T, got Figures) {
-	t.Helper()
-	text, err := json.MarshalIndent(got, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Expect(t, "agent.json", string(text)+"\n")
-}
-
 func figuresOfAnAgent() Sample {
 	counts := audit.Counts{
 		{Identity: onDownstream, Verb: "update", Resource: "leases"}:  {Requests: 60},
@@ -354,7 +343,7 @@ func figuresOfAnAgent() Sample {
 
 func TestAgentFigures_MatchTheGolden(t *testing.T) {
 	all := []Sample{figuresOfAnAgent()}
-	expectGolden(t, Figures{Agents: all, Budgets: budgetsOf(all, 100)})
+	golden.ExpectJSON(t, "agent.json", Figures{Agents: all, Budgets: budgetsOf(all, 100)})
 }
 
 // TestAgentBudgets_UseTheMedians lets two agents of five exceed the budgets.

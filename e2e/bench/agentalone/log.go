@@ -7,6 +7,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -67,7 +68,7 @@ func (s *site) requests() (counts audit.Counts, last time.Time, err error) {
 // calmed counts the agent's requests until it has sent only lease requests for a while.
 func (s *site) calmed(ctx context.Context) (audit.Counts, error) {
 	sum, since := audit.Counts{}, s.Clock()
-	err := s.every(ctx, pollEvery, func() (bool, error) {
+	err := hub.Every(ctx, pollEvery, func() (bool, error) {
 		counts, last, err := s.requests()
 		sum = figures.Merged(sum, counts)
 		if last.After(since) {

@@ -3,7 +3,6 @@ package agentalone
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/bundles"
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
+	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
-	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -46,16 +45,10 @@ type idleFigures struct {
 // Options configures Measure.
 type Options struct {
 	Settings
-	// World is a hub with the product, and the clusters of Settings.Clusters.
-	World *framework.World
-	// AtOnce limits how many Bundles are created at the same time. Patience limits each phase. Quiet is the time without
-	// requests after which an agent has no work.
-	AtOnce          int
-	Patience, Quiet time.Duration
-	Clock           func() time.Time
-	Say             func(format string, args ...any)
-	// Progress receives the summary.
-	Progress io.Writer
+	// Hub is a hub with the clusters of Settings.Clusters.
+	*hub.Hub
+	// AtOnce limits how many Bundles are created at the same time.
+	AtOnce int
 }
 
 // pollEvery is the interval between two looks at what watches and logs have shown.
@@ -227,7 +220,7 @@ func (s *site) largeChart(ctx context.Context, before usage.Footprint) (f largeF
 // either waits until one of two events was seen, and reports whether it was the first.
 func (s *site) either(ctx context.Context, first, second string) (bool, error) {
 	found := false
-	err := s.every(ctx, pollEvery, func() (bool, error) {
+	err := hub.Every(ctx, pollEvery, func() (bool, error) {
 		missing, _, _ := s.seen.look([]string{first})
 		other, _, _ := s.seen.look([]string{second})
 		found = missing == ""

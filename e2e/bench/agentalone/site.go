@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/bench/bundles"
+	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
@@ -104,7 +104,7 @@ func newSite(ctx context.Context, o Options, on string, cluster *fleet.Cluster) 
 
 // locate waits until the agent's only pod has another process than but.
 func (s *site) locate(ctx context.Context, but int) error {
-	return s.every(ctx, 20*time.Millisecond, func() (bool, error) {
+	return hub.Every(ctx, 20*time.Millisecond, func() (bool, error) {
 		pod, err := s.World.AgentPod(ctx, s.on)
 		if err != nil {
 			return false, nil //nolint:nilerr // while one is replaced there may be none, or two
@@ -222,13 +222,8 @@ func (s *site) footprint() (usage.Footprint, error) { return usage.Of(s.pid) }
 // rest waits while the agent has no work.
 func (s *site) rest(ctx context.Context, d time.Duration) error {
 	until := s.Clock().Add(d)
-	if err := s.every(ctx, pollEvery, func() (bool, error) { return !s.Clock().Before(until), nil }); err != nil {
+	if err := hub.Every(ctx, pollEvery, func() (bool, error) { return !s.Clock().Before(until), nil }); err != nil {
 		return fmt.Errorf("waiting while the agent is idle: %w", err)
 	}
 	return nil
-}
-
-// every calls done repeatedly until it returns true or an error.
-func (s *site) every(ctx context.Context, pause time.Duration, done func() (bool, error)) error {
-	return wait.PollUntilContextCancel(ctx, pause, true, func(context.Context) (bool, error) { return done() })
 }

@@ -76,3 +76,14 @@ func TestMebibytes_AreRounded(t *testing.T) {
 		}
 	}
 }
+
+func TestMeter_MeasuresSinceItsStart(t *testing.T) {
+	m := Meter{controller: os.Getpid(), simulator: os.Getpid(), at: Used{Controller: -time.Hour, Simulator: -2 * time.Hour}}
+	used, err := m.Used()
+	if err != nil || used.Controller < time.Hour || used.Simulator < 2*time.Hour {
+		t.Errorf("used %+v, %v", used, err)
+	}
+	if _, err := NewMeter(os.Getpid(), 1<<30); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("of a missing process: %v", err)
+	}
+}

@@ -4,6 +4,7 @@
 package golden
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -31,6 +32,16 @@ func Expect(t testing.TB, name, got string) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got; run with -update to rewrite it):\n%s", path, diff)
 	}
+}
+
+// ExpectJSON compares a value as indented JSON with the file testdata/<name>, or writes the file with -update.
+func ExpectJSON(t testing.TB, name string, got any) {
+	t.Helper()
+	text, err := json.MarshalIndent(got, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	Expect(t, name, string(text)+"\n")
 }
 
 func write(t testing.TB, path, text string) {

@@ -1,4 +1,4 @@
-package main
+package observer
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 )
 
 // seeing returns an observer whose clock advances by a second at each event.
-func seeing(t *testing.T, lines ...[2]string) *observer {
+func seeing(t *testing.T, lines ...[2]string) *Observer {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	o := &observer{registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{})}
+	o := &Observer{registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{})}
 	for i, line := range lines {
 		o.clock = func() time.Time { return now.Add(time.Duration(i) * time.Second) }
 		var event seen
@@ -57,7 +57,7 @@ func TestObserver_MeasuresFirstHeartbeats(t *testing.T) {
 			o := seeing(t, test.lines...)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			got, err := o.took(ctx, "a")
+			got, err := o.Took(ctx, "a")
 			if test.want < 0 {
 				if !errors.Is(err, context.Canceled) {
 					t.Errorf("got %s, %v", got, err)
@@ -79,15 +79,15 @@ func TestSpan_CoversAllClients(t *testing.T) {
 		[2]string{client.ClusterRegistrations, line("b")}, [2]string{client.ClusterRegistrations, line("a")},
 		[2]string{client.Clusters, line("a")}, [2]string{client.Clusters, line("c")}, [2]string{client.Clusters, line("b")},
 	)
-	if got, err := o.span(t.Context(), []string{"a", "b"}); got != 4*time.Second || err != nil {
+	if got, err := o.Span(t.Context(), []string{"a", "b"}); got != 4*time.Second || err != nil {
 		t.Errorf("got %s, %v", got, err)
 	}
-	if got, err := o.span(t.Context(), []string{"a"}); got != time.Second || err != nil {
+	if got, err := o.Span(t.Context(), []string{"a"}); got != time.Second || err != nil {
 		t.Errorf("one client: got %s, %v", got, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := o.span(ctx, []string{"a", "c"}); !errors.Is(err, context.Canceled) {
+	if _, err := o.Span(ctx, []string{"a", "c"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("client without a registration: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package observer
 
 import (
 	"context"
@@ -9,15 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
-// observer measures from outside when clusters register. It uses a watch that any client with the rights can
-// open.
-type observer struct {
+// Observer records when each client registers, and when its first heartbeat is accepted.
+type Observer struct {
 	clock  func() time.Time
 	hub    *client.Client
 	cancel context.CancelFunc
@@ -38,32 +35,27 @@ type seen struct {
 	}
 }
 
-// observe watches a hub until it is stopped.
-func observe(config *rest.Config, clock func() time.Time) (*observer, error) {
-	config = rest.CopyConfig(config)
-	config.UserAgent = benchAgent
-	hub, err := client.New(config)
-	if err != nil {
-		return nil, err
-	}
+// Start watches a hub until the observer is stopped.
+func Start(hub *client.Client, clock func() time.Time) *Observer {
 	ctx, cancel := context.WithCancel(context.Background())
-	o := &observer{
+	o := &Observer{
 		clock: clock, hub: hub, cancel: cancel,
 		registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{}),
 	}
 	o.ended.Go(func() { o.follow(ctx, client.ClusterRegistrations) })
 	o.ended.Go(func() { o.follow(ctx, client.Clusters) })
-	return o, nil
+	return o
 }
 
-func (o *observer) stop() {
+// Stop ends the watches.
+func (o *Observer) Stop() {
 	o.cancel()
 	o.ended.Wait()
 }
 
 // follow watches one resource, and reopens the watch when it ends. Objects that are seen again keep their first
 // time.
-func (o *observer) follow(ctx context.Context, resource string) {
+func (o *Observer) follow(ctx context.Context, resource string) {
 	for ctx.Err() == nil {
 		_ = o.watch(ctx, resource) // an unavailable hub is part of some scenarios
 		select {
@@ -73,7 +65,7 @@ func (o *observer) follow(ctx context.Context, resource string) {
 	}
 }
 
-func (o *observer) watch(ctx context.Context, resource string) (err error) {
+func (o *Observer) watch(ctx context.Context, resource string) (err error) {
 	stream, err := o.hub.Fleet.Get().Namespace(framework.Workspace).Resource(resource).Param("watch", "true").Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", resource, err)
@@ -92,7 +84,7 @@ func (o *observer) watch(ctx context.Context, resource string) (err error) {
 	}
 }
 
-func (o *observer) see(resource string, event seen) {
+func (o *Observer) see(resource string, event seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	into := o.registered
@@ -111,8 +103,8 @@ func (o *observer) see(resource string, event seen) {
 	o.changed = make(chan struct{})
 }
 
-// took waits for a client's ClusterRegistration and first accepted heartbeat, and returns the time between them.
-func (o *observer) took(ctx context.Context, clientID string) (time.Duration, error) {
+// Took waits for a client's ClusterRegistration and first accepted heartbeat, and returns the time between them.
+func (o *Observer) Took(ctx context.Context, clientID string) (time.Duration, error) {
 	for {
 		o.mu.Lock()
 		from, registered := o.registered[clientID]
@@ -130,12 +122,12 @@ func (o *observer) took(ctx context.Context, clientID string) (time.Duration, er
 	}
 }
 
-// span returns the time from the first ClusterRegistration of these clients to the last of their first
+// Span returns the time from the first ClusterRegistration of these clients to the last of their first
 // heartbeats.
-func (o *observer) span(ctx context.Context, clientIDs []string) (time.Duration, error) {
+func (o *Observer) Span(ctx context.Context, clientIDs []string) (time.Duration, error) {
 	var first, last time.Time
 	for _, id := range clientIDs {
-		if _, err := o.took(ctx, id); err != nil {
+		if _, err := o.Took(ctx, id); err != nil {
 			return 0, err
 		}
 		o.mu.Lock()

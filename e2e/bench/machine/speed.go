@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -21,33 +21,33 @@ const usualPercent = 100
 // speedTime is the duration of a speed measurement.
 const speedTime = 500 * time.Millisecond
 
-// speeds are the machine's speeds before and after a run: how many documents like a hub's objects one processor
+// Speeds are the machine's speeds before and after a run: how many documents like a hub's objects one processor
 // encodes and decodes per second, while all processors do the same. Shared machines are sometimes half as fast as
 // at other times. Interpret times and processor times with these speeds.
-type speeds struct {
+type Speeds struct {
 	Before int `json:"before"`
 	After  int `json:"after"`
 }
 
-// onlySpeed is the argument with which this command measures the machine's speed, and nothing else.
-const onlySpeed = "speed-of-this-machine"
+// OnlySpeed is the argument with which the command measures the machine's speed, and nothing else.
+const OnlySpeed = "speed-of-this-machine"
 
-// machineSpeed measures the current speed in a process of its own: with thousands of simulated agents, this process would
-// collect garbage most of the time.
-func machineSpeed(ctx context.Context) (int, error) {
+// Speed measures the current speed in a process of its own, which runs this command with OnlySpeed: with thousands of
+// simulated agents, this process would collect garbage most of the time.
+func Speed(ctx context.Context) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, fmt.Errorf("finding this command: %w", err)
 	}
-	printed, err := exec.CommandContext(ctx, self, onlySpeed).Output()
+	printed, err := exec.CommandContext(ctx, self, OnlySpeed).Output()
 	if err != nil {
 		return 0, fmt.Errorf("measuring the machine's speed: %w", err)
 	}
 	return strconv.Atoi(strings.TrimSpace(string(printed)))
 }
 
-// speed measures the current speed.
-func speed(clock func() time.Time) int {
+// SpeedHere measures the current speed in this process.
+func SpeedHere(clock func() time.Time) int {
 	defer debug.SetGCPercent(debug.SetGCPercent(usualPercent))
 	document := speedDocument()
 	var done atomic.Int64

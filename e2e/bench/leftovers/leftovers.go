@@ -1,39 +1,34 @@
-package main
+package leftovers
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
 	"github.com/fleet-hub/fleet/e2e/bench/figures"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
-	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// left are the objects that a registration leaves on the hub.
-type left struct {
+// Left are the objects that a registration leaves on the hub.
+type Left struct {
 	// Each is the number of objects per cluster. AfterExpiry is the number after the credentials have expired, 40
 	// minutes after the grant. Then their Secrets are deleted, and the Roles and RoleBindings to read them.
 	Each        float64   `json:"each"`
 	AfterExpiry float64   `json:"afterExpiry"`
-	Kinds       []objects `json:"kinds"`
+	Kinds       []Objects `json:"kinds"`
 }
 
-// objects are the objects of one kind.
-type objects struct {
+// Objects are the objects of one kind.
+type Objects struct {
 	Resource string  `json:"resource"`
 	Each     float64 `json:"each"`
 	// Expiring is the number of objects that are deleted with the credential.
 	Expiring float64 `json:"expiring,omitempty"`
 }
 
-func (b *bench) inventory(ctx context.Context) (inventory.Inventory, error) {
-	return inventory.Take(ctx, b.world.Plane.Hub.Config())
-}
-
-// leftBetween returns the objects that were added between two inventories.
-func leftBetween(before, after inventory.Inventory, clusters int, registrations string) left {
+// Between returns the objects that were added between two inventories, for each of this number of clusters. Registrations
+// is the namespace of credentials.
+func Between(before, after inventory.Inventory, clusters int, registrations string) Left {
 	more, expiring := map[string]int{}, map[string]int{}
 	total, gone := 0, 0
 	for object := range after {
@@ -53,13 +48,13 @@ func leftBetween(before, after inventory.Inventory, clusters int, registrations 
 			total--
 		}
 	}
-	l := left{Each: figures.Per(float64(total), clusters), AfterExpiry: figures.Per(float64(total-gone), clusters), Kinds: []objects{}}
+	l := Left{Each: figures.Per(float64(total), clusters), AfterExpiry: figures.Per(float64(total-gone), clusters), Kinds: []Objects{}}
 	for resource, n := range more {
 		if n != 0 {
-			l.Kinds = append(l.Kinds, objects{Resource: resource, Each: figures.Per(float64(n), clusters), Expiring: figures.Per(float64(expiring[resource]), clusters)})
+			l.Kinds = append(l.Kinds, Objects{Resource: resource, Each: figures.Per(float64(n), clusters), Expiring: figures.Per(float64(expiring[resource]), clusters)})
 		}
 	}
-	slices.SortFunc(l.Kinds, func(a, b objects) int {
+	slices.SortFunc(l.Kinds, func(a, b Objects) int {
 		return cmp.Or(-cmp.Compare(a.Each, b.Each), cmp.Compare(a.Resource, b.Resource))
 	})
 	return l
@@ -80,6 +75,3 @@ func expires(o inventory.Object, registrations string) bool {
 }
 
 const rbac = "rbac.authorization.k8s.io"
-
-// registrations returns the namespace of credentials.
-func registrations() string { return names.RegistrationNamespace(names.SystemNamespace) }
