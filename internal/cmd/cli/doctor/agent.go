@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent/gather"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -41,7 +42,7 @@ func (o *options) checkAgent(ctx context.Context) ([]check.Row, error) {
 	}
 	// run adds the flags of the cluster to commands that name no context
 	scope := agent.Scope{Namespace: o.agent, Hub: remedy.Target{Context: unknownHub}}
-	report, err := agent.Gather(ctx, cluster, scope, o.clock)
+	report, err := gather.Report(ctx, cluster, scope, o.clock)
 	if err != nil {
 		return nil, err
 	}

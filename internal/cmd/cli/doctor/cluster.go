@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/complete"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent/gather"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/both"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/member"
@@ -75,7 +76,7 @@ func (o *options) gatherAgent(ctx context.Context, there *access.Cluster, cluste
 	if scope.Namespace == "" {
 		scope.Namespace = member.AgentNamespace(cluster)
 	}
-	report, err := agent.Gather(ctx, there, scope, o.clock)
+	report, err := gather.Report(ctx, there, scope, o.clock)
 	if err != nil {
 		return agent.Unreachable(scope, err, o.clock())
 	}

@@ -1,9 +1,6 @@
 // Package agent contains the checks of `fleet doctor agent`: why does the agent of a cluster not run, or not reach its hub?
 //
-//	cluster ─► Gather ─► Facts ─► Checks (pure functions) ─► rows
-//	hub ◄── three requests with the agent's credential, to the address and CA in its Secret
-//
-// The facts contain no token.
+//	package gather ─► Facts ─► Checks (pure functions) ─► rows
 package agent
 
 import (
@@ -152,24 +149,20 @@ type Probe struct {
 
 // The sources of facts. Those of the hub have other names.
 const (
-	sourceSystem     check.Source = "cluster: namespace kube-system"
-	sourcePlace      check.Source = "cluster: agent's namespace"
-	sourceDeployment check.Source = "cluster: Deployment"
-	sourceAgents     check.Source = "cluster: agents"
-	sourcePods       check.Source = "cluster: Pods"
-	sourceEvents     check.Source = "cluster: Events"
-	sourceSettings   check.Source = "cluster: ConfigMap"
-	sourceCredential check.Source = "cluster: Secret fleet-agent"
-	sourceBootstrap  check.Source = "cluster: Secret fleet-agent-bootstrap"
-	sourceAccount    check.Source = "cluster: ServiceAccount"
-	sourceRole       check.Source = "cluster: ClusterRole"
-	sourceRights     check.Source = "cluster: rights"
-	sourceLease      check.Source = "cluster: Lease"
-	sourceReleases   check.Source = "cluster: Helm releases"
-	// SourceSystem and SourceCredential are what the comparison with the hub needs, besides SourceSettings.
-	SourceSystem     = sourceSystem
-	SourceCredential = sourceCredential
-	SourceSettings   = sourceSettings
+	SourceSystem     check.Source = "cluster: namespace kube-system"
+	SourcePlace      check.Source = "cluster: agent's namespace"
+	SourceDeployment check.Source = "cluster: Deployment"
+	SourceAgents     check.Source = "cluster: agents"
+	SourcePods       check.Source = "cluster: Pods"
+	SourceEvents     check.Source = "cluster: Events"
+	SourceSettings   check.Source = "cluster: ConfigMap"
+	SourceCredential check.Source = "cluster: Secret fleet-agent"
+	SourceBootstrap  check.Source = "cluster: Secret fleet-agent-bootstrap"
+	SourceAccount    check.Source = "cluster: ServiceAccount"
+	SourceRole       check.Source = "cluster: ClusterRole"
+	SourceRights     check.Source = "cluster: rights"
+	SourceLease      check.Source = "cluster: Lease"
+	SourceReleases   check.Source = "cluster: Helm releases"
 )
 
 // Checks returns all checks, in the order of their rows.
@@ -179,6 +172,26 @@ func Checks() []check.Check[*Facts] {
 		all = append(all, group...)
 	}
 	return all
+}
+
+// Report is what is known of a cluster.
+type Report struct {
+	Facts   *Facts
+	Missing check.Missing
+}
+
+// Rows returns the rows of all checks.
+func (r Report) Rows() []check.Row { return check.Run(Checks(), r.Facts, r.Missing) }
+
+// Unreachable returns the report for a cluster whose API server does not answer.
+func Unreachable(scope Scope, err error, now time.Time) Report {
+	missing := check.Missing{}
+	for _, c := range Checks() {
+		for _, source := range c.Needs {
+			missing[source] = check.Reason{Cause: "the API server of the cluster does not answer", Fix: (&Facts{Scope: scope}).onCluster("kubectl", "cluster-info")}
+		}
+	}
+	return Report{Facts: &Facts{Scope: scope, Now: now, Err: err}, Missing: missing}
 }
 
 func sources(all ...check.Source) []check.Source { return all }

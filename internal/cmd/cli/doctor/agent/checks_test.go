@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
@@ -77,8 +76,8 @@ func faults() map[string]fault {
 }
 
 func workloadFaults() map[string]fault {
-	other := Workload{Kind: kindDeployment, Namespace: "other", Running: true, Image: "rancher/fleet-agent:v0.12"}
-	old := Workload{Kind: kindStatefulSet, Namespace: system, Running: true}
+	other := Workload{Kind: KindDeployment, Namespace: "other", Running: true, Image: "rancher/fleet-agent:v0.12"}
+	old := Workload{Kind: KindStatefulSet, Namespace: system, Running: true}
 	return map[string]fault{
 		"API server does not answer": {"agent-api", func(f *Facts) { f.Err = errors.New("no\x1broute") }, "", check.Failed, "no route", "kubectl --context east cluster-info"},
 		"namespace is missing":       {"agent-namespace", func(f *Facts) { f.Place = nil; f.Credential = Credential{} }, "Namespace cattle-fleet-system", check.Failed, "does not exist", rejoin},
@@ -326,9 +325,9 @@ func TestNoFaults(t *testing.T) {
 		change func(*Facts)
 	}{
 		"agent with a scope of its own": {"agent-others", func(f *Facts) {
-			f.Agents = append(f.Agents, Workload{Kind: kindDeployment, Namespace: "b", Scope: "b", Running: true})
+			f.Agents = append(f.Agents, Workload{Kind: KindDeployment, Namespace: "b", Scope: "b", Running: true})
 		}},
-		"agent that is scaled to 0": {"agent-others", func(f *Facts) { f.Agents = append(f.Agents, Workload{Kind: kindStatefulSet, Namespace: system}) }},
+		"agent that is scaled to 0": {"agent-others", func(f *Facts) { f.Agents = append(f.Agents, Workload{Kind: KindStatefulSet, Namespace: system}) }},
 		"old Events about pods that run": {"agent-pods-created", func(f *Facts) {
 			f.Refused = []corev1.Event{{InvolvedObject: corev1.ObjectReference{Name: "fleet-agent-1"}, Message: "exceeded quota"}}
 		}},
@@ -417,23 +416,15 @@ func TestHostileNames_AreNotInFixes(t *testing.T) {
 	}
 }
 
-func TestReadReleases_ReturnsTheNewestRevisionsOfFleet(t *testing.T) {
-	secret := func(namespace, name, status string, revision int, seal string) metav1.PartialObjectMetadata {
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("sh.helm.release.v1.%s.v%d", name, revision), CreationTimestamp: ago(time.Hour)}
-		meta.Labels = map[string]string{"owner": "helm", "name": name, "status": status, "version": fmt.Sprint(revision), "modifiedAt": fmt.Sprint(noon().Unix())}
-		if seal != "" {
-			meta.Annotations = map[string]string{"fleet.cattle.io/release-seal": seal}
-		}
-		return metav1.PartialObjectMetadata{ObjectMeta: meta}
-	}
-	broken := secret("app", "b", "deployed", 9, "")
-	broken.Labels["version"] = "x"
+func TestUnreachableCluster_FailsOneCheckAndSkipsTheOthers(t *testing.T) {
 	f := healthy(t)
-	got := f.readReleases([]metav1.PartialObjectMetadata{
-		secret("app", "b", "superseded", 1, "s"), secret("app", "b", "pending-upgrade", 2, ""), broken,
-		secret("app", "of-helm", "pending-install", 1, ""), secret(system, names.Agent, "deployed", 10, ""), secret(system, names.Agent, "superseded", 9, ""),
-	})
-	if len(got) != 2 || got[0].Secret != "sh.helm.release.v1.b.v2" || got[0].Status != "pending-upgrade" || !got[0].Since.Equal(noon()) || got[1].Revision != 10 {
-		t.Errorf("releases: %+v", got)
+	rows := Unreachable(f.Scope, errors.New("no route"), noon()).Rows()
+	for _, row := range rows {
+		if want := map[bool]check.Verdict{true: check.Failed, false: check.Skipped}[row.ID == "agent-api"]; row.Verdict != want {
+			t.Errorf("%+v", row)
+		}
+	}
+	if len(rows) != len(Checks()) {
+		t.Errorf("%d rows", len(rows))
 	}
 }

@@ -5,13 +5,9 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
-	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -20,97 +16,32 @@ const (
 	bootstrapPatience = 5 * time.Minute
 	// expiryWarning is when a credential counts as one that expires soon.
 	expiryWarning = 14 * 24 * time.Hour
-	// maxKubeconfig and maxToken limit what is parsed, in bytes.
-	maxKubeconfig = 256 << 10
-	maxToken      = 16 << 10
 )
 
 // credentialChecks returns the checks of the agent's Secrets and its ConfigMap.
 func credentialChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
 		{
-			ID: "agent-settings", Needs: sources(sourcePlace, sourceSettings), Judge: checkSettings,
+			ID: "agent-settings", Needs: sources(SourcePlace, SourceSettings), Judge: checkSettings,
 			About:     "ConfigMap `fleet-agent` can be read.",
 			Otherwise: "The agent works with its defaults, and may lose its client ID. Upgrade the agent with valid values, or let the hub write the ConfigMap again.",
 		},
 		{
-			ID: "agent-credential", Needs: sources(sourcePlace, sourceCredential, sourceBootstrap), Judge: checkCredential,
+			ID: "agent-credential", Needs: sources(SourcePlace, SourceCredential, SourceBootstrap), Judge: checkCredential,
 			About:     "Secret `fleet-agent` has a complete credential.",
 			Otherwise: "The agent has no identity at the hub, and waits for a bootstrap secret. [recovery.md](recovery.md#when-an-identity-is-lost)",
 		},
 		{
-			ID: "agent-credential-expiry", Needs: sources(sourceCredential), Judge: checkCredentialExpiry,
+			ID: "agent-credential-expiry", Needs: sources(SourceCredential), Judge: checkCredentialExpiry,
 			About:     "The agent's token does not expire within 14 days.",
 			Otherwise: "The hub gives tokens of 136 years. The API server of the hub limits that with `--service-account-max-token-expiration`. Let the agent register again before the token expires.",
 		},
 		{
-			ID: "agent-bootstrap", Needs: sources(sourceCredential, sourceBootstrap), Judge: checkBootstrap,
+			ID: "agent-bootstrap", Needs: sources(SourceCredential, SourceBootstrap), Judge: checkBootstrap,
 			About:     "Secret `fleet-agent-bootstrap` is deleted after the registration.",
 			Otherwise: "The agent deletes the Secret when it has registered. One that stays belongs to a registration that the hub does not grant, or to another hub, or no agent runs.",
 		},
 	}
-}
-
-// readCredential returns what the checks need of Secret fleet-agent, and its token.
-func readCredential(secret *corev1.Secret) (c Credential, token string) {
-	if secret == nil {
-		return Credential{}, ""
-	}
-	c.Exists = true
-	identity, err := protocol.ParseIdentity(secret.Data)
-	if err != nil {
-		c.Err = err
-		return c, ""
-	}
-	c.Cluster = types.NamespacedName{Namespace: identity.ClusterNamespace, Name: identity.ClusterName}
-	c.ClusterNamespace = identity.DeploymentNamespace
-	if len(identity.Kubeconfig) > maxKubeconfig {
-		c.Err = kubeconfigs.ErrKubeconfigMalformed
-		return c, ""
-	}
-	cfg, err := kubeconfigs.Safe(identity.Kubeconfig)
-	if err != nil {
-		c.Err = err
-		return c, ""
-	}
-	c.Server, c.CA = cfg.Host, cfg.CAData
-	if cfg.BearerToken == "" || len(cfg.BearerToken) > maxToken {
-		c.Err = fmt.Errorf("%w: it contains no token", kubeconfigs.ErrKubeconfigMalformed)
-		return c, ""
-	}
-	if parsed, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil {
-		c.Account, c.Expires = parsed.AccountUID, parsed.Expires
-	}
-	if renewal, expires := protocol.RenewalOf(cfg.BearerToken); expires {
-		c.Lifetime = renewal.Lifetime
-	}
-	return c, cfg.BearerToken
-}
-
-// readBootstrap returns what the checks need of Secret fleet-agent-bootstrap.
-func readBootstrap(secret *corev1.Secret) Bootstrap {
-	if secret == nil {
-		return Bootstrap{}
-	}
-	b := Bootstrap{Exists: true, Since: lastChange(secret)}
-	parsed, err := protocol.ParseBootstrap(secret.Data)
-	if err != nil {
-		b.Err = err
-		return b
-	}
-	b.Server, b.CA, b.Workspace = parsed.APIServerURL, parsed.APIServerCA, parsed.ClusterNamespace
-	return b
-}
-
-// lastChange returns when an object was written last.
-func lastChange(secret *corev1.Secret) time.Time {
-	last := secret.CreationTimestamp.Time
-	for _, entry := range secret.ManagedFields {
-		if entry.Time != nil && entry.Time.After(last) {
-			last = entry.Time.Time
-		}
-	}
-	return last
 }
 
 func checkSettings(f *Facts) []check.Row {

@@ -1,14 +1,7 @@
 package agent
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
-	"net"
 	"testing"
 	"time"
 
@@ -18,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -37,28 +31,10 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: system, Name: name, CreationTimestamp: ago(24 * time.Hour)}
 }
 
-// pair returns a certificate that signs itself, for 127.0.0.1, with its key.
-func pair(t *testing.T, expires time.Time) (der []byte, key *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hub"}, NotBefore: expires.AddDate(-2, 0, 0), NotAfter: expires,
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der, key
-}
-
 // certificate returns a certificate in PEM.
 func certificate(t *testing.T, expires time.Time) []byte {
 	t.Helper()
-	der, _ := pair(t, expires)
+	der, _ := clitest.Certificate(t, expires)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -104,23 +80,22 @@ func healthy(t *testing.T) *Facts {
 	known := func(offset time.Duration) hubclient.Response {
 		return hubclient.Response{Known: true, Offset: offset, Expires: noon().AddDate(1, 0, 0)}
 	}
-	f := &Facts{
+	return &Facts{
 		Scope: Scope{Namespace: system, Here: remedy.Target{Context: "east"}, Hub: remedy.Target{Context: "HUB"}},
 		Now:   noon(), Kubernetes: "v1.35.1", Clock: known(0), UID: "uid-of-east",
 		Place: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
 		Deployment: &appsv1.Deployment{ObjectMeta: named(names.Agent), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: names.Agent}}}},
 		}},
-		Agents: []Workload{{Kind: kindDeployment, Namespace: system, Running: true, Image: "fleethub/fleet-agent:v1"}},
+		Agents: []Workload{{Kind: KindDeployment, Namespace: system, Running: true, Image: "fleethub/fleet-agent:v1"}},
 		Pods:   []corev1.Pod{pod(nil)}, Settings: Settings{Exists: true, Agent: config.Agent{AgentTLSMode: config.TLSModeStrict}},
 		Credential: Credential{
 			Exists: true, Cluster: types.NamespacedName{Namespace: "fleet-default", Name: "east"}, ClusterNamespace: "cluster-fleet-default-east-0f0350029557",
 			Server: server, CA: certificate(t, noon().AddDate(1, 0, 0)), Account: "uid-of-account",
 		},
-		HasAccount: true, HasRights: true, HasRole: true, HasBinding: true, Lease: lease("fleet-agent-1-a_abc", time.Second),
+		HasAccount: true, HasRights: true, Role: names.SafeConcat(system, names.Agent, "role"), HasRole: true,
+		Binding: names.SafeConcat(system, names.Agent, "role", "binding"), HasBinding: true, Lease: lease("fleet-agent-1-a_abc", time.Second),
 		Releases: []Release{{Namespace: system, Name: names.Agent, Status: "deployed", Revision: 1, Secret: "sh.helm.release.v1.fleet-agent.v1"}},
 		Probe:    Probe{Sent: true, Answer: known(0), Seen: hubclient.Seen{LastSeen: noon().Add(-time.Minute), Account: "uid-of-account"}},
 	}
-	f.readRole(nil)
-	return f
 }

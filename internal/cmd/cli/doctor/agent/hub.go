@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -39,7 +38,7 @@ const (
 
 // hubChecks returns the checks of the agent's connection to its hub.
 func hubChecks() []check.Check[*Facts] {
-	credential := sources(sourceCredential)
+	credential := sources(SourceCredential)
 	return []check.Check[*Facts]{
 		{
 			ID: "agent-hub-url", Needs: credential, Judge: checkURL,
@@ -47,7 +46,7 @@ func hubChecks() []check.Check[*Facts] {
 			Otherwise: "The agent refuses the address. Delete the credential, and register the agent again.",
 		},
 		{
-			ID: "agent-hub-ca", Needs: sources(sourceCredential, sourceSettings), Judge: checkCA,
+			ID: "agent-hub-ca", Needs: sources(SourceCredential, SourceSettings), Judge: checkCA,
 			About:     "The CA in Secret `fleet-agent` consists of certificates that have not expired.",
 			Otherwise: "The agent trusts no certificate of the hub. If the hub has got another CA, set `apiServerCA` of the hub's chart first.",
 		},
@@ -67,7 +66,7 @@ func hubChecks() []check.Check[*Facts] {
 			Otherwise: "401: the account or its token was deleted on the hub. 403: its rights were deleted. 404: the Cluster was deleted. In each case the agent needs another identity.",
 		},
 		{
-			ID: "agent-hub-heartbeat", Needs: sources(sourceCredential, sourceDeployment), Judge: checkHeartbeat,
+			ID: "agent-hub-heartbeat", Needs: sources(SourceCredential, SourceDeployment), Judge: checkHeartbeat,
 			About:     "The hub has a heartbeat of the agent that is not older than three intervals.",
 			Otherwise: "The credential is valid, and the agent does not use it: it does not run, hangs, or does not reach the hub from its pods.",
 		},
@@ -77,43 +76,11 @@ func hubChecks() []check.Check[*Facts] {
 			Otherwise: "Certificates and tokens count as expired or not valid yet. Correct the clocks of the nodes.",
 		},
 		{
-			ID: "agent-proxy", Needs: sources(sourceDeployment, sourceCredential), Judge: checkProxy,
+			ID: "agent-proxy", Needs: sources(SourceDeployment, SourceCredential), Judge: checkProxy,
 			About:     "The agent's proxy is a URL.",
 			Otherwise: "The agent ignores a malformed proxy, or each of its requests fails. The fix removes the variable. If the agent needs a proxy, set it to a URL such as `http://proxy.example.com:3128`.",
 		},
 	}
-}
-
-// probe asks the hub of a credential three times, in the way of the agent. If the TLS connection fails, the token is not
-// sent.
-func probe(ctx context.Context, c Credential, token string, clock func() time.Time) Probe {
-	if !c.Usable() || token == "" || protocol.CheckHubURL(c.Server) != nil {
-		return Probe{}
-	}
-	client, err := hubclient.New(c.Server, c.CA, token, clock)
-	if err != nil {
-		return Probe{}
-	}
-	p := Probe{Sent: true}
-	if p.Answer, err = client.Send(ctx, http.MethodGet, "readyz", "", nil, nil); err != nil && !isAnswer(err) {
-		p.Err = err
-		return p
-	}
-	if p.ReadyErr = err; hubclient.HasCode(err, http.StatusUnauthorized) {
-		p.AcceptErr = err
-		return p
-	}
-	path := fmt.Sprintf("apis/fleet.cattle.io/v1alpha1/namespaces/%s/bundledeployments", url.PathEscape(c.ClusterNamespace))
-	if _, p.AcceptErr = client.Send(ctx, http.MethodGet, path, "limit=1", nil, nil); p.AcceptErr == nil {
-		p.Seen, p.AcceptErr = client.ReadOwnCluster(ctx, c.Cluster.Namespace, c.Cluster.Name)
-	}
-	return p
-}
-
-// isAnswer reports whether an error is an answer of the server.
-func isAnswer(err error) bool {
-	var status *hubclient.StatusError
-	return errors.As(err, &status)
 }
 
 func checkURL(f *Facts) []check.Row {

@@ -32,10 +32,10 @@ const (
 
 // podChecks returns the checks of the agent's pods.
 func podChecks() []check.Check[*Facts] {
-	pods := sources(sourceDeployment, sourcePods)
+	pods := sources(SourceDeployment, SourcePods)
 	return []check.Check[*Facts]{
 		{
-			ID: "agent-pods-created", Needs: sources(sourceDeployment, sourcePods, sourceEvents), Judge: checkRefused,
+			ID: "agent-pods-created", Needs: sources(SourceDeployment, SourcePods, SourceEvents), Judge: checkRefused,
 			About:     "The API server creates the agent's pods.",
 			Otherwise: "A quota, the pod security level of the namespace, or an admission webhook refuses the pods. The fix for a quota raises it by what the pod needs.",
 		},

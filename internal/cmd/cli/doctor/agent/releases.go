@@ -2,13 +2,10 @@ package agent
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"helm.sh/helm/v3/pkg/release"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
@@ -22,7 +19,7 @@ const pendingPatience = 10 * time.Minute
 
 // releaseChecks returns the checks of the Helm releases of the agent and of Bundles.
 func releaseChecks() []check.Check[*Facts] {
-	needs := sources(sourceReleases)
+	needs := sources(SourceReleases)
 	return []check.Check[*Facts]{
 		{
 			ID: "agent-releases-pending", Needs: needs, Judge: checkPending,
@@ -35,42 +32,6 @@ func releaseChecks() []check.Check[*Facts] {
 			Otherwise: "The BundleDeployment on the hub says why. The agent tries again when its Bundle changes.",
 		},
 	}
-}
-
-// readReleases returns the newest revisions of the releases in the metadata of Helm's Secrets. Releases of others are left
-// out: Fleet's have the seal of the agent in one of their revisions, or are the agent's own.
-func (f *Facts) readReleases(secrets []metav1.PartialObjectMetadata) (newest []Release) {
-	ours, last := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
-	var all []Release
-	for _, secret := range secrets {
-		key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Labels["name"]}
-		number, err := strconv.Atoi(secret.Labels["version"])
-		if err != nil || key.Name == "" || secret.Labels["owner"] != "helm" {
-			continue
-		}
-		own := key.Namespace == f.Namespace && key.Name == names.Agent
-		ours[key] = ours[key] || own || secret.Annotations[fleet.AnnotationReleaseSeal] != ""
-		last[key] = max(last[key], number)
-		all = append(all, Release{
-			Namespace: key.Namespace, Name: key.Name, Status: secret.Labels["status"], Revision: number, Secret: secret.Name, Since: changed(secret),
-		})
-	}
-	for _, one := range all {
-		if key := (types.NamespacedName{Namespace: one.Namespace, Name: one.Name}); ours[key] && last[key] == one.Revision {
-			newest = append(newest, one)
-		}
-	}
-	return newest
-}
-
-// changed returns when Helm has written a revision last.
-func changed(secret metav1.PartialObjectMetadata) time.Time {
-	for _, label := range []string{"modifiedAt", "createdAt"} {
-		if seconds, err := strconv.ParseInt(secret.Labels[label], 10, 64); err == nil {
-			return time.Unix(seconds, 0)
-		}
-	}
-	return secret.CreationTimestamp.Time
 }
 
 func (r Release) object() check.Object {

@@ -18,17 +18,17 @@ import (
 func rightsChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
 		{
-			ID: "agent-account", Needs: sources(sourcePlace, sourceAccount), Judge: checkAccount,
+			ID: "agent-account", Needs: sources(SourcePlace, SourceAccount), Judge: checkAccount,
 			About:     "The agent's ServiceAccount exists.",
 			Otherwise: "The agent's pods are not created, or their tokens are not accepted. Running pods get a token again when they are restarted.",
 		},
 		{
-			ID: "agent-rights", Needs: sources(sourcePlace, sourceRights, sourceRole), Judge: checkRights,
+			ID: "agent-rights", Needs: sources(SourcePlace, SourceRights, SourceRole), Judge: checkRights,
 			About:     "The agent's ServiceAccount may do everything on the cluster.",
 			Otherwise: "The agent cannot deploy what Bundles contain, or cannot even read its own Secrets. The fix creates the ClusterRole or the ClusterRoleBinding of the chart again.",
 		},
 		{
-			ID: "agent-lease", Needs: sources(sourceDeployment, sourceLease, sourcePods), Judge: checkLease,
+			ID: "agent-lease", Needs: sources(SourceDeployment, SourceLease, SourcePods), Judge: checkLease,
 			About:     "A pod of the agent renews Lease `fleet-agent`.",
 			Otherwise: "No pod of the agent works: it starts, waits for another holder, or hangs. A holder that is not a pod of the agent is another agent in the same namespace.",
 		},
@@ -123,16 +123,4 @@ func (f *Facts) isHolder(holder string) bool {
 		}
 	}
 	return false
-}
-
-// readRole finds the binding of the agent's account among all bindings. Without one, the names are those of the chart.
-func (f *Facts) readRole(bindings []rbacv1.ClusterRoleBinding) {
-	f.Role, f.Binding = names.SafeConcat(f.Namespace, names.Agent, "role"), names.SafeConcat(f.Namespace, names.Agent, "role", "binding")
-	for _, binding := range bindings {
-		for _, subject := range binding.Subjects {
-			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == f.Namespace && subject.Name == names.Agent && binding.RoleRef.Kind == "ClusterRole" {
-				f.Role, f.Binding, f.HasBinding = binding.RoleRef.Name, binding.Name, true
-			}
-		}
-	}
 }

@@ -21,17 +21,17 @@ func workloadChecks() []check.Check[*Facts] {
 			Otherwise: "Nothing else is checked on the cluster. `fleet doctor agent` ends with exit code 3.",
 		},
 		{
-			ID: "agent-namespace", Needs: sources(sourcePlace), Judge: checkNamespace,
+			ID: "agent-namespace", Needs: sources(SourcePlace), Judge: checkNamespace,
 			About:     "The agent's namespace exists and is not being deleted.",
 			Otherwise: "There is no agent on the cluster, or it is being removed. A namespace that stays while it is deleted contains objects with finalizers; the cause names them.",
 		},
 		{
-			ID: "agent-deployment", Needs: sources(sourcePlace, sourceDeployment), Judge: checkDeployment,
+			ID: "agent-deployment", Needs: sources(SourcePlace, SourceDeployment), Judge: checkDeployment,
 			About:     "The agent's Deployment exists and all of its pods are ready.",
 			Otherwise: "Nothing is deployed on the cluster, and its state on the hub is old. The checks of the pods say why they are not ready.",
 		},
 		{
-			ID: "agent-others", Needs: sources(sourceAgents), Judge: checkOthers,
+			ID: "agent-others", Needs: sources(SourceAgents), Judge: checkOthers,
 			About:     "No other agent with the same scope runs on the cluster.",
 			Otherwise: "Two agents with one scope delete each other's releases. The fix removes the agent that was not checked. If that is the wanted one, check it with `--agent-namespace`, and remove the other one.",
 		},
@@ -103,12 +103,12 @@ func (f *Facts) scopeOf(kind, namespace string) (scope string, found bool) {
 }
 
 func checkOthers(f *Facts) []check.Row {
-	own, found := f.scopeOf(kindDeployment, f.Namespace)
+	own, found := f.scopeOf(KindDeployment, f.Namespace)
 	var rows []check.Row
 	for _, other := range f.Agents {
 		target := check.Object{Kind: other.Kind, Group: appsv1.GroupName, Namespace: other.Namespace, Name: names.Agent}
 		switch {
-		case !other.Running, other.Kind == kindDeployment && other.Namespace == f.Namespace:
+		case !other.Running, other.Kind == KindDeployment && other.Namespace == f.Namespace:
 		case !found:
 			rows = append(rows, check.Warn(target, fmt.Sprintf("an agent runs in this namespace, and there is none in namespace %s: image %s", f.Namespace, other.Image),
 				f.onCluster("fleet", "doctor", "agent", "--agent-namespace", other.Namespace)))
@@ -128,9 +128,10 @@ func orNone(scope string) string {
 	return scope
 }
 
+// The kinds of workloads.
 const (
-	kindDeployment  = "Deployment"
-	kindStatefulSet = "StatefulSet"
+	KindDeployment  = "Deployment"
+	KindStatefulSet = "StatefulSet"
 )
 
 // remove returns the command that removes another agent. Its Secrets stay.

@@ -1,4 +1,10 @@
-package agent
+// Package gather reads a cluster for `fleet doctor agent`. Its question: what is on the cluster, and what does its hub say?
+//
+//	cluster ─► readers ─► agent.Facts, and which sources are missing
+//	hub ◄── three requests with the agent's credential, to the address and CA in its Secret
+//
+// The facts contain no token.
+package gather
 
 import (
 	"context"
@@ -22,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -39,45 +46,25 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// Report is what is known of a cluster.
-type Report struct {
-	Facts   *Facts
-	Missing check.Missing
-}
-
-// Rows returns the rows of all checks.
-func (r Report) Rows() []check.Row { return check.Run(Checks(), r.Facts, r.Missing) }
-
-// Gather reads a cluster, and asks its hub with the agent's credential. If its API server does not answer, only one request
+// Report reads a cluster, and asks its hub with the agent's credential. If its API server does not answer, only one request
 // is sent.
-func Gather(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) (Report, error) {
+func Report(ctx context.Context, cluster *access.Cluster, scope agent.Scope, clock func() time.Time) (agent.Report, error) {
 	client, err := metadata.NewForConfig(cluster.Config)
 	if err != nil {
-		return Report{}, err
+		return agent.Report{}, err
 	}
-	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &Facts{Scope: scope, Now: clock()}}
+	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &agent.Facts{Scope: scope, Now: clock()}}
 	if err := g.readVersion(ctx); err != nil {
-		return Report{}, access.Explain("reading the version of the cluster's API server", err)
+		return agent.Report{}, access.Explain("reading the version of the cluster's API server", err)
 	}
 	missing := check.Gather(ctx, g.readers())
 	g.Probe = g.askHub(ctx)
-	return Report{Facts: g.Facts, Missing: missing}, nil
-}
-
-// Unreachable returns the report for a cluster whose API server does not answer.
-func Unreachable(scope Scope, err error, now time.Time) Report {
-	missing := check.Missing{}
-	for _, c := range Checks() {
-		for _, source := range c.Needs {
-			missing[source] = check.Reason{Cause: "the API server of the cluster does not answer", Fix: (&Facts{Scope: scope}).onCluster("kubectl", "cluster-info")}
-		}
-	}
-	return Report{Facts: &Facts{Scope: scope, Now: now, Err: err}, Missing: missing}
+	return agent.Report{Facts: g.Facts, Missing: missing}, nil
 }
 
 // gatherer reads the facts. Each reader writes fields of its own.
 type gatherer struct {
-	*Facts
+	*agent.Facts
 	cluster *access.Cluster
 	names   metadata.Interface
 	clock   func() time.Time
@@ -90,20 +77,20 @@ func (g *gatherer) readers() []check.Reader {
 		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
 	}
 	return []check.Reader{
-		in(sourceReleases, "list", "", "secrets", "", g.listReleases),
-		in(sourceSystem, "get", "", "namespaces", "", g.readSystem),
-		in(sourcePlace, "get", "", "namespaces", "", g.readPlace),
-		in(sourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, g.readDeployment),
-		in(sourceCredential, "get", "", "secrets", g.Namespace, g.readCredential),
-		in(sourceBootstrap, "get", "", "secrets", g.Namespace, g.readBootstrap),
-		in(sourceSettings, "get", "", "configmaps", g.Namespace, g.readSettings),
-		in(sourcePods, "list", "", "pods", g.Namespace, g.readPods),
-		in(sourceEvents, "list", "", "events", g.Namespace, g.readEvents),
-		in(sourceAccount, "get", "", "serviceaccounts", g.Namespace, g.readAccount),
-		in(sourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, g.readLease),
-		in(sourceAgents, "list", appsv1.GroupName, "deployments", "", g.readAgents),
-		in(sourceRole, "list", rbacv1.GroupName, "clusterrolebindings", "", g.readBindings),
-		in(sourceRights, "create", authorizationv1.GroupName, "subjectaccessreviews", "", g.readRights),
+		in(agent.SourceReleases, "list", "", "secrets", "", g.listReleases),
+		in(agent.SourceSystem, "get", "", "namespaces", "", g.readSystem),
+		in(agent.SourcePlace, "get", "", "namespaces", "", g.readPlace),
+		in(agent.SourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, g.readDeployment),
+		in(agent.SourceCredential, "get", "", "secrets", g.Namespace, g.readCredential),
+		in(agent.SourceBootstrap, "get", "", "secrets", g.Namespace, g.readBootstrap),
+		in(agent.SourceSettings, "get", "", "configmaps", g.Namespace, g.readSettings),
+		in(agent.SourcePods, "list", "", "pods", g.Namespace, g.readPods),
+		in(agent.SourceEvents, "list", "", "events", g.Namespace, g.readEvents),
+		in(agent.SourceAccount, "get", "", "serviceaccounts", g.Namespace, g.readAccount),
+		in(agent.SourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, g.readLease),
+		in(agent.SourceAgents, "list", appsv1.GroupName, "deployments", "", g.readAgents),
+		in(agent.SourceRole, "list", rbacv1.GroupName, "clusterrolebindings", "", g.readBindings),
+		in(agent.SourceRights, "create", authorizationv1.GroupName, "subjectaccessreviews", "", g.readRights),
 	}
 }
 
@@ -181,7 +168,7 @@ func (g *gatherer) readSettings(ctx context.Context) error {
 	if err != nil {
 		return optional(err)
 	}
-	g.Settings = Settings{Exists: true, HubUID: found.Annotations[fleet.AnnotationHubUID]}
+	g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[fleet.AnnotationHubUID]}
 	g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
 	return nil
 }
@@ -231,16 +218,16 @@ func (g *gatherer) readAgents(ctx context.Context) error {
 		return err
 	}
 	for _, d := range deployments.Items {
-		g.addAgent(kindDeployment, d.ObjectMeta, d.Spec.Replicas, d.Spec.Template.Spec)
+		g.addAgent(agent.KindDeployment, d.ObjectMeta, d.Spec.Replicas, d.Spec.Template.Spec)
 	}
 	sets, err := g.cluster.Core.AppsV1().StatefulSets("").List(ctx, options)
 	if err != nil {
 		return err
 	}
 	for _, s := range sets.Items {
-		g.addAgent(kindStatefulSet, s.ObjectMeta, s.Spec.Replicas, s.Spec.Template.Spec)
+		g.addAgent(agent.KindStatefulSet, s.ObjectMeta, s.Spec.Replicas, s.Spec.Template.Spec)
 	}
-	slices.SortFunc(g.Agents, func(a, b Workload) int {
+	slices.SortFunc(g.Agents, func(a, b agent.Workload) int {
 		return strings.Compare(a.Namespace+"/"+a.Kind, b.Namespace+"/"+b.Kind)
 	})
 	return nil
@@ -250,18 +237,18 @@ func (g *gatherer) addAgent(kind string, meta metav1.ObjectMeta, replicas *int32
 	if meta.Name != names.Agent {
 		return
 	}
-	agent := Workload{Kind: kind, Namespace: meta.Namespace, Running: replicas == nil || *replicas > 0}
+	found := agent.Workload{Kind: kind, Namespace: meta.Namespace, Running: replicas == nil || *replicas > 0}
 	for _, container := range pod.Containers {
-		if agent.Image == "" {
-			agent.Image = container.Image
+		if found.Image == "" {
+			found.Image = container.Image
 		}
 		for _, variable := range container.Env {
 			if variable.Name == "AGENT_SCOPE" {
-				agent.Scope = variable.Value
+				found.Scope = variable.Value
 			}
 		}
 	}
-	g.Agents = append(g.Agents, agent)
+	g.Agents = append(g.Agents, found)
 }
 
 // readBindings reads the agent's binding and its role.
@@ -282,6 +269,18 @@ func (g *gatherer) readBindings(ctx context.Context) error {
 	_, err = g.cluster.Core.RbacV1().ClusterRoles().Get(ctx, g.Role, metav1.GetOptions{})
 	g.HasRole = err == nil
 	return optional(err)
+}
+
+// readRole finds the binding of the agent's account among all bindings. Without one, the names are those of the chart.
+func (g *gatherer) readRole(bindings []rbacv1.ClusterRoleBinding) {
+	g.Role, g.Binding = names.SafeConcat(g.Namespace, names.Agent, "role"), names.SafeConcat(g.Namespace, names.Agent, "role", "binding")
+	for _, binding := range bindings {
+		for _, subject := range binding.Subjects {
+			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == g.Namespace && subject.Name == names.Agent && binding.RoleRef.Kind == "ClusterRole" {
+				g.Role, g.Binding, g.HasBinding = binding.RoleRef.Name, binding.Name, true
+			}
+		}
+	}
 }
 
 // readRights asks whether the agent's account may do everything.
@@ -311,12 +310,12 @@ func (g *gatherer) listReleases(ctx context.Context) error {
 		all = append(all, *found)
 		return nil
 	})
-	g.Releases = g.readReleases(all)
+	g.Releases = newestReleases(all, g.Namespace)
 	return err
 }
 
 // askHub asks the hub with the agent's credential.
-func (g *gatherer) askHub(ctx context.Context) Probe {
+func (g *gatherer) askHub(ctx context.Context) agent.Probe {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return probe(ctx, g.Credential, g.token, g.clock)
