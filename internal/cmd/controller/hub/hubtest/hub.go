@@ -51,6 +51,7 @@ type Hub struct {
 	mu       sync.Mutex // guards the fields below
 	now      time.Time
 	objects  map[string]Object
+	cached   []cached
 	versions uint64
 	requests []string
 	fail     map[string]error
@@ -92,6 +93,7 @@ func New(t testing.TB) *Hub {
 	h.App.Kube = h.clientset()
 	h.addKinds()
 	h.addOwnKinds()
+	t.Cleanup(h.expectUnchanged)
 	return h
 }
 

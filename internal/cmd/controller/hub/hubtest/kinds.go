@@ -121,6 +121,9 @@ func (k *fakeKind[T, L]) see(obj Object) error {
 		k.reach(version)
 	}
 	defer k.advance()
+	if err := k.hub.remember(obj); err != nil {
+		return err
+	}
 	return k.informer.GetIndexer().Add(obj)
 }
 
