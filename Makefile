@@ -82,9 +82,9 @@ update-golden: ## Rewrite golden files and the tables that documents copy from t
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
 	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
 
-race: ## Run the tests of rules, controllers and agents under the race detector. Needs a C compiler; most of an hour.
+race: ## Run the tests of rules, controllers and agents under the race detector, and find changes of cached objects. Needs a C compiler; most of an hour.
 	@go run ./dev/plane/prebuild
-	@CGO_ENABLED=1 go test -race -timeout 40m ./internal/... ./pkg/...
+	@CGO_ENABLED=1 KUBE_CACHE_MUTATION_DETECTOR=true go test -race -timeout 40m ./internal/... ./pkg/...
 
 e2e: ## Run the user stories only.
 	@go run ./dev/plane/prebuild
