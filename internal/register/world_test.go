@@ -61,6 +61,7 @@ type world struct {
 
 	hubMu     sync.Mutex // The hub:
 	down      bool
+	busy      bool // it answers 429 to everything
 	untrusted bool
 	signer    []byte          // the one CA that has signed the hub's certificate, nil: any
 	strangers bool            // at other addresses than hubURL nobody is known
@@ -307,6 +308,8 @@ func (v *visitor) answer(known bool) error {
 	switch {
 	case v.down && v.server == hubURL:
 		return errors.New("connection refused")
+	case v.busy:
+		return apierrors.NewTooManyRequests("too many requests", 1)
 	case v.untrusted, v.signer != nil && !bytes.Equal(v.signer, v.ca):
 		return fmt.Errorf("tls: %w", x509.UnknownAuthorityError{})
 	case !known, v.strangers && v.server != hubURL:
