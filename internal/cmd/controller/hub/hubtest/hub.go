@@ -52,6 +52,7 @@ type Hub struct {
 	now      time.Time
 	objects  map[string]Object
 	cached   []cached
+	written  []Object // since the last Follow
 	versions uint64
 	requests []string
 	fail     map[string]error

@@ -3,6 +3,7 @@ package hubtest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,17 @@ func (h *Hub) Sync() {
 	for _, kind := range h.kinds {
 		kind.reach(reached)
 	}
+}
+
+// Follow puts the objects that were written since the last call into the caches, as watches do. Unlike Sync it costs
+// nothing for the others, and does not notice deletions.
+func (h *Hub) Follow() {
+	h.t.Helper()
+	h.mu.Lock()
+	current := slices.DeleteFunc(h.written, func(o Object) bool { return h.objects[id(o, o.GetNamespace(), o.GetName())] != o })
+	h.written = nil
+	h.mu.Unlock()
+	h.See(current...)
 }
 
 // Remove removes an object from the server and from the caches.
@@ -160,6 +172,7 @@ func (h *Hub) store(obj Object) {
 		obj.SetCreationTimestamp(metav1.NewTime(h.now))
 	}
 	h.objects[id(obj, obj.GetNamespace(), obj.GetName())] = obj
+	h.written = append(h.written, obj)
 }
 
 func id(obj Object, namespace, name string) string {
