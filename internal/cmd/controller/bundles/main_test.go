@@ -66,6 +66,7 @@ var account = sync.OnceValues(func() (*rest.Config, error) {
 	}
 	cfg := rest.AnonymousClientConfig(hub.Config())
 	cfg.BearerToken = token.Status.Token
+	cfg.Wrap(upset.Transport)
 	return kube.Tune(cfg), nil
 })
 
