@@ -31,7 +31,7 @@ var _ = Describe("Tokens", Ordered, func() {
 		Expect(created.stdout).To(HavePrefix("fleet join --context told <<'JOIN'\nfleet-join-v1:"))
 		text, err := jointext.Parse([]byte(joinText(created.stdout)))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(created.stdout).To(ContainSubstring("hub CA " + text.Fingerprint() + " "))
+		Expect(created.stdout).To(ContainSubstring("\n# hub CA " + text.Fingerprint() + ":"))
 
 		var cluster fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, "told", &cluster)).To(Succeed())

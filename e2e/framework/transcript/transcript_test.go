@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const created = "fleet join --context west <<'JOIN'\nfleet-join-v1:0123456789SECRET\nJOIN\nhub CA sha256:00\n"
+const created = "fleet join --context west <<'JOIN'\nfleet-join-v1:0123456789SECRET\nJOIN\n# hub CA sha256:00\n"
 
 func TestJoinText_IsWhatTheCommandReads(t *testing.T) {
 	text, err := JoinText(created)
@@ -21,7 +21,7 @@ func TestJoinText_IsWhatTheCommandReads(t *testing.T) {
 
 func TestRedact_CutsSecretsOnly(t *testing.T) {
 	for text, want := range map[string]string{
-		created:                        "fleet join --context west <<'JOIN'\nfleet-join-v1:0123456789…\nJOIN\nhub CA sha256:00\n",
+		created:                        "fleet join --context west <<'JOIN'\nfleet-join-v1:0123456789…\nJOIN\n# hub CA sha256:00\n",
 		"token: eyJhbGciOi.eyJ-_.s-_":  "token: eyJhbGciOi…",
 		"  token: ZXlKaGJHY2lPaUw+/==": "  token: ZXlKaGJHY2…",
 		"a fleet-join-v1: text":        "a fleet-join-v1: text",

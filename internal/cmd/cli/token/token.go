@@ -86,7 +86,8 @@ func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 		if cluster == "" {
 			cluster = "CONTEXT"
 		}
-		return fmt.Appendf(nil, "fleet join --context %s <<'JOIN'\n%s\nJOIN\nhub CA %s   must match the value that `fleet join` prints\n",
+		// All of it can be pasted into a shell, so the last line is a comment.
+		return fmt.Appendf(nil, "fleet join --context %s <<'JOIN'\n%s\nJOIN\n# hub CA %s: must match the value that fleet join prints\n",
 			cluster, encoded, text.Fingerprint()), nil
 	}
 	values, err := agentrelease.Values(text, nil)

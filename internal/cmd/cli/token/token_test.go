@@ -94,7 +94,7 @@ func newText(t *testing.T) jointext.Text {
 func TestText_IsPrintedInEveryForm(t *testing.T) {
 	text := newText(t)
 	for form, want := range map[string][]string{
-		formatJoin:     {"fleet join --context west <<'JOIN'\nfleet-join-v1:", "\nJOIN\nhub CA sha256:"},
+		formatJoin:     {"fleet join --context west <<'JOIN'\nfleet-join-v1:", "\nJOIN\n# hub CA sha256:"},
 		formatValues:   {"apiServerURL: https://hub:6443\n", "agentTLSMode: strict\n", "clientID: client-1\n", "token: bearer\n"},
 		formatManifest: {"kind: Namespace\n", "kind: Deployment\n", "name: fleet-agent-bootstrap\n"},
 	} {
