@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/dev/plane"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 )
 
 const (
@@ -217,10 +217,10 @@ func (s *site) grow(b *testing.B, clusters int) {
 	s.readCredentials(b, waiting)
 	shared := map[string][]types.NamespacedName{}
 	for i := range clusters {
-		shared[grant.ContentBinding(account(i))] = append(shared[grant.ContentBinding(account(i))], account(i))
+		shared[contentreaders.Binding(account(i))] = append(shared[contentreaders.Binding(account(i))], account(i))
 	}
 	for name, accounts := range shared {
-		binding := grant.ContentReaders(name, accounts)
+		binding := contentreaders.Desired(name, accounts)
 		binding.RoleRef.Name = "content"
 		_, err := s.kube.RbacV1().ClusterRoleBindings().Create(b.Context(), binding, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {

@@ -25,7 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -154,7 +154,7 @@ func owned(o inventory.Object) bool {
 	if o.Namespace == metav1.NamespaceSystem {
 		return o.Resource == "secrets" && o.Name == names.RecoverySecret(names.SystemNamespace)
 	}
-	return strings.HasPrefix(o.Resource, "clusterrole") && (grant.IsContentBinding(o.Name) || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
+	return strings.HasPrefix(o.Resource, "clusterrole") && (contentreaders.IsBinding(o.Name) || strings.HasPrefix(o.Name, names.SystemNamespace+"-"+names.Agent) ||
 		slices.Contains([]string{"fleet-bundle-deployment", "fleet-content"}, o.Name))
 }
 

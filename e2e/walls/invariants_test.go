@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -317,7 +317,7 @@ func (o *observer) mayChange(kind schema.GroupVersionResource, before, now, eith
 		same := before != nil && now != nil && equality.Semantic.DeepEqual(before.Object["content"], now.Object["content"])
 		return same || !o.contents[either.GetName()]
 	case "clusterrolebindings":
-		return grant.IsContentBinding(either.GetName()) && o.mayBind(before, now)
+		return contentreaders.IsBinding(either.GetName()) && o.mayBind(before, now)
 	}
 	return false
 }

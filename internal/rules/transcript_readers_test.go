@@ -8,7 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -16,14 +16,14 @@ import (
 func (w *world) readers() bool {
 	shared := map[string][]types.NamespacedName{}
 	for _, binding := range list[rbacv1.ClusterRoleBinding](w, onHub) {
-		if grant.IsContentBinding(binding.Name) {
+		if contentreaders.IsBinding(binding.Name) {
 			shared[binding.Name] = nil // including those without accounts
 		}
 	}
 	for _, account := range list[corev1.ServiceAccount](w, onHub) {
 		if w.mayReadContents(account) {
 			key := types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
-			name := grant.ContentBinding(key)
+			name := contentreaders.Binding(key)
 			shared[name] = append(shared[name], key)
 		}
 	}
@@ -31,7 +31,7 @@ func (w *world) readers() bool {
 	for _, name := range slices.Sorted(maps.Keys(shared)) {
 		writes = append(writes, func() {
 			if accounts := shared[name]; len(accounts) > 0 {
-				w.put(onHub, grant.ContentReaders(name, accounts))
+				w.put(onHub, contentreaders.Desired(name, accounts))
 				return
 			}
 			w.remove(place{onHub, "ClusterRoleBinding", "", name})
@@ -41,13 +41,13 @@ func (w *world) readers() bool {
 }
 
 func (w *world) mayReadContents(account *corev1.ServiceAccount) bool {
-	of, says := grant.RequestOf(account)
-	return says && grant.MayReadContents(account,
+	of, says := contentreaders.RequestOf(account)
+	return says && contentreaders.MayRead(account,
 		find[fleet.ClusterRegistration](w, onHub, of.Namespace, of.Name),
 		find[fleet.Cluster](w, onHub, of.Namespace, account.Annotations[fleet.AnnotationCluster]))
 }
 
 // readsContents reports whether an account is in its shared binding.
 func (w *world) readsContents(account types.NamespacedName) bool {
-	return grant.ReadsContents(find[rbacv1.ClusterRoleBinding](w, onHub, "", grant.ContentBinding(account)), account)
+	return contentreaders.Reads(find[rbacv1.ClusterRoleBinding](w, onHub, "", contentreaders.Binding(account)), account)
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
 
@@ -129,7 +129,7 @@ func (w *world) put(cluster string, o object) {
 	at := placeOf(cluster, o)
 	old := w.objects[at]
 	if old == nil {
-		if !grant.IsContentBinding(at.name) { // whether a binding is recreated or updated depends on the order of actions
+		if !contentreaders.IsBinding(at.name) { // whether a binding is recreated or updated depends on the order of actions
 			w.made[at]++
 			o.SetUID(w.uid(at))
 			o.SetCreationTimestamp(metav1.Time{Time: w.now})

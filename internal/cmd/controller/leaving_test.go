@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -81,7 +81,7 @@ func take(t *testing.T) inventory.Inventory {
 	}
 	return taken.Without(func(o inventory.Object, _ time.Time) bool {
 		recovers := o.Name == names.Recovery || o.Name == names.RecoveryToken || strings.HasPrefix(o.Name, names.DeletedClusters)
-		return recovers || o.Resource == "contents.fleet.cattle.io" || grant.IsContentBinding(o.Name)
+		return recovers || o.Resource == "contents.fleet.cattle.io" || contentreaders.IsBinding(o.Name)
 	})
 }
 

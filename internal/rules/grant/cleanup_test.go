@@ -47,7 +47,7 @@ func TestRegistrationsAreCleanedUp(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			permute(test.requests, func(requests []request) {
+			rulestest.Permute(test.requests, func(requests []request) {
 				rulestest.ExpectEqual(t, "deleted", cleanedUp(t, requests), test.want, cmpopts.EquateEmpty())
 			})
 		})

@@ -1,7 +1,6 @@
 package grant_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -222,23 +221,11 @@ func TestGrantPicksOneCluster(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			permute(test.clusters, func(clusters []*fleet.Cluster) {
+			rulestest.Permute(test.clusters, func(clusters []*fleet.Cluster) {
 				in := grantInput(func(in *grant.Input) { in.Clusters, in.Derived = clusters, test.derived })
 				rulestest.ExpectEqual(t, "cluster", rulestest.Pure(t, grant.Decide, in).ClusterName, test.want)
 			})
 		})
-	}
-}
-
-// permute calls with every order of the elements.
-func permute[T any](of []T, call func([]T)) {
-	if len(of) == 0 {
-		call(nil)
-		return
-	}
-	for i := range of {
-		rest := slices.Delete(slices.Clone(of), i, i+1)
-		permute(rest, func(tail []T) { call(append([]T{of[i]}, tail...)) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -91,7 +92,7 @@ func decidedOtherwise(t *testing.T, set map[string]map[string]any, request *flee
 func expectShared(t *testing.T, recorded map[string]any, account *corev1.ServiceAccount) {
 	t.Helper()
 	key := types.NamespacedName{Namespace: account.Namespace, Name: account.Name}
-	binding := grant.ContentReaders(account.Annotations[fleet.AnnotationClusterRegistration]+"-content", []types.NamespacedName{key})
+	binding := contentreaders.Desired(account.Annotations[fleet.AnnotationClusterRegistration]+"-content", []types.NamespacedName{key})
 	for _, shared := range rulestest.AsRecorded(t, []runtime.Object{binding}) {
 		rulestest.ExpectEqual(t, "the binding of "+account.Name, shared, recorded)
 	}

@@ -83,7 +83,7 @@ func TestGrantSupersedes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			permute(test.others, func(others []*fleet.ClusterRegistration) {
+			rulestest.Permute(test.others, func(others []*fleet.ClusterRegistration) {
 				in := grantInput(with(requestGranted), func(in *grant.Input) { in.Named, in.Others = test.seen, others }, requestAccount, requestRights)
 				if test.noted != nil {
 					requestNoted(*test.noted)(in.Request)

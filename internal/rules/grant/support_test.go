@@ -14,15 +14,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// aRequest is ClusterRegistration request-1 of client c1 with token t1, made half a minute ago.
+// aRequest is rulestest.ARequest.
 func aRequest(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
-	return rulestest.Build(&fleet.ClusterRegistration{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: rulestest.Workspace, Name: "request-1", UID: "r1", CreationTimestamp: rulestest.At(-30 * time.Second),
-			Labels: map[string]string{fleet.LabelRegistrationToken: "t1"},
-		},
-		Spec: fleet.ClusterRegistrationSpec{ClientID: "c1", ClientRandom: "random-1", ClusterLabels: map[string]string{"env": "dev"}},
-	}, modifiers)
+	return rulestest.ARequest(modifiers...)
 }
 
 func requestNamed(name string) func(*fleet.ClusterRegistration) {

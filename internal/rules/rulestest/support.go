@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,17 @@ func AnAccount(namespace, name, uid string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
 }
 
+// ARequest is ClusterRegistration request-1 of client c1 with token t1, made half a minute ago.
+func ARequest(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+	return Build(&fleet.ClusterRegistration{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Workspace, Name: "request-1", UID: "r1", CreationTimestamp: At(-30 * time.Second),
+			Labels: map[string]string{fleet.LabelRegistrationToken: "t1"},
+		},
+		Spec: fleet.ClusterRegistrationSpec{ClientID: "c1", ClientRandom: "random-1", ClusterLabels: map[string]string{"env": "dev"}},
+	}, modifiers)
+}
+
 // AToken returns ClusterRegistrationToken t1, created a minute ago, without a TTL.
 func AToken(modifiers ...func(*fleet.ClusterRegistrationToken)) *fleet.ClusterRegistrationToken {
 	return Build(&fleet.ClusterRegistrationToken{
@@ -191,5 +203,17 @@ func HubConfig() config.Config {
 		APIServerURL:         HubURL, APIServerCA: []byte(HubCA), AgentTLSMode: config.TLSModeSystemStore,
 		GarbageCollectionInterval: metav1.Duration{Duration: 15 * time.Minute},
 		AgentWorkers:              config.AgentWorkers{BundleDeployment: "50", Drift: "50"},
+	}
+}
+
+// Permute calls with every order of the elements.
+func Permute[T any](of []T, call func([]T)) {
+	if len(of) == 0 {
+		call(nil)
+		return
+	}
+	for i := range of {
+		rest := slices.Delete(slices.Clone(of), i, i+1)
+		Permute(rest, func(tail []T) { call(append([]T{of[i]}, tail...)) })
 	}
 }

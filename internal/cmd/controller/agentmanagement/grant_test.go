@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -72,9 +73,9 @@ func (a agent) account() types.NamespacedName {
 
 // shares says whether the agent's account is in the ClusterRoleBinding by which it and others read Contents.
 func (a agent) shares(ctx context.Context, g Gomega, hub *client.Client) bool {
-	binding, err := hub.Kube.RbacV1().ClusterRoleBindings().Get(ctx, grant.ContentBinding(a.account()), metav1.GetOptions{})
+	binding, err := hub.Kube.RbacV1().ClusterRoleBindings().Get(ctx, contentreaders.Binding(a.account()), metav1.GetOptions{})
 	g.Expect(err).To(Or(Succeed(), notFound()))
-	return grant.ReadsContents(binding, a.account())
+	return contentreaders.Reads(binding, a.account())
 }
 
 func TestARequestIsAnswered(t *testing.T) {
@@ -407,7 +408,7 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 	ws := workspace(t, hub, "ws-contents")
 	newToken(t, hub, ws, "t1", 0)
 	a := register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "reads", "random")
-	bindings, name := hub.Kube.RbacV1().ClusterRoleBindings(), grant.ContentBinding(a.account())
+	bindings, name := hub.Kube.RbacV1().ClusterRoleBindings(), contentreaders.Binding(a.account())
 	patch := func(document string) error {
 		_, err := bindings.Patch(t.Context(), name, types.MergePatchType, []byte(document), metav1.PatchOptions{})
 		return err
@@ -428,7 +429,7 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 				binding, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(binding.Labels).To(HaveKeyWithValue(fleet.LabelManaged, "true"))
-				g.Expect(grant.ReadsContents(binding, a.account())).To(BeTrue())
+				g.Expect(contentreaders.Reads(binding, a.account())).To(BeTrue())
 				g.Expect(binding.Subjects).NotTo(ContainElement(HaveField("Namespace", "default")))
 				g.Expect(a.client.Fleet.Get().Resource("contents").Name("none").Do(t.Context()).Error()).To(notFound()) // and not forbidden
 			})

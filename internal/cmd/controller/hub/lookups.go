@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -68,9 +69,9 @@ func (a *Context) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.Ro
 // ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents on this hub.
 func (a *Context) ContentBinding(account types.NamespacedName) string {
 	if a.Env.AllReadContents {
-		return grant.AllContentReaders
+		return contentreaders.AllBinding
 	}
-	return grant.ContentBinding(account)
+	return contentreaders.Binding(account)
 }
 
 // AgentDefaults returns the agent settings from the controllers' environment. Both the import and the agent's Bundle

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -37,16 +37,16 @@ type handler struct {
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a, bindings: reconcile.ClusterKind(a.ClusterRoleBindings)}
 	a.ServiceAccounts.Cache().AddIndexer(byBinding, func(account *corev1.ServiceAccount) ([]string, error) {
-		if _, says := grant.RequestOf(account); !says {
+		if _, says := contentreaders.RequestOf(account); !says {
 			return nil, nil
 		}
-		return []string{grant.ContentBinding(reconcile.KeyOf(account))}, nil
+		return []string{contentreaders.Binding(reconcile.KeyOf(account))}, nil
 	})
 	a.ClusterRoleBindings.OnChange(hub.Lasting(ctx), "contentreaders", func(name string, binding *rbacv1.ClusterRoleBinding) (*rbacv1.ClusterRoleBinding, error) {
 		return binding, h.onChange(name, binding)
 	})
 	return reconcile.Watch(a.ServiceAccounts.Informer(), func(account *corev1.ServiceAccount) []types.NamespacedName {
-		if _, says := grant.RequestOf(account); !says {
+		if _, says := contentreaders.RequestOf(account); !says {
 			return nil
 		}
 		return []types.NamespacedName{{Name: a.ContentBinding(reconcile.KeyOf(account))}}
@@ -55,9 +55,9 @@ func Register(ctx context.Context, a *hub.Context) error {
 
 func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) (err error) {
 	switch {
-	case !grant.IsContentBinding(name):
+	case !contentreaders.IsBinding(name):
 		return nil
-	case name == grant.AllContentReaders:
+	case name == contentreaders.AllBinding:
 		err = h.writeForAll(binding)
 	case h.app.Env.AllReadContents:
 		err = h.replace(binding)
@@ -74,13 +74,13 @@ func (h *handler) onChange(name string, binding *rbacv1.ClusterRoleBinding) (err
 // not wanted, it is deleted when each account is in the binding that it shares, so that no agent loses its right.
 func (h *handler) writeForAll(binding *rbacv1.ClusterRoleBinding) error {
 	if h.app.Env.AllReadContents {
-		h.enqueue(grant.ContentBindings()...)
-		return h.bindings.Ensure(grant.AllReadContents())
+		h.enqueue(contentreaders.Bindings()...)
+		return h.bindings.Ensure(contentreaders.DesiredForAll())
 	}
 	if binding == nil {
 		return nil
 	}
-	for _, name := range grant.ContentBindings() {
+	for _, name := range contentreaders.Bindings() {
 		complete, err := h.isComplete(name)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (h *handler) isComplete(name string) (bool, error) {
 		return err == nil, err
 	}
 	binding, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(name))
-	return !slices.ContainsFunc(readers, func(account types.NamespacedName) bool { return !grant.ReadsContents(binding, account) }), err
+	return !slices.ContainsFunc(readers, func(account types.NamespacedName) bool { return !contentreaders.Reads(binding, account) }), err
 }
 
 // replace deletes a shared ClusterRoleBinding when all service accounts may read Contents.
@@ -108,9 +108,9 @@ func (h *handler) replace(binding *rbacv1.ClusterRoleBinding) error {
 	if binding == nil {
 		return nil
 	}
-	all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(grant.AllContentReaders))
-	if err != nil || !grant.ReadsContents(all, types.NamespacedName{}) {
-		h.enqueue(grant.AllContentReaders) // its change enqueues this binding again
+	all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(contentreaders.AllBinding))
+	if err != nil || !contentreaders.Reads(all, types.NamespacedName{}) {
+		h.enqueue(contentreaders.AllBinding) // its change enqueues this binding again
 		return err
 	}
 	return h.bindings.Remove(binding)
@@ -118,15 +118,15 @@ func (h *handler) replace(binding *rbacv1.ClusterRoleBinding) error {
 
 // write writes a ClusterRoleBinding that accounts share.
 func (h *handler) write(name string, binding *rbacv1.ClusterRoleBinding) error {
-	if all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(grant.AllContentReaders)); err != nil || all != nil {
-		h.enqueue(grant.AllContentReaders)
+	if all, err := reconcile.Optional(h.app.ClusterRoleBindings.Cache().Get(contentreaders.AllBinding)); err != nil || all != nil {
+		h.enqueue(contentreaders.AllBinding)
 	}
 	readers, err := h.readers(name)
 	switch {
 	case err != nil:
 		return err
 	case len(readers) > 0:
-		return h.bindings.Ensure(grant.ContentReaders(name, readers))
+		return h.bindings.Ensure(contentreaders.Desired(name, readers))
 	case binding != nil:
 		return h.bindings.Remove(binding)
 	}
@@ -176,7 +176,7 @@ func (h *handler) judged(name string) verdicts {
 }
 
 func (h *handler) judge(account *corev1.ServiceAccount, known verdict) (is verdict, err error) {
-	of, _ := grant.RequestOf(account)
+	of, _ := contentreaders.RequestOf(account)
 	request, err := reconcile.Optional(h.app.ClusterRegistrations.Cache().Get(of.Namespace, of.Name))
 	if err != nil || request == nil {
 		return verdict{}, err
@@ -189,6 +189,6 @@ func (h *handler) judge(account *corev1.ServiceAccount, known verdict) (is verdi
 	if is.request == known.request && is.cluster == known.cluster {
 		return known, nil
 	}
-	is.may = grant.MayReadContents(account, request, cluster)
+	is.may = contentreaders.MayRead(account, request, cluster)
 	return is, nil
 }

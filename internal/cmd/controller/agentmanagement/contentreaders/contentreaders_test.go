@@ -15,7 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -27,7 +27,7 @@ const (
 var errServer = errors.New("the server is upset")
 
 // shared is the binding of Cluster ws/c1.
-var shared = grant.ContentBinding(types.NamespacedName{Namespace: space})
+var shared = contentreaders.Binding(types.NamespacedName{Namespace: space})
 
 func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	t.Helper()
@@ -231,7 +231,7 @@ func TestManyShareAFew(t *testing.T) {
 		sa.Namespace, r.Namespace, c.Namespace = names.ClusterNamespace(workspace, c.Name), workspace, workspace
 		sa.Annotations[fleet.AnnotationClusterRegistrationNamespace] = workspace
 		hub.Put(sa, r, c)
-		woken = append(woken, grant.ContentBinding(types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}))
+		woken = append(woken, contentreaders.Binding(types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}))
 	}
 	slices.Sort(woken)
 	readers := 0

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -18,9 +18,9 @@ func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *tes
 	hub.Put(readersOfContents(account))
 	handle(t, hub)
 	expectNothingHandedOut(t, hub)
-	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+grant.AllContentReaders+" in 100ms", requests+" ws/r1 in 10s")
+	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contentreaders.AllBinding+" in 100ms", requests+" ws/r1 in 10s")
 
-	hub.Put(grant.AllReadContents())
+	hub.Put(contentreaders.DesiredForAll())
 	handle(t, hub)
 	expectCredential(t, hub)
 }
@@ -28,7 +28,7 @@ func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *tes
 func TestBindingForAllAppears_WakesWaitingRequests(t *testing.T) {
 	granted := request(named("r2"), func(r *fleet.ClusterRegistration) { r.Status.Granted = true })
 	hub := start(t, request(), granted)
-	for _, account := range contentReaders(grant.AllReadContents()) {
+	for _, account := range contentReaders(contentreaders.DesiredForAll()) {
 		(&handler{app: hub.App}).nudgeReader(account)
 	}
 	hubtest.ExpectWoken(t, hub, requests+" ws/r1")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -24,7 +24,7 @@ func readersOfContents(accounts ...string) *rbacv1.ClusterRoleBinding {
 	for _, name := range accounts {
 		keys = append(keys, types.NamespacedName{Namespace: clusterNamespace, Name: name})
 	}
-	return grant.ContentReaders(contents, keys)
+	return contentreaders.Desired(contents, keys)
 }
 
 func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
@@ -38,7 +38,7 @@ func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
 		"the account is where others share":             {elsewhere},
 		"it is bound to something else":                 {another},
 		"a binding of its own is nothing to build on":   {ownBinding()},
-		"its name is another's, in another namespace":   {grant.ContentReaders(contents, []types.NamespacedName{{Namespace: "ws", Name: account}})},
+		"its name is another's, in another namespace":   {contentreaders.Desired(contents, []types.NamespacedName{{Namespace: "ws", Name: account}})},
 		"a binding that no cache has counts for no one": {unmarked},
 	}
 	for name, there := range tests {

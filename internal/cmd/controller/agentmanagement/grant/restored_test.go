@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -112,7 +113,7 @@ func (r *returning) giveNamespace(request string) {
 }
 
 func TestAgentsOfARestoredHub_AllReturnAHundredAtATime(t *testing.T) {
-	hub := recoverable(t, grant.AllReadContents())
+	hub := recoverable(t, contentreaders.DesiredForAll())
 	hub.App.Log, hub.App.Env.AllReadContents = slog.New(slog.DiscardHandler), true
 	r := &returning{t: t, hub: hub, keys: map[string]identity.Key{}, ready: map[string]bool{}, working: map[string]bool{}}
 	count := *agents

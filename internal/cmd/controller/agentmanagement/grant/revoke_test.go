@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -163,7 +164,7 @@ func TestGather(t *testing.T) {
 	rights := []hubtest.Object{
 		&corev1.ServiceAccount{ObjectMeta: right(clusterNamespace, account)}, &rbacv1.Role{ObjectMeta: right("ws", "r1")},
 		&rbacv1.RoleBinding{ObjectMeta: right("ws", "r1")}, &rbacv1.RoleBinding{ObjectMeta: right(clusterNamespace, "r1")},
-		grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
+		contentreaders.Desired(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: account}}),
 	}
 	answer := grant.CredentialSecret(request(), registration, protocol.Credential{})
 	type found struct {
@@ -205,7 +206,7 @@ func TestGather(t *testing.T) {
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
 		"nor are they all without a share in what lets it read Contents": {
-			request: request(), there: append([]hubtest.Object{cluster(), ownBinding(), grant.ContentReaders(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
+			request: request(), there: append([]hubtest.Object{cluster(), ownBinding(), contentreaders.Desired(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
 		"a Cluster that cannot be read":       {request: request(status), spoil: cluster(), fails: true},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -161,16 +162,16 @@ func readersOf(a *hub.Context) func(reconcile.Object) bool {
 // readsContents reports whether the caches contain the binding that lets an account read Contents.
 func readsContents(a *hub.Context, account types.NamespacedName) (bool, error) {
 	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(a.ContentBinding(account)))
-	return grant.ReadsContents(binding, account), err
+	return contentreaders.Reads(binding, account), err
 }
 
 // contentReaders returns the accounts that a ClusterRoleBinding lets read Contents, and for the binding of all accounts
 // the empty name.
 func contentReaders(binding *rbacv1.ClusterRoleBinding) (accounts []types.NamespacedName) {
-	if !grant.IsContentBinding(binding.Name) {
+	if !contentreaders.IsBinding(binding.Name) {
 		return nil
 	}
-	if binding.Name == grant.AllContentReaders {
+	if binding.Name == contentreaders.AllBinding {
 		return []types.NamespacedName{{}}
 	}
 	for _, subject := range binding.Subjects {
@@ -189,7 +190,7 @@ func (h *handler) nudgeReader(key types.NamespacedName) {
 	if err != nil {
 		return // the request is enqueued when the account appears
 	}
-	if request, says := grant.RequestOf(account); says {
+	if request, says := contentreaders.RequestOf(account); says {
 		h.enqueue([]types.NamespacedName{request})
 	}
 }

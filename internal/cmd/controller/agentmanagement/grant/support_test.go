@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -103,8 +104,8 @@ func catchUp(t testing.TB, hub *hubtest.Hub) {
 	}
 	for _, sa := range accounts {
 		key := types.NamespacedName{Namespace: sa.Namespace, Name: sa.Name}
-		if _, says := grant.RequestOf(sa); says {
-			readers[grant.ContentBinding(key)] = append(readers[grant.ContentBinding(key)], key)
+		if _, says := contentreaders.RequestOf(sa); says {
+			readers[contentreaders.Binding(key)] = append(readers[contentreaders.Binding(key)], key)
 		}
 	}
 	bindings, err := hub.App.ClusterRoleBindings.Cache().List(labels.Everything())
@@ -112,12 +113,12 @@ func catchUp(t testing.TB, hub *hubtest.Hub) {
 		t.Fatal(err)
 	}
 	for _, binding := range bindings {
-		if grant.IsContentBinding(binding.Name) {
+		if contentreaders.IsBinding(binding.Name) {
 			hub.Remove(binding)
 		}
 	}
 	for name, accounts := range readers {
-		hub.Put(grant.ContentReaders(name, accounts))
+		hub.Put(contentreaders.Desired(name, accounts))
 	}
 }
 

@@ -1,4 +1,4 @@
-package grant
+package contentreaders
 
 import (
 	"fmt"
@@ -17,20 +17,17 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Contents are cluster-scoped, so only a ClusterRoleBinding lets an agent read them. An API server goes through all
-// ClusterRoleBindings to authorize any request. So the agents share a fixed number of them.
-
 const (
 	contentBindings      = 32
 	contentBindingPrefix = names.ContentRole + "-readers-"
-	// AllContentReaders is the name of the ClusterRoleBinding that lets all service accounts of the hub read Contents.
-	AllContentReaders = contentBindingPrefix + "all"
+	// AllBinding is the name of the ClusterRoleBinding that lets all service accounts of the hub read Contents.
+	AllBinding = contentBindingPrefix + "all"
 	// allServiceAccounts is the group of all service accounts.
 	allServiceAccounts = "system:serviceaccounts"
 )
 
-// ContentBindings returns the names of all ClusterRoleBindings that ContentBinding can return.
-func ContentBindings() (all []string) {
+// Bindings returns the names of all ClusterRoleBindings that Binding can return.
+func Bindings() (all []string) {
 	for i := range contentBindings {
 		all = append(all, contentBindingName(uint32(i)))
 	}
@@ -39,20 +36,20 @@ func ContentBindings() (all []string) {
 
 func contentBindingName(i uint32) string { return fmt.Sprintf("%s%02d", contentBindingPrefix, i) }
 
-// ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents. All accounts of a
+// Binding returns the name of the ClusterRoleBinding that lets an account read Contents. All accounts of a
 // Cluster are in its namespace and share one binding.
-func ContentBinding(account types.NamespacedName) string {
+func Binding(account types.NamespacedName) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(account.Namespace)) // writing to a hash never fails
 	return contentBindingName(sum.Sum32() % contentBindings)
 }
 
-// IsContentBinding reports whether a ClusterRoleBinding of this name is one that agents share.
-func IsContentBinding(name string) bool { return strings.HasPrefix(name, contentBindingPrefix) }
+// IsBinding reports whether a ClusterRoleBinding of this name is one that agents share.
+func IsBinding(name string) bool { return strings.HasPrefix(name, contentBindingPrefix) }
 
-// ContentReaders returns the desired state of a shared ClusterRoleBinding: exactly these accounts, given in any
+// Desired returns the desired state of a shared ClusterRoleBinding: exactly these accounts, given in any
 // order.
-func ContentReaders(name string, accounts []types.NamespacedName) *rbacv1.ClusterRoleBinding {
+func Desired(name string, accounts []types.NamespacedName) *rbacv1.ClusterRoleBinding {
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   objects.TypeMeta("ClusterRoleBinding"),
 		ObjectMeta: objects.Managed("", name),
@@ -68,21 +65,21 @@ func ContentReaders(name string, accounts []types.NamespacedName) *rbacv1.Cluste
 	return binding
 }
 
-// AllReadContents returns the ClusterRoleBinding AllContentReaders.
-func AllReadContents() *rbacv1.ClusterRoleBinding {
-	binding := ContentReaders(AllContentReaders, nil)
+// DesiredForAll returns the ClusterRoleBinding AllBinding.
+func DesiredForAll() *rbacv1.ClusterRoleBinding {
+	binding := Desired(AllBinding, nil)
 	binding.Subjects = []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: allServiceAccounts}}
 	return binding
 }
 
-// ReadsContents reports whether a ClusterRoleBinding lets an account read Contents. It returns false for nil.
-func ReadsContents(binding *rbacv1.ClusterRoleBinding, account types.NamespacedName) bool {
+// Reads reports whether a ClusterRoleBinding lets an account read Contents. It returns false for nil.
+func Reads(binding *rbacv1.ClusterRoleBinding, account types.NamespacedName) bool {
 	return binding != nil && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == names.ContentRole &&
-		(slices.Contains(binding.Subjects, objects.Subject(account.Namespace, account.Name)) || slices.Contains(binding.Subjects, AllReadContents().Subjects[0]))
+		(slices.Contains(binding.Subjects, objects.Subject(account.Namespace, account.Name)) || slices.Contains(binding.Subjects, DesiredForAll().Subjects[0]))
 }
 
 // RequestOf returns the request that an account's annotations name, and false if they name none. Any client that may
-// create accounts can set these annotations: see MayReadContents.
+// create accounts can set these annotations: see MayRead.
 func RequestOf(account *corev1.ServiceAccount) (types.NamespacedName, bool) {
 	request := types.NamespacedName{
 		Namespace: account.Annotations[fleet.AnnotationClusterRegistrationNamespace],
@@ -91,11 +88,11 @@ func RequestOf(account *corev1.ServiceAccount) (types.NamespacedName, bool) {
 	return request, request.Namespace != "" && request.Name != ""
 }
 
-// MayReadContents reports whether an account belongs to a request and is in the namespace of the request's Cluster,
+// MayRead reports whether an account belongs to a request and is in the namespace of the request's Cluster,
 // where only the controllers and the hub's administrators create accounts. A nil request or Cluster does not exist. A
 // Cluster that has lost its status keeps its agents' rights, because it will get the same namespace again. Another
 // manager grants the rights of its agents itself.
-func MayReadContents(account *corev1.ServiceAccount, request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+func MayRead(account *corev1.ServiceAccount, request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	if request == nil || cluster == nil || request.Namespace != cluster.Namespace || request.Labels[fleet.LabelClusterManagement] != "" {
 		return false
 	}
