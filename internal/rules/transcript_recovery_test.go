@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -117,7 +118,7 @@ func (w *world) addRecovery(secret *corev1.Secret, in grant.Input, out grant.Out
 // gatherRecovery adds what the hub knows about a signed request, and about a recovery request.
 func (w *world) gatherRecovery(in *grant.Input) {
 	request := in.Request
-	if !grant.IsRecovery(request) {
+	if !requests.IsRecovery(request) {
 		if token := grant.Signer(*in); token != nil {
 			if account := find[corev1.ServiceAccount](w, onHub, token.Namespace, names.ImportAccount(token.Name, string(token.UID))); account != nil {
 				in.ReaderAccount = string(account.UID)

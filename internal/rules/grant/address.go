@@ -5,6 +5,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -58,7 +59,7 @@ func addressAtGrant(cluster *fleet.Cluster, registrations []*fleet.ClusterRegist
 		return ""
 	}
 	live := slices.MaxFunc(granted, func(a, b *fleet.ClusterRegistration) int {
-		if isOlder(a, b) {
+		if requests.IsOlder(a, b) {
 			return -1
 		}
 		return 1

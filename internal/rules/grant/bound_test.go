@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -94,7 +95,7 @@ func expectReaders(t *testing.T, in grant.Input, want ...string) {
 }
 
 func TestRequestRefusedForItsClientID_TakesNoPlace(t *testing.T) {
-	if grant.InProgress(aRequest(requestSaid(fleet.ReasonClientIDNotAllowed))) {
+	if requests.InProgress(aRequest(requestSaid(fleet.ReasonClientIDNotAllowed))) {
 		t.Error("it counts as one that is being answered")
 	}
 }

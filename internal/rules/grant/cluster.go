@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -98,7 +99,7 @@ func newCluster(in Input) *fleet.Cluster {
 	name := names.Cluster(in.Request.Spec.ClientID)
 	labels := map[string]string{}
 	if !in.IgnoreLabels {
-		labels, _ = sanitized(in.Request.Spec.ClusterLabels)
+		labels, _ = requests.Labels(in.Request.Spec.ClusterLabels)
 	}
 	labels[fleet.LabelCluster] = name
 	if in.NamedToken != nil {

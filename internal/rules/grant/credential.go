@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,7 +34,7 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 		return in.Credential.Annotations[fleet.AnnotationCredentialAccount] == string(in.Account.UID)
 	}
 	credential, err := protocol.ParseCredential(in.Credential.Data)
-	if err == nil && Used(in.Request, cluster) && hasExpired(credential.Token, string(in.Account.UID), in.Now) {
+	if err == nil && requests.Used(in.Request, cluster) && hasExpired(credential.Token, string(in.Account.UID), in.Now) {
 		return true // the agent has renewed it
 	}
 	return err == nil && protocol.Works(credential.Token, string(in.Account.UID), in.Now)
@@ -66,7 +67,7 @@ func isCopyOf(in Input, other *fleet.ClusterRegistration) bool {
 	case ours != theirs:
 		return theirs
 	}
-	return isOlder(other, in.Request)
+	return requests.IsOlder(other, in.Request)
 }
 
 // answersAnother reports whether the Secret that would answer this request is the answer to another one. If both

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -207,12 +208,12 @@ func Decide(in Input) Outcome {
 // NeedsCluster reports whether Decide needs to know the Cluster of a request, and everything else that is found through
 // caches. Finding it costs more, the more requests a client has.
 func NeedsCluster(in Input) bool {
-	return IsOurs(in.Request) && !in.WorkspaceLeaves && in.Queue == NoQueue
+	return requests.IsOurs(in.Request) && !in.WorkspaceLeaves && in.Queue == NoQueue
 }
 
 func decide(in Input) Outcome {
 	switch {
-	case !IsOurs(in.Request):
+	case !requests.IsOurs(in.Request):
 		return ofOtherManager(in)
 	case in.WorkspaceLeaves:
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
@@ -229,9 +230,9 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 		return Outcome{Stage: Abandoned}
 	case leaving(in, cluster):
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
-	case IsRecovery(in.Request) && !isAnswered(in) && isUnproven(in, cluster):
+	case requests.IsRecovery(in.Request) && !isAnswered(in) && isUnproven(in, cluster):
 		return Outcome{Stage: Unproven, Message: whyUnproven(in)}
-	case cluster == nil && IsRecovery(in.Request):
+	case cluster == nil && requests.IsRecovery(in.Request):
 		return awaitCluster(in, readmitted(in))
 	case cluster == nil && ofGoneImport(in):
 		return Outcome{Stage: Abandoned}
@@ -295,7 +296,7 @@ func awaitCluster(in Input, made *fleet.Cluster) Outcome {
 func give(in Input, cluster *fleet.Cluster) Outcome {
 	out := Outcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
 	if !in.IgnoreLabels {
-		out.LeftOut = LeftOut(in.Request)
+		out.LeftOut = requests.LeftOut(in.Request)
 	}
 	if in.NamespaceTaken {
 		return namespaceTaken(in, out)
@@ -326,7 +327,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 			out.Mint.Lifetime, out.Mint.Renewed = lifetime, true
 		}
 		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
-		out.Sealed = IsRecovery(in.Request)
+		out.Sealed = requests.IsRecovery(in.Request)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""
@@ -364,7 +365,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	if isFetchable(in) && !out.InUse {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since
 	}
-	if in.Crowded && unused(in.Request, cluster) {
+	if in.Crowded && requests.Unused(in.Request, cluster) {
 		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
@@ -382,7 +383,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 
 // reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
 func reports(in Input, cluster *fleet.Cluster) bool {
-	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && Used(in.Request, cluster)
+	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && requests.Used(in.Request, cluster)
 }
 
 // awaitsRights reports whether a right that must exist before the answer is given is still missing.
@@ -396,7 +397,7 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	if !in.Request.Status.Granted {
 		return false
 	}
-	return in.Account == nil || says(in.Request, fleet.ReasonAccountReplaced) && !Used(in.Request, cluster)
+	return in.Account == nil || requests.HasReason(in.Request, fleet.ReasonAccountReplaced) && !requests.Used(in.Request, cluster)
 }
 
 // RightsTaken returns the outcome for a request if another object has the name of one of its rights. what describes

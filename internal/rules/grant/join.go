@@ -2,6 +2,7 @@ package grant
 
 import (
 	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -18,7 +19,7 @@ type Join struct {
 // yet. The signature is for this account. It returns nil if several accounts may read the answer.
 func Signer(in Input) *fleet.ClusterRegistrationToken {
 	annotations := in.Request.Annotations
-	if IsRecovery(in.Request) || annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
+	if requests.IsRecovery(in.Request) || annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
 		return nil
 	}
 	if tokens := readers(in); len(tokens) == 1 {
@@ -40,7 +41,7 @@ func keyOf(in Input) string {
 	if isAnswered(in) {
 		return annotations[fleet.AnnotationAgentKeyAtGrant]
 	}
-	if IsRecovery(in.Request) {
+	if requests.IsRecovery(in.Request) {
 		return recoveryKey(in)
 	}
 	if Signer(in) == nil || in.ReaderAccount == "" {
@@ -60,7 +61,7 @@ func keyOf(in Input) string {
 func joinDue(in Input, cluster *fleet.Cluster) bool {
 	request := in.Request
 	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !Used(request, cluster) {
+	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !requests.Used(request, cluster) {
 		return false
 	}
 	showsToken := token == "" || cluster.Labels[fleet.LabelTokenUID] == token

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ func lifetimeOf(in Input) time.Duration {
 		}
 		return min(recorded, protocol.TokenLifetime)
 	}
-	renews := in.Request.Annotations[fleet.AnnotationAgentRenews] == "true" || IsRecovery(in.Request)
+	renews := in.Request.Annotations[fleet.AnnotationAgentRenews] == "true" || requests.IsRecovery(in.Request)
 	if in.CredentialLifetime <= 0 || !renews {
 		return 0
 	}

@@ -2,13 +2,9 @@ package grant
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -21,12 +17,8 @@ const (
 	// OpenPerToken is the number of requests of one token that are answered at a time. All tokens of a workspace that
 	// do not exist count as one.
 	OpenPerToken = 100
-	// maxClusterLabels is the number of labels that a request can add to its Cluster.
-	maxClusterLabels = 64
 	// maxClientID is the maximum length in bytes of the client ID of a Cluster that the hub creates.
 	maxClientID = 1024
-	// maxNamedLabels is the number of skipped labels that a message names.
-	maxNamedLabels = 5
 )
 
 // unknownToken stands for the token of requests that name no existing token.
@@ -39,32 +31,6 @@ func CreatedWith(token *fleet.ClusterRegistrationToken) string {
 		return unknownToken
 	}
 	return string(token.UID)
-}
-
-// Counts reports whether a request takes a place of its client and token. Requests of another manager do not count.
-// Nor do requests that Rancher Fleet granted, because it is unknown whether they are used.
-func Counts(request *fleet.ClusterRegistration) bool {
-	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return IsOurs(request) && request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
-}
-
-// InProgress reports whether the hub still works on the answer to a request. A request that is rejected, or waits for
-// the operator, costs nothing until something else changes.
-func InProgress(request *fleet.ClusterRegistration) bool {
-	if request.Status.Granted || request.DeletionTimestamp != nil {
-		return false
-	}
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-	if said == nil {
-		return true
-	}
-	switch said.Reason {
-	case fleet.ReasonTakeoverPending, fleet.ReasonClientIDMissing, fleet.ReasonClientIDTaken, fleet.ReasonClientIDTooLong,
-		fleet.ReasonClientIDNotAllowed, fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
-		fleet.ReasonClusterManagedElsewhere:
-		return false
-	}
-	return true
 }
 
 // Queue is a queue of requests.
@@ -101,17 +67,6 @@ func tooManyClusters(in Input) Outcome {
 	return rejectedFor(in, CredentialLife, fleet.ReasonTooManyClusters, fmt.Sprintf("the token of this request has created %d Clusters, which is the limit of this hub: delete Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken", in.MaxClusters))
 }
 
-// unused reports whether a granted request is known not to be used by its agent yet.
-func unused(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return noted && !Used(request, cluster)
-}
-
-// IsOurs reports whether this hub grants a request. Otherwise the request has the label of another manager.
-func IsOurs(request *fleet.ClusterRegistration) bool {
-	return request.Labels[fleet.LabelClusterManagement] == ""
-}
-
 // ofOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
 // RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever. Agents send
 // recovery requests to this hub only, and without the label.
@@ -121,7 +76,7 @@ func ofOtherManager(in Input) Outcome {
 		return Outcome{Stage: OtherManager}
 	}
 	ends := request.CreationTimestamp.Add(RejectionLife)
-	if !in.Now.Before(ends) || IsRecovery(request) {
+	if !in.Now.Before(ends) || requests.IsRecovery(request) {
 		return Outcome{Stage: Abandoned}
 	}
 	return Outcome{Stage: OtherManager, Ends: ends}
@@ -134,48 +89,10 @@ func heldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	if request.DeletionTimestamp == nil || len(request.Finalizers) == 0 {
 		return time.Time{}, false
 	}
-	if IsRecovery(request) && !request.Status.Granted {
+	if requests.IsRecovery(request) && !request.Status.Granted {
 		return request.DeletionTimestamp.Time, true
 	}
 	return request.DeletionTimestamp.Add(RejectionLife), true
-}
-
-// sanitized returns the labels that an agent may set on its Cluster. It skips labels of Fleet, except the name of the
-// agent's pod, and invalid labels, with which the Cluster could not be created. Of the others it returns the first
-// ones, sorted by key. leftOut are the keys of the skipped labels without those of Fleet.
-func sanitized(proposed map[string]string) (labels map[string]string, leftOut []string) {
-	labels = map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(proposed)) {
-		value := proposed[key]
-		ours := strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/")
-		switch {
-		case ours && key != fleet.LabelCreatedByAgentPod:
-		case len(labels) >= maxClusterLabels, len(validation.IsQualifiedName(key)) > 0, len(validation.IsValidLabelValue(value)) > 0:
-			leftOut = append(leftOut, key)
-		default:
-			labels[key] = value
-		}
-	}
-	return labels, leftOut
-}
-
-// LeftOut returns a sentence that names the labels of a request that are never copied to a Cluster. It returns "" if
-// all can be copied.
-func LeftOut(request *fleet.ClusterRegistration) string {
-	_, keys := sanitized(request.Spec.ClusterLabels)
-	if len(keys) == 0 {
-		return ""
-	}
-	named := make([]string, 0, maxNamedLabels)
-	for _, key := range keys[:min(len(keys), maxNamedLabels)] {
-		named = append(named, fmt.Sprintf("%.63q", key))
-	}
-	more := ""
-	if len(keys) > maxNamedLabels {
-		more = ", …"
-	}
-	return fmt.Sprintf("%d of spec.clusterLabels are not valid or come after the first %d, and are not copied to a Cluster: %s%s; correct them in the agent's values, or label the Cluster",
-		len(keys), maxClusterLabels, strings.Join(named, ", "), more)
 }
 
 // ofAnotherManager returns the outcome for a request whose Cluster another manager owns: nothing is granted. Existing

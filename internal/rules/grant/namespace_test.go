@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -88,7 +89,7 @@ func TestInProgress_RequestThatCannotBeGrantedHoldsNoPlace(t *testing.T) {
 		"": true, fleet.ReasonAwaitingRights: true, fleet.ReasonTooManyRequests: true, fleet.ReasonTakeoverPending: false,
 		fleet.ReasonNamespaceTaken: false, fleet.ReasonNameTaken: false, fleet.ReasonClusterManagedElsewhere: false,
 	} {
-		rulestest.ExpectEqual(t, "in progress with reason "+reason, grant.InProgress(aRequest(requestSaid(reason))), want)
+		rulestest.ExpectEqual(t, "in progress with reason "+reason, requests.InProgress(aRequest(requestSaid(reason))), want)
 	}
 }
 

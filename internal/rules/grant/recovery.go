@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -34,11 +35,6 @@ type Recovery struct {
 	Deleted bool
 	// Readmit means that Clusters that the hub lacks, and their keys, are created again from valid tickets.
 	Readmit bool
-}
-
-// IsRecovery reports whether a request is a recovery request.
-func IsRecovery(request *fleet.ClusterRegistration) bool {
-	return request.Annotations[fleet.AnnotationAgentTicket] != ""
 }
 
 // TicketOf returns the ticket of a recovery request, and false if the hub has not signed it for this workspace and
@@ -156,7 +152,7 @@ func readmitted(in Input) *fleet.Cluster {
 
 // readersOf returns the accounts that may read the answer to a request.
 func readersOf(in Input) (accounts []rbacv1.Subject) {
-	if IsRecovery(in.Request) {
+	if requests.IsRecovery(in.Request) {
 		return []rbacv1.Subject{objects.Subject(in.Request.Namespace, names.Recovery)}
 	}
 	for _, token := range readers(in) {
@@ -218,7 +214,7 @@ func alternating(in Input, cluster *fleet.Cluster) []string {
 // can be used only with the key. Before that, any client could repeat an old request and name another pod in it.
 func recoveredBy(in Input, cluster *fleet.Cluster) string {
 	now := recovered{podOf(in.Request), in.Request.CreationTimestamp.Time}
-	if !IsRecovery(in.Request) || now.pod == "" || !in.Now.Before(now.at.Add(alternationWindow)) {
+	if !requests.IsRecovery(in.Request) || now.pod == "" || !in.Now.Before(now.at.Add(alternationWindow)) {
 		return ""
 	}
 	last := recoveriesOf(cluster, in.Now)

@@ -3,10 +3,8 @@ package grant
 import (
 	"sort"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -19,7 +17,7 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 	}
 	var older []string
 	for _, other := range in.Others {
-		if givesWay(other, in.Request, cluster) && isOlder(other, in.Request) {
+		if givesWay(other, in.Request, cluster) && requests.IsOlder(other, in.Request) {
 			older = append(older, other.Name)
 		}
 	}
@@ -35,40 +33,6 @@ func givesWay(other, request *fleet.ClusterRegistration, cluster *fleet.Cluster)
 		return other.Spec.ClientRandom != request.Spec.ClientRandom
 	}
 	return other.Status.ClusterName == cluster.Name
-}
-
-// isOlder orders requests by creation, then by the time of the grant. The API stores both in seconds, so that ties
-// are decided by the last write, which is the grant, and then by name. Of any two requests exactly one is older.
-func isOlder(a, b *fleet.ClusterRegistration) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	if x, y := grantedAt(a), grantedAt(b); x != y {
-		return x != "" && (y == "" || x < y) // a request that is not granted yet is the newer one
-	}
-	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
-		return order < 0
-	}
-	return a.Name < b.Name
-}
-
-func grantedAt(request *fleet.ClusterRegistration) string {
-	if granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); granted != nil && granted.Status == corev1.ConditionTrue {
-		return granted.LastUpdateTime
-	}
-	return ""
-}
-
-// Used reports whether the agent has reported with the credential of a granted request: the Cluster's last heartbeat
-// differs from the one recorded before the grant. For requests that Rancher Fleet granted this is unknown. A missing
-// Cluster has no heartbeat.
-func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	if !noted || cluster == nil {
-		return false
-	}
-	seen := clusters.LastSeen(cluster)
-	return seen != "" && seen != before
 }
 
 // usesAnother reports whether the last heartbeat is known to come from another account than the request's.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -15,7 +16,7 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 	if isAnswered(in) { // a credential that was handed out is not revoked
 		return false
 	}
-	if IsRecovery(in.Request) { // the recovery account lets no agent join, not even where none is registered
+	if requests.IsRecovery(in.Request) { // the recovery account lets no agent join, not even where none is registered
 		return !isConfirmed(in, cluster) && (revocation.IsBlocked(cluster) || !isProven(in, cluster))
 	}
 	return hasAgent(in, cluster) && !spokenFor(in, cluster)
@@ -51,10 +52,10 @@ func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistrati
 // this is unknown, so any heartbeat counts. An agent whose account was replaced stays registered, although its grant
 // has no first use yet: otherwise the loss of an account would open the Cluster to every token of the workspace.
 func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted || says(request, fleet.ReasonAccountReplaced) {
+	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted || requests.HasReason(request, fleet.ReasonAccountReplaced) {
 		return clusters.LastSeen(cluster) != ""
 	}
-	return Used(request, cluster)
+	return requests.Used(request, cluster)
 }
 
 // spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
@@ -113,7 +114,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		problem, orElse = "its key was revoked", ""
 	case len(pods) > 0:
 		problem, orElse = "it returns in turn with this one, so that one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
-	case IsRecovery(in.Request):
+	case requests.IsRecovery(in.Request):
 		problem, orElse = "the ticket of this request has expired or may not be used", ""
 	case agentKey(in, cluster) != "":
 		problem, orElse = "this request is not signed with that agent's key", ""
@@ -127,19 +128,13 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 
 // alternatingIn returns the pods of alternating recoveries if they are why a request waits.
 func alternatingIn(in Input, cluster *fleet.Cluster) []string {
-	if !IsRecovery(in.Request) || revocation.IsBlocked(cluster) {
+	if !requests.IsRecovery(in.Request) || revocation.IsBlocked(cluster) {
 		return nil
 	}
 	return alternating(in, cluster)
 }
 
-// says reports whether the request's condition has a reason.
-func says(request *fleet.ClusterRegistration, reason string) bool {
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-	return said != nil && said.Reason == reason
-}
-
 // saysTakeover reports whether the request's condition has the reason TakeoverPending.
 func saysTakeover(request *fleet.ClusterRegistration) bool {
-	return says(request, fleet.ReasonTakeoverPending)
+	return requests.HasReason(request, fleet.ReasonTakeoverPending)
 }

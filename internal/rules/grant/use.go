@@ -2,6 +2,7 @@ package grant
 
 import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -23,7 +24,7 @@ func inUse(in Input, cluster *fleet.Cluster) bool {
 	switch {
 	case in.UsedBy != "" && in.UsedBy == account:
 		return true
-	case !Used(in.Request, cluster):
+	case !requests.Used(in.Request, cluster):
 		return false
 	case in.HeartbeatAccount != "":
 		return in.HeartbeatAccount == account
@@ -48,7 +49,7 @@ func isOnlyAgent(in Input) bool {
 // useUnknown reports whether a credential may be in use, and only the account of the last heartbeat tells. Each
 // heartbeat is read once.
 func useUnknown(in Input, cluster *fleet.Cluster) bool {
-	if !in.Request.Status.Granted || !Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.LastSeen(cluster) {
+	if !in.Request.Status.Granted || !requests.Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.LastSeen(cluster) {
 		return false
 	}
 	return isFetchable(in) || in.Credential == nil && mayBeFetched(in)

@@ -7,39 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-func TestUsed(t *testing.T) {
-	before, after := rulestest.At(-time.Hour), rulestest.At(-time.Second)
-	noted := func(note string) map[string]string {
-		return map[string]string{fleet.AnnotationLastSeenAtGrant: note}
-	}
-	tests := map[string]struct {
-		annotations map[string]string
-		cluster     *fleet.Cluster
-		want        bool
-	}{
-		"a first heartbeat":                              {noted(""), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
-		"a later one than before the grant":              {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
-		"the one of before the grant":                    {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), false},
-		"none yet":                                       {noted(""), rulestest.ACluster(), false},
-		"one that an import cleared":                     {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(), false},
-		"nobody noted what was before":                   {nil, rulestest.ACluster(rulestest.ClusterSeen(after)), false},
-		"a Cluster that is gone was heard of by nobody":  {noted(""), nil, false},
-		"an earlier one than before is another one, too": {noted(after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			request := aRequest(func(r *fleet.ClusterRegistration) { r.Annotations = test.annotations })
-			if got := grant.Used(request, test.cluster); got != test.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}
 
 func TestSpeaker(t *testing.T) {
 	const seen = `{"f:status":{"f:agent":{".":{},"f:lastSeen":{},"f:namespace":{}}}}`

@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -105,7 +105,7 @@ func MayHaveUsedToken(in Input, granted []*fleet.ClusterRegistration) *fleet.Clu
 	for _, request := range granted {
 		if request.DeletionTimestamp == nil && request.Status.Granted && request.Status.ClusterName == in.Cluster.Name &&
 			request.Labels[fleet.LabelRegistrationToken] == in.Token.Name &&
-			request.Annotations[fleet.AnnotationTokenUIDAtGrant] == string(in.Token.UID) && grant.Used(request, in.Cluster) {
+			request.Annotations[fleet.AnnotationTokenUIDAtGrant] == string(in.Token.UID) && requests.Used(request, in.Cluster) {
 			return request
 		}
 	}

@@ -18,7 +18,7 @@ func TestAllServiceAccountsReadContents_CredentialWaitsForThatBindingOnly(t *tes
 	hub.Put(readersOfContents(account))
 	handle(t, hub)
 	expectNothingHandedOut(t, hub)
-	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contentreaders.AllBinding+" in 100ms", requests+" ws/r1 in 10s")
+	hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contentreaders.AllBinding+" in 100ms", kindRequest+" ws/r1 in 10s")
 
 	hub.Put(contentreaders.DesiredForAll())
 	handle(t, hub)
@@ -31,5 +31,5 @@ func TestBindingForAllAppears_WakesWaitingRequests(t *testing.T) {
 	for _, account := range contentReaders(contentreaders.DesiredForAll()) {
 		(&handler{app: hub.App}).nudgeReader(account)
 	}
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1")
 }

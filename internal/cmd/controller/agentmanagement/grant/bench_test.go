@@ -15,7 +15,7 @@ func BenchmarkDone(b *testing.B) {
 	}
 	hub.Put(request(), cluster(), asked())
 	for range 3 {
-		if err := hub.Handle(requests, "ws/r1"); err != nil {
+		if err := hub.Handle(kindRequest, "ws/r1"); err != nil {
 			b.Fatal(err)
 		}
 		catchUp(b, hub)
@@ -23,7 +23,7 @@ func BenchmarkDone(b *testing.B) {
 	hub.Requests()
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := hub.Handle(requests, "ws/r1"); err != nil {
+		if err := hub.Handle(kindRequest, "ws/r1"); err != nil {
 			b.Fatal(err)
 		}
 	}

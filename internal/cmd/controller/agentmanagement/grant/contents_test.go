@@ -45,13 +45,13 @@ func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, request(), cluster(), asked())
 			handle(t, hub)
-			hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 10s") // it is too early to ask for anything else
+			hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 10s") // it is too early to ask for anything else
 			hub.Sync()
 			hub.Put(there...)
 			hub.Requests()
 			handle(t, hub)
 			expectRequests(t, hub)
-			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents+" in 100ms", requests+" ws/r1 in 10s")
+			hubtest.ExpectWoken(t, hub, "ClusterRoleBinding "+contents+" in 100ms", kindRequest+" ws/r1 in 10s")
 			expectNothingHandedOut(t, hub)
 
 			hub.Put(readersOfContents(account, "r2-u-r2"))
@@ -100,7 +100,7 @@ func TestWhoseShareAppears(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []string
 			for _, request := range test.want {
-				want = append(want, requests+" "+request.String())
+				want = append(want, kindRequest+" "+request.String())
 			}
 			for _, account := range contentReaders(test.binding) {
 				h.nudgeReader(account)
@@ -141,7 +141,7 @@ func TestAShareThatAppearsWakesItsRequest(t *testing.T) {
 	for _, handler := range bindings.informer.handlers {
 		handler.OnUpdate(readersOfContents("r2-u-r2"), readersOfContents(account, "r2-u-r2"))
 	}
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1")
 }
 
 // The agent of a request that an older hub has granted reads Contents by a binding of its own.

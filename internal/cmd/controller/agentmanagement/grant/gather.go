@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -64,7 +65,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
 	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
 	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
-	if grant.IsRecovery(request) {
+	if requests.IsRecovery(request) {
 		if err := h.gatherRecovery(&in); err != nil {
 			return in, err
 		}

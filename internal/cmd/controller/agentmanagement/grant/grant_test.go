@@ -28,7 +28,7 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	const made = "cluster-948fe603f61d"
 	expectRequests(t, hub, "create Cluster ws/"+made, // and the agent can wait for its answer by a watch
 		"create Role "+registration+"/r1-creds", "create RoleBinding "+registration+"/r1-creds")
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 10s")
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", made)
 	wantLabels := map[string]string{"env": "dev", fleet.LabelCluster: made, fleet.LabelTokenUID: "u-t1"}
 	if diff := cmp.Diff(wantLabels, got.Labels); diff != "" || got.Spec.ClientID != "client" {
@@ -75,7 +75,7 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 			if got := current(t, hub).Status; len(got.Conditions) > 0 {
 				t.Errorf("said at once: %+v", got)
 			}
-			hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 10s")
+			hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 10s")
 			hub.Pass(noticeable)
 			handle(t, hub)
 			expectStatus(t, hub, test.of, false, genericcondition.GenericCondition{Status: "False", Reason: test.reason, Message: test.message})
@@ -83,7 +83,7 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 			hub.Requests()
 			hub.Woken()
 			handle(t, hub)
-			if slices.Contains(hub.Requests(), "update "+requests+"/status ws/r1") {
+			if slices.Contains(hub.Requests(), "update "+kindRequest+"/status ws/r1") {
 				t.Error("said twice")
 			}
 			hubtest.ExpectWoken(t, hub)
@@ -138,7 +138,7 @@ func TestClusterOnlyInTheCache_DoesNotOwnTheRequest(t *testing.T) {
 		hub.Fail("create "+rights, gone)
 	}
 	for range 2 { // however often it is tried
-		if err := hub.Handle(requests, "ws/r1"); !apierrors.IsNotFound(err) {
+		if err := hub.Handle(kindRequest, "ws/r1"); !apierrors.IsNotFound(err) {
 			t.Fatalf("error %v, want %v", err, gone)
 		}
 		if got := current(t, hub); len(got.OwnerReferences) > 0 || len(got.Annotations) > 0 {
@@ -168,13 +168,13 @@ func TestNothingIsHandedOutBeforeTheRequestIsOwned(t *testing.T) {
 	const own = "update ClusterRegistration ws/r1"
 	hub.Fail(own, errServer)
 	for range 3 {
-		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 			t.Fatalf("error %v, want the server's", err)
 		}
 		catchUp(t, hub) // the rights are there
 	}
 	hub.Requests()
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Fatalf("error %v, want the server's", err)
 	}
 	expectRequests(t, hub, own)
@@ -264,11 +264,11 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 		want := []string{"mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "prove cluster-ws-c1-552959a9c359"}
 		if i == 2 { // by now this is no matter of a moment
 			hub.Pass(notInForceSoon + time.Second)
-			want = append(want, "update "+requests+"/status ws/r1")
+			want = append(want, "update "+kindRequest+"/status ws/r1")
 		}
 		handle(t, hub)
 		expectRequests(t, hub, want...)
-		hubtest.ExpectWoken(t, hub, requests+" ws/r1 in "+delay)
+		hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in "+delay)
 		expectNothingHandedOut(t, hub)
 		hub.Put(current(t, hub))
 	}
@@ -287,7 +287,7 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	handle(t, hub)
 	expectRequests(t, hub, "mint cluster-ws-c1-552959a9c359/r1-u-r1 "+lifetime, "get ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1",
 		"get Secret cluster-ws-c1-552959a9c359/r1-u-r1-token", "create Secret cluster-ws-c1-552959a9c359/r1-u-r1-token")
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 500ms")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 500ms")
 	expectNothingHandedOut(t, hub)
 
 	filled := hubtest.MustGet[*corev1.Secret](t, hub, clusterNamespace, "r1-u-r1-token")
@@ -451,14 +451,14 @@ func TestSuperseding(t *testing.T) {
 	expectRequests(t, hub)
 
 	hub.Put(cluster(seen(noon.Add(time.Second))))
-	hub.Fail("delete "+requests+" ws/r0", errServer)
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+	hub.Fail("delete "+kindRequest+" ws/r0", errServer)
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
-	hub.Fail("delete "+requests+" ws/r0", nil)
+	hub.Fail("delete "+kindRequest+" ws/r0", nil)
 	hub.Requests()
 	settle(t, hub, 1)
-	expectRequests(t, hub, "get Cluster ws/c1", "delete "+requests+" ws/r0")
+	expectRequests(t, hub, "get Cluster ws/c1", "delete "+kindRequest+" ws/r0")
 	if hubtest.Get[*fleet.ClusterRegistration](hub, "ws", "r9") == nil {
 		t.Error("another client's request was deleted")
 	}
@@ -554,13 +554,13 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		never string
 	}{
 		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "update"},
-		"owning the request":            {[]hubtest.Object{cluster()}, 0, "update " + requests + " ws/r1", "update " + requests + "/status"},
-		"making the account":            {[]hubtest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "update " + requests + "/status"},
+		"owning the request":            {[]hubtest.Object{cluster()}, 0, "update " + kindRequest + " ws/r1", "update " + kindRequest + "/status"},
+		"making the account":            {[]hubtest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "update " + kindRequest + "/status"},
 		"asking for the token":          {[]hubtest.Object{cluster()}, 1, "mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "create"},
 		"proving the token":             {[]hubtest.Object{cluster()}, 1, "prove cluster-ws-c1-552959a9c359", "create"},
-		"letting it be read":            {[]hubtest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + requests + "/status"},
-		"writing the credential":        {[]hubtest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + requests + "/status"},
-		"saying that it was handed out": {[]hubtest.Object{cluster()}, 1, "update " + requests + "/status ws/r1", "never"},
+		"letting it be read":            {[]hubtest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + kindRequest + "/status"},
+		"writing the credential":        {[]hubtest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + kindRequest + "/status"},
+		"saying that it was handed out": {[]hubtest.Object{cluster()}, 1, "update " + kindRequest + "/status ws/r1", "never"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -568,7 +568,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 			settle(t, hub, test.settled)
 			hub.Requests()
 			hub.Fail(test.fail, errServer)
-			err := hub.Handle(requests, "ws/r1")
+			err := hub.Handle(kindRequest, "ws/r1")
 			if err == nil || test.fail != "prove cluster-ws-c1-552959a9c359" && !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)
 			}
@@ -625,7 +625,7 @@ func TestTwoRequestsForOneCredential(t *testing.T) {
 				&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws2", Name: "t1", UID: "u-t2"}})
 			before := hubtest.MustGet[*corev1.Secret](t, hub, registration, credential)
 			for range 4 {
-				if err := hub.Handle(requests, second.Namespace+"/"+second.Name); err != nil {
+				if err := hub.Handle(kindRequest, second.Namespace+"/"+second.Name); err != nil {
 					t.Fatal(err)
 				}
 				catchUp(t, hub)
@@ -671,7 +671,7 @@ func TestCopyOfAnUnansweredRequest_IsNeverReadable(t *testing.T) {
 			hub := start(t, request(), second, cluster(), asked(), asked2())
 			for range 4 {
 				for _, key := range test.order {
-					if err := hub.Handle(requests, key); err != nil {
+					if err := hub.Handle(kindRequest, key); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -702,7 +702,7 @@ func TestAnswerToAnotherRequest_IsNotOverwritten(t *testing.T) {
 	settle(t, hub, 1)
 	other := request(func(r *fleet.ClusterRegistration) { r.Name = "r0" })
 	hub.Have(grant.CredentialSecret(other, registration, protocol.Credential{ClusterName: "c1"}))
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errAnswersAnother) {
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errAnswersAnother) {
 		t.Fatalf("error %v, want %v", err, errAnswersAnother)
 	}
 	catchUp(t, hub)

@@ -96,7 +96,7 @@ func TestManyRequestsOfOneClient_TenAreWorkedOn(t *testing.T) {
 	hub.Woken()
 	hub.Remove(all[3])
 	look(t, hub, all[3])
-	if woken := hub.AwaitWoken(); !slices.Contains(woken, requests+" ws/n0010") {
+	if woken := hub.AwaitWoken(); !slices.Contains(woken, kindRequest+" ws/n0010") {
 		t.Errorf("woken %v, want n0010, which has a place now", woken)
 	}
 	look(t, hub, all[10:12]...)
@@ -218,7 +218,7 @@ func TestGrantsThatWereNeverUsed_GiveWay(t *testing.T) {
 	if got := made(hub.Requests(), "create ServiceAccount"); got != 0 {
 		t.Error("the eleventh is worked on at once")
 	}
-	if woken := hub.AwaitWoken(); !slices.Contains(woken, requests+" ws/n0000") {
+	if woken := hub.AwaitWoken(); !slices.Contains(woken, kindRequest+" ws/n0000") {
 		t.Errorf("woken %v, want the oldest", woken)
 	}
 	for _, one := range all {
@@ -245,13 +245,13 @@ func TestManyRequestsOfOneClient_CostTheSameEach(t *testing.T) {
 			all = append(all, numbered(hub, n))
 		}
 		put(t, hub, all...)
-		last := requests + " ws/" + all[others-1].Name
+		last := kindRequest + " ws/" + all[others-1].Name
 		hub.Pass(10 * time.Second)
 		look(t, hub, all...)
 		hub.Sync()
 		return testing.Benchmark(func(b *testing.B) {
 			for b.Loop() {
-				if err := hub.Handle(requests, strings.TrimPrefix(last, requests+" ")); err != nil {
+				if err := hub.Handle(kindRequest, strings.TrimPrefix(last, kindRequest+" ")); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -300,7 +300,7 @@ func TestARequestWithAnotherManagersLabel_Expires(t *testing.T) {
 	}))
 	handle(t, hub)
 	expectRequests(t, hub)
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 24h0m0s")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 24h0m0s")
 	hub.Pass(24 * time.Hour)
 	handle(t, hub)
 	expectRequests(t, hub, "delete ClusterRegistration ws/r1")
@@ -364,7 +364,7 @@ func TestRequestThatGetsAnotherManagersLabel_FreesItsPlace(t *testing.T) {
 	first := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", all[0].Name)
 	labelled(first)
 	put(t, hub, first)
-	if woken, last := hub.AwaitWoken(), requests+" ws/"+all[grant.OpenPerClient].Name; !slices.Contains(woken, last) {
+	if woken, last := hub.AwaitWoken(), kindRequest+" ws/"+all[grant.OpenPerClient].Name; !slices.Contains(woken, last) {
 		t.Errorf("woken %v, want %s, which has a place now", woken, last)
 	}
 }

@@ -59,7 +59,7 @@ func TestTwoRequestsOfOneName(t *testing.T) {
 			hub := start(t, append(elsewhere(test.later), first, cluster(), asked())...)
 			both := func() {
 				for _, key := range []string{"ws/r1", "ws2/r1"} {
-					if err := hub.Handle(requests, key); err != nil {
+					if err := hub.Handle(kindRequest, key); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -90,7 +90,7 @@ func TestAnOlderOneAppearsAndGoes(t *testing.T) {
 	hub.Put(elsewhere(-24 * time.Hour)...)
 	round := func() {
 		for _, key := range []string{"ws2/r1", "ws/r1"} {
-			if err := hub.Handle(requests, key); err != nil {
+			if err := hub.Handle(kindRequest, key); err != nil {
 				t.Fatal(err)
 			}
 		}

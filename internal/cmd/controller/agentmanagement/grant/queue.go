@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -77,9 +78,9 @@ func entryOf(r *fleet.ClusterRegistration) entry {
 
 func memberOf(r *fleet.ClusterRegistration, token string) member {
 	s := member{entry: entryOf(r)}
-	if grant.Counts(r) {
-		s.token, s.client, s.inProgress = r.Namespace+"/"+token, r.Namespace+"/"+r.Spec.ClientID, grant.InProgress(r)
-		if grant.IsRecovery(r) { // no holder of a token takes the places of the right agent
+	if requests.Counts(r) {
+		s.token, s.client, s.inProgress = r.Namespace+"/"+token, r.Namespace+"/"+r.Spec.ClientID, requests.InProgress(r)
+		if requests.IsRecovery(r) { // no holder of a token takes the places of the right agent
 			s.client = "recovery:" + s.client
 		}
 	}

@@ -162,7 +162,7 @@ func TestCopiedRecovery_IsDeletedAndReported(t *testing.T) {
 	copied.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod] = "another"
 	hub.Put(original)
 	hub.Put(copied)
-	if err := hub.Handle(requests, "ws/r0"); err != nil {
+	if err := hub.Handle(kindRequest, "ws/r0"); err != nil {
 		t.Fatal(err)
 	}
 	expectRequests(t, hub, "delete ClusterRegistration ws/r0")

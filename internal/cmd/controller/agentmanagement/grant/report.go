@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -183,7 +184,7 @@ func (h *handler) measure(in grant.Input, out grant.Outcome) {
 	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.Unproven, grant.TakeoverPending, grant.ManagedElsewhere, grant.OtherManager:
 		h.stages.Drop(key)
 	case grant.Done:
-		if grant.Used(in.Request, grant.ClusterOf(in)) {
+		if requests.Used(in.Request, grant.ClusterOf(in)) {
 			h.stages.Arrive(key)
 		}
 	default:

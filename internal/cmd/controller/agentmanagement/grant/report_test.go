@@ -146,7 +146,7 @@ func TestStatusThatCannotBeWritten_KeepsNoSupersededRequest(t *testing.T) {
 	r.Status.Conditions = nil // which have to be written
 	hub.Put(r)
 	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
 	if hubtest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") != nil {
@@ -160,7 +160,7 @@ func TestSupersededRequestThatCannotBeDeleted_KeepsNoStatus(t *testing.T) {
 	r.Status.Conditions = nil
 	hub.Put(r)
 	hub.Fail("delete ClusterRegistration ws/r0", errServer)
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
 	if granted := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); granted == nil {

@@ -77,7 +77,7 @@ func (r *returning) round() {
 	now := slices.Sorted(maps.Keys(r.ready))
 	r.ready = map[string]bool{}
 	for _, name := range now {
-		if err := r.hub.Handle(requests, "ws/"+name); err != nil {
+		if err := r.hub.Handle(kindRequest, "ws/"+name); err != nil {
 			r.t.Fatal(err)
 		}
 		if len(r.hub.Requests()) > 0 {
@@ -94,7 +94,7 @@ func (r *returning) round() {
 	}
 	r.hub.Follow()
 	for _, line := range r.hub.Woken() {
-		if name, is := strings.CutPrefix(line, requests+" ws/"); is && !strings.Contains(name, " ") { // others are timeouts
+		if name, is := strings.CutPrefix(line, kindRequest+" ws/"); is && !strings.Contains(name, " ") { // others are timeouts
 			r.ready[name] = true
 		}
 	}

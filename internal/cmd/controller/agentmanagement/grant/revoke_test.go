@@ -112,7 +112,7 @@ func TestRevokingIsTriedAgain(t *testing.T) {
 			hub := grantedBefore(t)
 			hub.Remove(request())
 			hub.Fail(fail, errServer)
-			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+			if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)
 			}
 			hub.Fail(fail, nil)
@@ -267,7 +267,7 @@ func TestARequestThatComesAfterItsImportIsDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, request(ofImport))
 			hub.Fail("delete ClusterRegistration ws/r1", test.answer)
-			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, test.want) {
+			if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, test.want) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
 			expectRequests(t, hub, "delete ClusterRegistration ws/r1")
@@ -292,7 +292,7 @@ func TestRejectedRequest_IsReportedThoughItsRightsStay(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			hub := start(t, append(there, asked(), reader)...)
 			hub.Fail("delete RoleBinding "+registration+"/r1-creds", errServer)
-			if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+			if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 				t.Errorf("error %v, want the server's", err)
 			}
 			hub.Sync()

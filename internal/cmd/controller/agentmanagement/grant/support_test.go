@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	requests     = "ClusterRegistration"
+	kindRequest  = "ClusterRegistration"
 	registration = "cattle-fleet-clusters-system"
 	system       = "cattle-fleet-system"
 	// clusterNamespace is the namespace of Cluster ws/c1.
@@ -87,7 +87,7 @@ func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 
 func handle(t *testing.T, hub *hubtest.Hub) {
 	t.Helper()
-	if err := hub.Handle(requests, "ws/r1"); err != nil {
+	if err := hub.Handle(kindRequest, "ws/r1"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -68,7 +68,7 @@ func TestRequestNamedAfterARole_TakesNothing(t *testing.T) {
 			if strings.Contains(strings.Join(hub.Requests(), " "), "mint") {
 				t.Error("a token was made")
 			}
-			if woken := hub.Woken(); !slices.Contains(woken, requests+" ws/r1 in 15s") {
+			if woken := hub.Woken(); !slices.Contains(woken, kindRequest+" ws/r1 in 15s") {
 				t.Errorf("woken: %v", woken)
 			}
 

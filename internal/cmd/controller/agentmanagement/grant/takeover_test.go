@@ -48,7 +48,7 @@ const takeoverMessage = "another agent is registered for this Cluster, and this 
 func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	hub := pendingHub(t)
 	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
-	hubtest.ExpectWoken(t, hub, requests+" ws/r1 in 40m0s")
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 40m0s")
 	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
 	expectEvents(t, hub,
 		"Warning TakeoverPending "+takeoverMessage,
@@ -86,7 +86,7 @@ func TestATakeoverIsGranted(t *testing.T) {
 			if got := current(t, hub).Annotations[fleet.AnnotationLastSeenAtGrant]; got != want {
 				t.Errorf("the heartbeat before the grant is noted as %q, want %q", got, want)
 			}
-			if slices.Contains(hub.Requests(), "delete "+requests+" ws/r0") {
+			if slices.Contains(hub.Requests(), "delete "+kindRequest+" ws/r0") {
 				t.Error("the registration of the agent at work went before the other's was used")
 			}
 		})
@@ -123,11 +123,11 @@ func TestWhatATakeoverHadGotGoes(t *testing.T) {
 
 func TestRecreatedToken_DoesNotTakeOver(t *testing.T) {
 	hub := start(t, request(named("r0")), cluster(), asked())
-	if err := hub.Handle(requests, "ws/r0"); err != nil {
+	if err := hub.Handle(kindRequest, "ws/r0"); err != nil {
 		t.Fatal(err)
 	}
 	catchUp(t, hub)
-	if err := hub.Handle(requests, "ws/r0"); err != nil {
+	if err := hub.Handle(kindRequest, "ws/r0"); err != nil {
 		t.Fatal(err)
 	}
 	catchUp(t, hub)
@@ -146,7 +146,7 @@ func TestRecreatedToken_DoesNotTakeOver(t *testing.T) {
 func TestATakeoverIsTriedAgain(t *testing.T) {
 	hub := start(t, request(), live(), served(), asked())
 	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
-	if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
 	expectEvents(t, hub)
@@ -207,7 +207,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 		settle(t, hub, 2)
 		hub.Put(served(seen(hub.Now().Add(time.Second))))
 		hub.Fail("get Cluster ws/c1", errServer)
-		if err := hub.Handle(requests, "ws/r1"); !errors.Is(err, errServer) {
+		if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 			t.Errorf("error %v, want the server's", err)
 		}
 		if hubtest.Get[*fleet.ClusterRegistration](hub, "ws", "r0") == nil {

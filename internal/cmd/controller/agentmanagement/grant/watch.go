@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -125,7 +126,7 @@ func (h *handler) fillQueue(context.Context) {
 // tokenOf returns the identity of the token that a request names. The label is only the client's claim, so only a
 // token that exists in the workspace has a queue of its own. A token that is created or deleted enqueues its requests.
 func (h *handler) tokenOf(request *fleet.ClusterRegistration) string {
-	if grant.IsRecovery(request) {
+	if requests.IsRecovery(request) {
 		return names.Recovery // a queue of their own
 	}
 	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(request.Namespace, request.Labels[fleet.LabelRegistrationToken]))

@@ -1,0 +1,8 @@
+// Package requests answers what a ClusterRegistration says about itself: who grants it, whether it is in progress or used,
+// which of two is older, and which labels it may set.
+//
+//	ClusterRegistration (and its Cluster) ─► predicates ─► grant, importing, hubaddress
+//
+// Clients write requests. What only the hub writes is its status, and the annotations that end in "at-grant" once it is
+// answered.
+package requests

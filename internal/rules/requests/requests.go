@@ -1,0 +1,91 @@
+package requests
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// IsOurs reports whether this hub grants a request. Otherwise the request has the label of another manager.
+func IsOurs(request *fleet.ClusterRegistration) bool {
+	return request.Labels[fleet.LabelClusterManagement] == ""
+}
+
+// IsRecovery reports whether a request is a recovery request.
+func IsRecovery(request *fleet.ClusterRegistration) bool {
+	return request.Annotations[fleet.AnnotationAgentTicket] != ""
+}
+
+// HasReason reports whether the condition Granted of a request has a reason.
+func HasReason(request *fleet.ClusterRegistration, reason string) bool {
+	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	return said != nil && said.Reason == reason
+}
+
+// Counts reports whether a request takes a place of its client and token. Requests of another manager do not count.
+// Nor do requests that Rancher Fleet granted, because it is unknown whether they are used.
+func Counts(request *fleet.ClusterRegistration) bool {
+	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	return IsOurs(request) && request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
+}
+
+// InProgress reports whether the hub still works on the answer to a request. A request that is rejected, or waits for
+// the operator, costs nothing until something else changes.
+func InProgress(request *fleet.ClusterRegistration) bool {
+	if request.Status.Granted || request.DeletionTimestamp != nil {
+		return false
+	}
+	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	if said == nil {
+		return true
+	}
+	switch said.Reason {
+	case fleet.ReasonTakeoverPending, fleet.ReasonClientIDMissing, fleet.ReasonClientIDTaken, fleet.ReasonClientIDTooLong,
+		fleet.ReasonClientIDNotAllowed, fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
+		fleet.ReasonClusterManagedElsewhere:
+		return false
+	}
+	return true
+}
+
+// Used reports whether the agent has reported with the credential of a granted request: the Cluster's last heartbeat
+// differs from the one recorded before the grant. For requests that Rancher Fleet granted this is unknown. A missing
+// Cluster has no heartbeat.
+func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	if !noted || cluster == nil {
+		return false
+	}
+	seen := clusters.LastSeen(cluster)
+	return seen != "" && seen != before
+}
+
+// Unused reports whether a granted request is known not to be used by its agent yet.
+func Unused(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	return noted && !Used(request, cluster)
+}
+
+// IsOlder orders requests by creation, then by the time of the grant. The API stores both in seconds, so that ties
+// are decided by the last write, which is the grant, and then by name. Of any two requests exactly one is older.
+func IsOlder(a, b *fleet.ClusterRegistration) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	if x, y := grantedAt(a), grantedAt(b); x != y {
+		return x != "" && (y == "" || x < y) // a request that is not granted yet is the newer one
+	}
+	if order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion); err == nil && order != 0 {
+		return order < 0
+	}
+	return a.Name < b.Name
+}
+
+func grantedAt(request *fleet.ClusterRegistration) string {
+	if granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); granted != nil && granted.Status == corev1.ConditionTrue {
+		return granted.LastUpdateTime
+	}
+	return ""
+}
