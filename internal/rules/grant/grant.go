@@ -118,7 +118,7 @@ type Input struct {
 	CredentialLifetime time.Duration
 	// IgnoreLabels drops the labels that the agent proposes.
 	IgnoreLabels bool
-	// HubAddress is the AddressHash of the hub's configuration.
+	// HubAddress is the hubaddress.Hash of the hub's configuration.
 	HubAddress string
 	Namespaces clusters.Namespaces
 }
@@ -188,7 +188,7 @@ type Ownership struct {
 	Key string
 	// Lifetime is the lifetime of the credential, or "" if it does not expire.
 	Lifetime string
-	// HubAddress is the AddressHash of the hub's configuration. "" is not recorded.
+	// HubAddress is the hubaddress.Hash of the hub's configuration. "" is not recorded.
 	HubAddress string
 }
 

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // PublishedAddress is the address in the last hub document of this process.
 type PublishedAddress struct {
-	// Hash is the grant.AddressHash of the configuration that was published.
+	// Hash is the hubaddress.Hash of the configuration that was published.
 	Hash string
 	// Serial is the serial of the first document with this address.
 	Serial int64

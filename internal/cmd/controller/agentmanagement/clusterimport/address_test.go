@@ -9,7 +9,7 @@ import (
 	controllers "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -18,7 +18,7 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	byItself := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
 	hub, _ := start(t, cluster(byItself), &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", Annotations: map[string]string{
-			fleet.AnnotationHubAddressAtGrant: grant.AddressHash(hubConfig()),
+			fleet.AnnotationHubAddressAtGrant: hubaddress.Hash(hubConfig()),
 		}},
 		Status: fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true},
 	})
@@ -32,7 +32,7 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 		case condition.Reason == "":
 			return string(condition.Status)
 		}
-		if !strings.Contains(condition.Message, grant.AddressHash(hub.App.Config.Get())) {
+		if !strings.Contains(condition.Message, hubaddress.Hash(hub.App.Config.Get())) {
 			t.Errorf("the message does not say with what to confirm: %s", condition.Message)
 		}
 		return condition.Reason
@@ -52,7 +52,7 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	expectAll(t, hub) // and written nothing
 
 	c := current(t, hub)
-	c.Annotations = map[string]string{fleet.AnnotationHubAddress: grant.AddressHash(hub.App.Config.Get())}
+	c.Annotations = map[string]string{fleet.AnnotationHubAddress: hubaddress.Hash(hub.App.Config.Get())}
 	hub.Put(c)
 	expect("once the operator says that it was told", "True")
 
@@ -90,7 +90,7 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 	}
 	expect("nothing is published", "not set")
 	publish := func(serial int64) {
-		hub.App.SetPublishedAddress(controllers.PublishedAddress{Hash: grant.AddressHash(hub.App.Config.Get()), Serial: serial})
+		hub.App.SetPublishedAddress(controllers.PublishedAddress{Hash: hubaddress.Hash(hub.App.Config.Get()), Serial: serial})
 	}
 	hub.Woken()
 	publish(90)

@@ -17,7 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -118,7 +118,7 @@ func (h *handler) namesakesOf(cluster *fleet.Cluster) (keys []types.NamespacedNa
 // onConfig enqueues every imported Cluster: the rule decides which of them a change concerns. A changed hub address
 // concerns all Clusters.
 func (h *handler) onConfig(before, after config.Config) {
-	moved := grant.AddressHash(before) != grant.AddressHash(after)
+	moved := hubaddress.Hash(before) != hubaddress.Hash(after)
 	for _, cluster := range h.clusters(func(c *fleet.Cluster) bool { return moved || c.Spec.KubeConfigSecret != "" }) {
 		reconcile.Enqueue(h.app.Clusters)(cluster)
 	}
@@ -126,7 +126,7 @@ func (h *handler) onConfig(before, after config.Config) {
 
 // onPublished enqueues the Clusters whose agents read the hub document when that has another address.
 func (h *handler) onPublished() {
-	for _, cluster := range h.clusters(grant.ReadsDocument) {
+	for _, cluster := range h.clusters(hubaddress.ReadsDocument) {
 		reconcile.Enqueue(h.app.Clusters)(cluster)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -115,10 +115,10 @@ func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	if err != nil {
 		return // only without the index, which Register adds
 	}
-	conf, published := h.app.Config.Get(), grant.Published(h.app.PublishedAddress())
+	conf, published := h.app.Config.Get(), hubaddress.Published(h.app.PublishedAddress())
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
-	reads := grant.ReadsDocument(cluster) && published.Hash != ""
-	if grant.AddressUnknown(conf, cluster, registrations, published) {
+	reads := hubaddress.ReadsDocument(cluster) && published.Hash != ""
+	if hubaddress.IsUnknown(conf, cluster, registrations, published) {
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, fleet.ReasonHubAddressChanged, addressUnknown(conf, reads)
 	} else if !reads && fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
 		return
@@ -130,5 +130,5 @@ func addressUnknown(conf config.Config, readsDocument bool) string {
 	if readsDocument {
 		return "the agent does not have the hub's current URL and CA yet: keep the old ones until this condition is True; the agent reads them when it renews its credential, or when it cannot connect"
 	}
-	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, grant.AddressHash(conf))
+	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, hubaddress.Hash(conf))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -49,7 +50,7 @@ func byIndex[T any](r *reads, cache interface {
 func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error) {
 	in := grant.Input{
 		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceLeaves: h.app.Leaves(request.Namespace),
-		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: grant.AddressHash(h.app.Config.Get()),
+		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: hubaddress.Hash(h.app.Config.Get()),
 	}
 	known := h.useOf(request.Namespace + "/" + request.Name)
 	in.UsedBy, in.HeartbeatAsked = known.account, known.asked

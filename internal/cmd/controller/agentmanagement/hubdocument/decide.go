@@ -23,7 +23,7 @@ type input struct {
 	published map[string]string
 	// started means that this process has signed a document before.
 	started bool
-	// url, ca and lifetime are those of the configuration, and hash is its grant.AddressHash.
+	// url, ca and lifetime are those of the configuration, and hash is its hubaddress.Hash.
 	hash     string
 	url      string
 	ca       []byte

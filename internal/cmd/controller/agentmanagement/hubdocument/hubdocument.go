@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -102,7 +102,7 @@ func (h *handler) later() {
 func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.ConfigMap) (input, error) {
 	conf := h.app.Config.Get()
 	in := input{
-		hash: grant.AddressHash(conf), now: h.app.Clock(), started: h.signed, url: conf.APIServerURL, ca: conf.APIServerCA, lifetime: conf.AgentCredentialLifetime.Duration,
+		hash: hubaddress.Hash(conf), now: h.app.Clock(), started: h.signed, url: conf.APIServerURL, ca: conf.APIServerCA, lifetime: conf.AgentCredentialLifetime.Duration,
 		published: map[string]string{},
 	}
 	var err error

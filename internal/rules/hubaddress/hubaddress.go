@@ -1,4 +1,4 @@
-package grant
+package hubaddress
 
 import (
 	"slices"
@@ -9,9 +9,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// AddressHash returns a hash of the configured hub URL and CA. It returns "" if no URL is configured: then it is
+// Hash returns a hash of the configured hub URL and CA. It returns "" if no URL is configured: then it is
 // unknown which address the agents that registered themselves use.
-func AddressHash(conf config.Config) string {
+func Hash(conf config.Config) string {
 	if conf.APIServerURL == "" {
 		return ""
 	}
@@ -24,7 +24,7 @@ func AddressHash(conf config.Config) string {
 
 // Published describes the hub document.
 type Published struct {
-	// Hash is the AddressHash that it was signed for, or "" if none is published. Serial is the serial of the first
+	// Hash is that of the address that it was signed for, or "" if none is published. Serial is the serial of the first
 	// document with this address.
 	Hash   string
 	Serial int64
@@ -33,13 +33,13 @@ type Published struct {
 // ReadsDocument reports whether an agent reports which hub document it has.
 func ReadsDocument(cluster *fleet.Cluster) bool { return cluster.Status.Agent.HubSerial > 0 }
 
-// AddressUnknown reports whether an agent that registered itself does not know the address and the CAs of the hub that
+// IsUnknown reports whether an agent that registered itself does not know the address and the CAs of the hub that
 // are now configured. An agent that reads the hub document knows them if it has a document that is at least as new as
 // the first one with this address. Another agent cannot be sent the new address once the old one is gone. registrations
 // are those of its Cluster. Only the newest granted one counts, because it is in use, and only if the address was
 // recorded when it was granted.
-func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration, published Published) bool {
-	now := AddressHash(conf)
+func IsUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration, published Published) bool {
+	now := Hash(conf)
 	switch {
 	case cluster.Spec.KubeConfigSecret != "", now == "", cluster.Annotations[fleet.AnnotationHubAddress] == now:
 		return false // the import updates the agent, or the operator says that it knows the address
@@ -50,7 +50,7 @@ func AddressUnknown(conf config.Config, cluster *fleet.Cluster, registrations []
 	return told != "" && told != now
 }
 
-// addressAtGrant returns the AddressHash when the registration in use was granted, or "" if it is unknown.
+// addressAtGrant returns the hash of the address when the registration in use was granted, or "" if it is unknown.
 func addressAtGrant(cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration) string {
 	granted := slices.DeleteFunc(slices.Clone(registrations), func(r *fleet.ClusterRegistration) bool {
 		return !r.Status.Granted || r.DeletionTimestamp != nil || r.Status.ClusterName != cluster.Name

@@ -1,4 +1,4 @@
-package grant_test
+package hubaddress_test
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func TestAddressUnknown(t *testing.T) {
 	conf := rulestest.HubConfig()
-	now := grant.AddressHash(conf)
+	now := hubaddress.Hash(conf)
 	registration := func(name string, age time.Duration, told string, changes ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		r := &fleet.ClusterRegistration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: name, CreationTimestamp: rulestest.At(-age), Annotations: map[string]string{fleet.AnnotationHubAddressAtGrant: told}},
@@ -36,7 +36,7 @@ func TestAddressUnknown(t *testing.T) {
 		registrations []*fleet.ClusterRegistration
 		cluster       func(*fleet.Cluster)
 		conf          func(*config.Config)
-		published     grant.Published
+		published     hubaddress.Published
 		want          bool
 	}{
 		"no registration tells nothing":             {},
@@ -53,13 +53,13 @@ func TestAddressUnknown(t *testing.T) {
 		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: "x"} }, want: true},
 		"a hub without an address does not know it": {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
 
-		"agent has the first document with the address":  {registrations: old, cluster: has(7), published: grant.Published{Hash: now, Serial: 7}},
-		"agent has a later document":                     {registrations: old, cluster: has(8), published: grant.Published{Hash: now, Serial: 7}},
-		"agent has an earlier document":                  {registrations: same, cluster: has(6), published: grant.Published{Hash: now, Serial: 7}, want: true},
-		"the address is not published yet":               {registrations: same, cluster: has(8), published: grant.Published{Hash: "old", Serial: 7}, want: true},
+		"agent has the first document with the address":  {registrations: old, cluster: has(7), published: hubaddress.Published{Hash: now, Serial: 7}},
+		"agent has a later document":                     {registrations: old, cluster: has(8), published: hubaddress.Published{Hash: now, Serial: 7}},
+		"agent has an earlier document":                  {registrations: same, cluster: has(6), published: hubaddress.Published{Hash: now, Serial: 7}, want: true},
+		"the address is not published yet":               {registrations: same, cluster: has(8), published: hubaddress.Published{Hash: "old", Serial: 7}, want: true},
 		"no document is published: the grant counts":     {registrations: old, cluster: has(8), want: true},
-		"agent that reads no document: the grant counts": {registrations: same, published: grant.Published{Hash: now, Serial: 7}},
-		"imported agent with an earlier document":        {cluster: func(c *fleet.Cluster) { has(6)(c); c.Spec.KubeConfigSecret = "s" }, published: grant.Published{Hash: now, Serial: 7}},
+		"agent that reads no document: the grant counts": {registrations: same, published: hubaddress.Published{Hash: now, Serial: 7}},
+		"imported agent with an earlier document":        {cluster: func(c *fleet.Cluster) { has(6)(c); c.Spec.KubeConfigSecret = "s" }, published: hubaddress.Published{Hash: now, Serial: 7}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,14 +70,14 @@ func TestAddressUnknown(t *testing.T) {
 			if test.conf != nil {
 				test.conf(&conf)
 			}
-			rulestest.ExpectEqual(t, "unknown", grant.AddressUnknown(conf, cluster, test.registrations, test.published), test.want)
+			rulestest.ExpectEqual(t, "unknown", hubaddress.IsUnknown(conf, cluster, test.registrations, test.published), test.want)
 		})
 	}
 }
 
 func TestAddressHash(t *testing.T) {
 	hash := func(url, ca string) string {
-		return grant.AddressHash(config.Config{APIServerURL: url, APIServerCA: []byte(ca)})
+		return hubaddress.Hash(config.Config{APIServerURL: url, APIServerCA: []byte(ca)})
 	}
 	rulestest.ExpectEqual(t, "no URL", hash("", "CA"), "")
 	seen := map[string]bool{}
