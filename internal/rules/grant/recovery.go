@@ -2,26 +2,18 @@ package grant
 
 import (
 	"maps"
-	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/copies"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
-)
-
-const (
-	// alternationWindow is how long the hub remembers which pods have recovered a Cluster.
-	alternationWindow = 24 * time.Hour
-	// maxRecoveredBy is the maximum size in bytes of the record of them, which has two entries of at most 84.
-	maxRecoveredBy = 256
 )
 
 // Recovery is what a hub knows about a recovery request. An agent that has lost its credential creates such a request
@@ -114,7 +106,7 @@ func whyUnproven(in Input) string {
 // and not if the agent that it was signed for was replaced by one without a key.
 func isProven(in Input, cluster *fleet.Cluster) bool {
 	if pinned := agentKey(in, cluster); pinned != "" {
-		return keyOf(in) == pinned && len(alternating(in, cluster)) == 0
+		return keyOf(in) == pinned && len(copies.Alternating(in.Request, cluster, in.Now)) == 0
 	}
 	ticket, _ := ticketFor(in, keyOf(in))
 	return ticket.Cluster == cluster.Name && readmits(in) && !isReplaced(in, cluster)
@@ -159,71 +151,4 @@ func readersOf(in Input) (accounts []rbacv1.Subject) {
 		accounts = append(accounts, accountOf(token))
 	}
 	return accounts
-}
-
-// podOf returns the pod of a recovery request, as its client claims it, or "".
-func podOf(request *fleet.ClusterRegistration) string {
-	if pod := request.Spec.ClusterLabels[fleet.LabelCreatedByAgentPod]; isPodName(pod) {
-		return pod
-	}
-	return ""
-}
-
-// isPodName reports whether a text from elsewhere may be the name of a pod that an agent reports as a label. Others are
-// neither compared nor repeated in messages.
-func isPodName(text string) bool {
-	return len(text) <= validation.DNS1123LabelMaxLength && len(validation.IsDNS1123Subdomain(text)) == 0
-}
-
-// recovered is a recovery of a Cluster: the pod that its request names, and when the request was created.
-type recovered struct {
-	pod string
-	at  time.Time
-}
-
-func (r recovered) String() string { return r.pod + "=" + r.at.UTC().Format(time.RFC3339) }
-
-// recoveriesOf returns the last two recoveries of a Cluster that are recorded, the last one last. A user of the workspace
-// may have written the record.
-func recoveriesOf(cluster *fleet.Cluster, now time.Time) (found []recovered) {
-	record := cluster.Annotations[fleet.AnnotationRecoveredBy]
-	if len(record) > maxRecoveredBy {
-		return nil
-	}
-	for _, entry := range strings.Split(record, ",") {
-		pod, text, _ := strings.Cut(entry, "=")
-		if at, err := time.Parse(time.RFC3339, text); err == nil && isPodName(pod) && now.Before(at.Add(alternationWindow)) {
-			found = append(found, recovered{pod, at})
-		}
-	}
-	return found[max(0, len(found)-2):]
-}
-
-// alternating returns two pods that recover a Cluster in turn, if this request is the third of such recoveries. They
-// have the same key: one cluster is a copy of the other. A pod is what the holder of the key claims. So this finds
-// copies, and not a thief of the key who claims the name of the agent's pod.
-func alternating(in Input, cluster *fleet.Cluster) []string {
-	last := recoveriesOf(cluster, in.Now)
-	if pod := podOf(in.Request); len(last) < 2 || pod != last[0].pod || pod == last[1].pod {
-		return nil
-	}
-	return []string{last[0].pod, last[1].pod}
-}
-
-// recoveredBy returns what to record on a Cluster when its agent uses the answer to a recovery request, or "". The answer
-// can be used only with the key. Before that, any client could repeat an old request and name another pod in it.
-func recoveredBy(in Input, cluster *fleet.Cluster) string {
-	now := recovered{podOf(in.Request), in.Request.CreationTimestamp.Time}
-	if !requests.IsRecovery(in.Request) || now.pod == "" || !in.Now.Before(now.at.Add(alternationWindow)) {
-		return ""
-	}
-	last := recoveriesOf(cluster, in.Now)
-	if len(last) == 0 {
-		return now.String()
-	}
-	previous := last[len(last)-1]
-	if previous.pod == now.pod || !now.at.After(previous.at) {
-		return "" // recorded, or replaced since
-	}
-	return previous.String() + "," + now.String()
 }

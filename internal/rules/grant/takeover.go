@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/copies"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -131,7 +132,7 @@ func alternatingIn(in Input, cluster *fleet.Cluster) []string {
 	if !requests.IsRecovery(in.Request) || revocation.IsBlocked(cluster) {
 		return nil
 	}
-	return alternating(in, cluster)
+	return copies.Alternating(in.Request, cluster, in.Now)
 }
 
 // saysTakeover reports whether the request's condition has the reason TakeoverPending.
