@@ -55,8 +55,8 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	known := h.useOf(request.Namespace + "/" + request.Name)
 	in.UsedBy, in.HeartbeatAsked = known.account, known.asked
 	in.CredentialLifetime = h.app.Config.Get().AgentCredentialLifetime.Duration
-	h.enqueue(h.queue.put(request, h.tokenOf(request)))
-	in.Queue, in.Crowded = h.queue.waitsIn(request), h.queue.crowded(request)
+	h.enqueue(h.queue.Put(request, h.tokenOf(request)))
+	in.Queue, in.Crowded = h.queue.WaitsIn(request), h.queue.Crowded(request)
 	if !grant.NeedsCluster(in) {
 		return in, nil
 	}

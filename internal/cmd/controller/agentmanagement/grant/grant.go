@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/metrics"
@@ -40,7 +41,7 @@ type handler struct {
 	// unproven are the last refusals of recovery requests that were reported.
 	unproven *lru.Cache
 	// queue decides which requests are processed now.
-	queue *queue
+	queue *places.Queue
 	// tokens counts the Clusters of each token.
 	tokens tallies
 	// correct maps a request to the state in which its rights were last found to be correct.
@@ -69,7 +70,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		warnForbidden: sync.OnceFunc(func() {
 			a.Log.Warn("used credentials are deleted one by one: verb deletecollection is missing in ClusterRole fleet-controller; upgrade chart fleet together with its image")
 		}),
-		app: a, prover: prover, lasting: ctx, queue: newQueue(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, prover: prover, lasting: ctx, queue: places.New(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
@@ -111,7 +112,7 @@ func (h *handler) gone(key string) error {
 	h.used.Delete(key)
 	h.begun.Delete(key)
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
-	h.enqueue(h.queue.drop(types.NamespacedName{Namespace: namespace, Name: name}))
+	h.enqueue(h.queue.Drop(types.NamespacedName{Namespace: namespace, Name: name}))
 	return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
 }
 

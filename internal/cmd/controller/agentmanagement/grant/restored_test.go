@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -142,17 +143,17 @@ func TestAgentsOfARestoredHub_AllReturnAHundredAtATime(t *testing.T) {
 // The same with the number of agents of a large hub, and without signatures: each request is granted when it has a place.
 func TestTenThousandRecoveries_HaveAPlaceInTheOrderOfTheirAge(t *testing.T) {
 	const count = 10_000
-	queue, noon := newQueue(), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	queue, noon := places.New(), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var waiting []*fleet.ClusterRegistration
 	for i := range count {
 		asked := request(named(fmt.Sprintf("r%05d", i)), ofClient(fmt.Sprintf("client-%05d", i)))
 		asked.CreationTimestamp = metav1.NewTime(noon.Add(time.Duration(i) * time.Second))
 		asked.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
 		waiting = append(waiting, asked)
-		queue.put(asked, names.Recovery)
+		queue.Put(asked, names.Recovery)
 	}
 	for turn := 0; len(waiting) > 0; turn++ {
-		hasPlace := slices.IndexFunc(waiting, func(r *fleet.ClusterRegistration) bool { return queue.waitsIn(r) != grant.NoQueue })
+		hasPlace := slices.IndexFunc(waiting, func(r *fleet.ClusterRegistration) bool { return queue.WaitsIn(r) != grant.NoQueue })
 		if hasPlace < 0 {
 			hasPlace = len(waiting)
 		}
@@ -162,7 +163,7 @@ func TestTenThousandRecoveries_HaveAPlaceInTheOrderOfTheirAge(t *testing.T) {
 		woken := map[string]bool{}
 		for _, asked := range waiting[:hasPlace] {
 			asked.Status.Granted = true
-			for _, key := range queue.put(asked, names.Recovery) {
+			for _, key := range queue.Put(asked, names.Recovery) {
 				woken[key.Name] = true
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -72,13 +73,17 @@ func answerTo(r *fleet.ClusterRegistration) string {
 	return names.CredentialSecret(r.Spec.ClientID, r.Spec.ClientRandom)
 }
 
-func (h *handler) requests(index, key string) (keys []types.NamespacedName) {
+func (h *handler) requests(index, key string) []types.NamespacedName {
 	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(index, key)
 	if err != nil {
 		return nil // only without the index, which watch adds
 	}
+	return keysOf(found)
+}
+
+func keysOf(found []*fleet.ClusterRegistration) (keys []types.NamespacedName) {
 	for _, request := range found {
-		keys = append(keys, types.NamespacedName{Namespace: request.Namespace, Name: request.Name})
+		keys = append(keys, reconcile.KeyOf(request))
 	}
 	return keys
 }
@@ -119,7 +124,7 @@ func (h *handler) fillQueue(context.Context) {
 		return // the cache has not started; each request is put in the queue when it is reconciled
 	}
 	for _, request := range all {
-		h.queue.put(request, h.tokenOf(request))
+		h.queue.Put(request, h.tokenOf(request))
 	}
 }
 
@@ -149,18 +154,13 @@ func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
 	if with == "" || h.app.Env.MaxClustersPerToken == 0 {
 		return nil
 	}
-	requests, err := h.app.ClusterRegistrations.Cache().GetByIndex(byLackOfClusters, gone.Namespace)
+	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byLackOfClusters, gone.Namespace)
 	room := h.app.Env.MaxClustersPerToken - h.countClusters(gone.Namespace, with)
 	if err != nil || room <= 0 {
 		return nil
 	}
-	var waiting []entry
-	for _, request := range requests {
-		if h.tokenOf(request) == with {
-			waiting = append(waiting, entryOf(request))
-		}
-	}
-	slices.SortFunc(waiting, compareEntries)
+	waiting := slices.DeleteFunc(slices.Clone(found), func(r *fleet.ClusterRegistration) bool { return h.tokenOf(r) != with })
+	slices.SortFunc(waiting, places.Compare)
 	return keysOf(waiting[:min(room, len(waiting))])
 }
 

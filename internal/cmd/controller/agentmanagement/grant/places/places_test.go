@@ -1,4 +1,4 @@
-package grant
+package places
 
 import (
 	"fmt"
@@ -6,12 +6,21 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+func request(name, client string) *fleet.ClusterRegistration {
+	return rulestest.ARequest(func(r *fleet.ClusterRegistration) {
+		r.Name, r.UID, r.Spec.ClientID = name, types.UID("u-"+name), client
+	})
+}
 
 // waiting computes from all requests which of them wait.
 func waiting(all map[types.NamespacedName]*fleet.ClusterRegistration, tokenOf map[types.NamespacedName]string) map[types.NamespacedName]bool {
@@ -41,10 +50,10 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	queue, all := newQueue(), map[types.NamespacedName]*fleet.ClusterRegistration{}
+	queue, all := New(), map[types.NamespacedName]*fleet.ClusterRegistration{}
 	tokenOf := map[types.NamespacedName]string{} // a token appears, goes, and is created again
 	for step := range 2500 {
-		r := request(named(fmt.Sprint("r", random.IntN(700))), ofClient(fmt.Sprint("c", random.IntN(40))))
+		r := request(fmt.Sprint("r", random.IntN(700)), fmt.Sprint("c", random.IntN(40)))
 		r.CreationTimestamp = metav1.Unix(int64(random.IntN(50)), 0)
 		key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
 		if there := all[key]; there != nil {
@@ -55,19 +64,21 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 		switch random.IntN(6) {
 		case 0:
 			delete(all, key)
-			woken = queue.drop(key)
+			woken = queue.Drop(key)
 		case 1:
 			r.Status.Granted, r.Annotations = true, map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
 		case 2:
-			fleet.SetCondition(&r.Status.Conditions, metav1.Now().Time, granted(grant.Outcome{Reason: fleet.ReasonTakeoverPending}))
+			r.Status.Conditions = []genericcondition.GenericCondition{
+				{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: fleet.ReasonTakeoverPending},
+			}
 		}
 		if _, there := all[key]; there || random.IntN(6) > 0 {
 			all[key], tokenOf[key] = r, fmt.Sprint("t", random.IntN(2))
-			woken = append(woken, queue.put(r, tokenOf[key])...)
+			woken = append(woken, queue.Put(r, tokenOf[key])...)
 		}
 		now := waiting(all, tokenOf)
 		for one, r := range all {
-			if got := queue.waitsIn(r) != grant.NoQueue; got != now[one] {
+			if got := queue.WaitsIn(r) != grant.NoQueue; got != now[one] {
 				t.Fatalf("step %d: %s waits: %v, want %v", step, one, got, now[one])
 			}
 			if before[one] && !now[one] && one != key && !slices.Contains(woken, one) {
@@ -76,7 +87,7 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 		}
 	}
 	for key := range all {
-		queue.drop(key)
+		queue.Drop(key)
 	}
 	if len(queue.members)+len(queue.clients)+len(queue.tokens) > 0 {
 		t.Errorf("something is left: %+v", queue)
@@ -84,7 +95,7 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 }
 
 func TestRecoveryRequests_HaveTheirOwnPlaces(t *testing.T) {
-	ordinary, recovery := request(named("r1"), ofClient("c")), request(named("r2"), ofClient("c"))
+	ordinary, recovery := request("r1", "c"), request("r2", "c")
 	recovery.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
 	if one, other := memberOf(ordinary, "t1"), memberOf(recovery, "t1"); one.client == other.client {
 		t.Errorf("both are requests of %q", one.client)

@@ -1,4 +1,4 @@
-package grant
+package places
 
 import (
 	"cmp"
@@ -22,6 +22,9 @@ type entry struct {
 func compareEntries(a, b entry) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
+
+// Compare orders requests as lists do: by creation, then by UID.
+func Compare(a, b *fleet.ClusterRegistration) int { return compareEntries(entryOf(a), entryOf(b)) }
 
 // A list holds the entries of one client or token in their order. The first of them have a place.
 type list struct {
@@ -87,90 +90,86 @@ func memberOf(r *fleet.ClusterRegistration, token string) member {
 	return s
 }
 
-// queue limits how many requests of one client, and of one token, are processed at a time. The cost of a decision
-// does not grow with the number of requests.
-//
-//	request ─► list of its client ─(has a place, in progress)─► list of its token ─(has a place)─► Decide
-//
-// So a client that creates too many requests takes few places of its token.
-type queue struct {
+// Queue knows which requests have a place. Create it with New. It is safe for concurrent use.
+type Queue struct {
 	mu              sync.Mutex
 	members         map[types.NamespacedName]member
 	clients, tokens map[string]*list
 }
 
-func newQueue() *queue {
-	return &queue{members: map[types.NamespacedName]member{}, clients: map[string]*list{}, tokens: map[string]*list{}}
+// New returns an empty Queue.
+func New() *Queue {
+	return &Queue{members: map[types.NamespacedName]member{}, clients: map[string]*list{}, tokens: map[string]*list{}}
 }
 
-// put records the current state of a request and its token. It returns the requests to enqueue.
-func (t *queue) put(r *fleet.ClusterRegistration, token string) (wake []types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// Put records the current state of a request and its token. It returns the requests to enqueue.
+func (q *Queue) Put(r *fleet.ClusterRegistration, token string) (wake []types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	now := memberOf(r, token)
-	before, known := t.members[now.key]
+	before, known := q.members[now.key]
 	switch {
 	case before == now && known:
 		return nil
 	case known && before.client == now.client && before.token == now.token && before.entry == now.entry:
-		t.members[now.key] = now
-		if now.client != "" && t.clients[now.client].has(now.entry) {
-			wake = t.addToToken(now)
+		q.members[now.key] = now
+		if now.client != "" && q.clients[now.client].has(now.entry) {
+			wake = q.addToToken(now)
 		}
 		return wake
 	}
-	wake = t.leave(before)
-	t.members[now.key] = now
-	return append(wake, t.enter(now)...)
+	wake = q.leave(before)
+	q.members[now.key] = now
+	return append(wake, q.enter(now)...)
 }
 
-// drop removes a request that is gone. It returns the requests to enqueue.
-func (t *queue) drop(key types.NamespacedName) []types.NamespacedName {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.members[key]
-	delete(t.members, key)
-	return t.leave(before)
+// Drop removes a request that is gone. It returns the requests to enqueue.
+func (q *Queue) Drop(key types.NamespacedName) []types.NamespacedName {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before := q.members[key]
+	delete(q.members, key)
+	return q.leave(before)
 }
 
-// waitsIn returns the list in which a request has no place, if any.
-func (t *queue) waitsIn(r *fleet.ClusterRegistration) grant.Queue {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
+// WaitsIn returns the list in which a request has no place, if any.
+func (q *Queue) WaitsIn(r *fleet.ClusterRegistration) grant.Queue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}]
 	switch {
 	case s.client == "" || r.Status.Granted:
 		return grant.NoQueue
-	case !t.clients[s.client].has(s.entry):
+	case !q.clients[s.client].has(s.entry):
 		return grant.QueueOfClient
-	case s.inProgress && !t.tokens[s.token].has(s.entry):
+	case s.inProgress && !q.tokens[s.token].has(s.entry):
 		return grant.QueueOfToken
 	}
 	return grant.NoQueue
 }
 
-// crowded reports whether the client of a request has more requests than places.
-func (t *queue) crowded(r *fleet.ClusterRegistration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	clients := t.clients[t.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}].client]
+// Crowded reports whether the client of a request has more requests than places.
+func (q *Queue) Crowded(r *fleet.ClusterRegistration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clients := q.clients[q.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}].client]
 	return clients != nil && len(clients.entries) > clients.places
 }
 
-func (t *queue) enter(s member) (wake []types.NamespacedName) {
+func (q *Queue) enter(s member) (wake []types.NamespacedName) {
 	if s.client == "" {
 		return nil
 	}
-	clients := t.clients[s.client]
+	clients := q.clients[s.client]
 	if clients == nil {
 		clients = &list{places: grant.OpenPerClient}
-		t.clients[s.client] = clients
+		q.clients[s.client] = clients
 	}
 	for _, out := range clients.add(s.entry) {
-		wake = append(wake, t.removeFromToken(t.members[out.key])...)
+		wake = append(wake, q.removeFromToken(q.members[out.key])...)
 	}
 	if clients.has(s.entry) {
-		wake = append(wake, t.addToToken(s)...)
+		wake = append(wake, q.addToToken(s)...)
 	}
 	if len(clients.entries) == clients.places+1 { // requests granted long ago and never used give way
 		wake = append(wake, keysOf(clients.entries[:clients.places])...)
@@ -178,44 +177,44 @@ func (t *queue) enter(s member) (wake []types.NamespacedName) {
 	return wake
 }
 
-func (t *queue) leave(s member) (wake []types.NamespacedName) {
-	clients := t.clients[s.client]
+func (q *Queue) leave(s member) (wake []types.NamespacedName) {
+	clients := q.clients[s.client]
 	if clients == nil {
 		return nil
 	}
 	in := clients.drop(s.entry)
-	wake = append(t.removeFromToken(s), keysOf(in)...)
+	wake = append(q.removeFromToken(s), keysOf(in)...)
 	for _, one := range in {
-		wake = append(wake, t.addToToken(t.members[one.key])...)
+		wake = append(wake, q.addToToken(q.members[one.key])...)
 	}
 	if len(clients.entries) == 0 {
-		delete(t.clients, s.client)
+		delete(q.clients, s.client)
 	}
 	return wake
 }
 
 // addToToken puts a request that has a place of its client into the list of its token while it is in progress.
-func (t *queue) addToToken(s member) []types.NamespacedName {
+func (q *Queue) addToToken(s member) []types.NamespacedName {
 	if !s.inProgress {
-		return t.removeFromToken(s)
+		return q.removeFromToken(s)
 	}
-	tokens := t.tokens[s.token]
+	tokens := q.tokens[s.token]
 	if tokens == nil {
 		tokens = &list{places: grant.OpenPerToken}
-		t.tokens[s.token] = tokens
+		q.tokens[s.token] = tokens
 	}
 	tokens.add(s.entry)
 	return nil
 }
 
-func (t *queue) removeFromToken(s member) []types.NamespacedName {
-	tokens := t.tokens[s.token]
+func (q *Queue) removeFromToken(s member) []types.NamespacedName {
+	tokens := q.tokens[s.token]
 	if tokens == nil {
 		return nil
 	}
 	wake := keysOf(tokens.drop(s.entry))
 	if len(tokens.entries) == 0 {
-		delete(t.tokens, s.token)
+		delete(q.tokens, s.token)
 	}
 	return wake
 }
