@@ -1,6 +1,7 @@
 package undecodable
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 
@@ -38,8 +39,31 @@ type tolerantDecoder struct {
 	tolerant
 }
 
+// documentStart is how an API server begins an object of our group.
+const documentStart = `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"`
+
+// decodeOurs decodes an object of our group as API servers write it. The general decoder would go through the whole document
+// first, to find its kind. It returns nil for every other document, and if the object cannot be decoded.
+func (d tolerantDecoder) decodeOurs(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind) {
+	rest, begins := bytes.CutPrefix(data, []byte(documentStart))
+	kind, _, ends := bytes.Cut(rest, []byte(`"`))
+	if !begins || !ends {
+		return nil, nil
+	}
+	gvk := fleet.SchemeGroupVersion.WithKind(string(kind))
+	object, err := runtime.UseOrCreateObject(d.scheme, d.scheme, gvk, into)
+	if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(data, object) != nil || object.GetObjectKind().GroupVersionKind() != gvk {
+		return nil, nil
+	}
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as the general decoder does
+	return object, &gvk
+}
+
 // Decode returns the general decoder's error if the document is not an object of our group.
 func (d tolerantDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if object, gvk := d.decodeOurs(data, into); object != nil {
+		return object, gvk, nil
+	}
 	object, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err == nil {
 		return object, gvk, nil

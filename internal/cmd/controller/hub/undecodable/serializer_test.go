@@ -152,20 +152,27 @@ func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 // Other documents are decoded, or refused, like by the general decoder.
 func TestTolerantDecoder(t *testing.T) {
 	whole := sampleCluster(t)
+	stored := asStored(t, whole)
 	tests := map[string]struct {
 		data []byte
 		into runtime.Object
 	}{
-		"a Cluster":                       {data: whole},
-		"a Cluster into a Cluster":        {data: whole, into: &fleet.Cluster{}},
-		"a Cluster into a Bundle":         {data: whole, into: &fleet.Bundle{}},
-		"a list":                          {data: listOf("Cluster", whole, whole), into: &fleet.ClusterList{}},
-		"a list of Clusters into Bundles": {data: listOf("Cluster", whole), into: &fleet.BundleList{}},
-		"a kind of another group":         {data: []byte(`{"apiVersion":"v1","kind":"Status","metadata":{},"code":404}`)},
-		"an unknown kind":                 {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"None","metadata":{}}`)},
-		"invalid JSON":                    {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":5`)},
-		"a part of a document":            {data: whole[:len(whole)-5]},
-		"nothing":                         {},
+		"an API server's Cluster":                {data: stored},
+		"an API server's Cluster into a Cluster": {data: stored, into: &fleet.Cluster{Spec: fleet.ClusterSpec{Paused: true}}},
+		"an API server's Cluster into a Bundle":  {data: stored, into: &fleet.Bundle{}},
+		"a part of an API server's Cluster":      {data: stored[:len(stored)-5]},
+		"a Cluster that becomes a Bundle":        {data: fmt.Appendf(nil, `%s,"kind":"Bundle"}`, bytes.TrimSuffix(stored, []byte("}")))},
+		"a kind with an escaped letter":          {data: bytes.Replace(stored, []byte("Cluster"), []byte(`Clust\u0065r`), 1)},
+		"a Cluster":                              {data: whole},
+		"a Cluster into a Cluster":               {data: whole, into: &fleet.Cluster{}},
+		"a Cluster into a Bundle":                {data: whole, into: &fleet.Bundle{}},
+		"a list":                                 {data: listOf("Cluster", whole, whole), into: &fleet.ClusterList{}},
+		"a list of Clusters into Bundles":        {data: listOf("Cluster", whole), into: &fleet.BundleList{}},
+		"a kind of another group":                {data: []byte(`{"apiVersion":"v1","kind":"Status","metadata":{},"code":404}`)},
+		"an unknown kind":                        {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"None","metadata":{}}`)},
+		"invalid JSON":                           {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":5`)},
+		"a part of a document":                   {data: whole[:len(whole)-5]},
+		"nothing":                                {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -180,6 +187,20 @@ func TestTolerantDecoder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asStored returns a document as an API server writes an object of a CRD: with its keys sorted.
+func asStored(t testing.TB, document []byte) []byte {
+	t.Helper()
+	var all map[string]any
+	if err := json.Unmarshal(document, &all); err != nil {
+		t.Fatal(err)
+	}
+	sorted, err := json.Marshal(all)
+	if err != nil || !bytes.HasPrefix(sorted, []byte(documentStart)) {
+		t.Fatalf("%s, %v", sorted, err)
+	}
+	return sorted
 }
 
 func copyOf(object runtime.Object) runtime.Object {
