@@ -168,7 +168,7 @@ func (c *Cluster) runServer(ctx context.Context) error {
 func (c *Cluster) startControllers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	flags := args.Controllers{Dir: c.dir, Port: c.controllersPort.Number(), StockLimits: c.plane.options.StockControllerLimits}
+	flags := args.Controllers{Dir: c.dir, Port: c.controllersPort.Number(), StockLimits: c.plane.options.Stock}
 	controller, err := c.plane.run(program{
 		name: c.Name + ": kube-controller-manager", path: filepath.Join(c.plane.programs, "kube-controller-manager"),
 		args: flags.Args(),

@@ -40,9 +40,9 @@ type Options struct {
 	Binaries map[string]string
 	// Hold reports whether a cluster's pod stays Pending. Nil holds no pod.
 	Hold func(cluster string, pod *corev1.Pod) bool
-	// Audit, StockControllerLimits and APIServerArgs are those of plane.Options, to measure costs.
-	Audit, StockControllerLimits bool
-	APIServerArgs                func(cluster string) []string
+	// Audit, Stock and APIServerArgs are those of plane.Options, to measure costs.
+	Audit, Stock  bool
+	APIServerArgs func(cluster string) []string
 	// LogDir is the directory of the logs, which is not removed. If it is empty, Start creates a directory, and
 	// RemoveLogs removes it.
 	LogDir string
@@ -66,7 +66,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	var err error
 	w.Plane, err = plane.Start(ctx, plane.Options{
 		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: helm.HubCRDs,
-		Audit: o.Audit, StockControllerLimits: o.StockControllerLimits, APIServerArgs: o.APIServerArgs,
+		Audit: o.Audit, Stock: o.Stock, APIServerArgs: o.APIServerArgs,
 		LogDir: o.LogDir,
 	})
 	if err != nil {

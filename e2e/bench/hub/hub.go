@@ -97,7 +97,7 @@ func (h *Hub) startWorld(ctx context.Context) error {
 		return err
 	}
 	h.World, err = framework.Start(ctx, framework.Options{
-		Binaries: binaries, Downstreams: h.Downstreams, Progress: h.Say, LogDir: h.Logs, Audit: true, StockControllerLimits: true,
+		Binaries: binaries, Downstreams: h.Downstreams, Progress: h.Say, LogDir: h.Logs, Audit: true, Stock: true,
 		APIServerArgs: func(string) []string {
 			return []string{"--audit-policy-file=" + policy, "--enable-admission-plugins=NodeRestriction"}
 		},
