@@ -12,7 +12,7 @@ import (
 )
 
 // completeOnly is a controller that neither reconciles nor overwrites objects that were decoded incompletely. Patches
-// are safe, because they contain only what has changed.
+// are safe, because they contain only changed fields.
 type completeOnly[T generic.RuntimeMetaObject, L runtime.Object] struct {
 	generic.ControllerInterface[T, L]
 
