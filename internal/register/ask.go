@@ -100,15 +100,6 @@ func judge(v registering.Verdict, answer registering.Answer, now time.Time) regi
 	return registering.Verdict{Answer: answer, Since: now}
 }
 
-// grantedAccess returns the access of the granted identity: the address and CA of the request, with the new
-// token.
-func (at *attempt) grantedAccess() hubclient.Access {
-	access := at.access
-	access.Token = at.Credential.Token
-	access.Namespace = at.Credential.DeploymentNamespace
-	return access
-}
-
 // proveCredential asks the hub whether the credential it granted works.
 func (a *agent) proveCredential(ctx context.Context, at *attempt) {
 	if !a.pause(ctx, a.proofs.Until(a.now())) {

@@ -13,12 +13,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// kept is the content of the recovery Secret, as last read or written.
-type kept struct {
-	key  identity.Key // the zero Key if it was not read yet
-	data protocol.Kept
-}
-
 func (a *agent) store() recovery.Store {
 	return recovery.Store{Local: a.Local, Namespace: a.Namespace, Log: a.log}
 }

@@ -8,10 +8,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-func (a *agent) stored() stored.Store {
-	return stored.Store{Local: a.Local, Namespace: a.Namespace, Log: a.log}
-}
-
 // observe combines the agent's three objects with the hub's earlier answers. It reads the objects, unless it is known
 // that none has changed.
 func (a *agent) observe(ctx context.Context) (registering.Input, error) {

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"time"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
@@ -10,12 +9,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
-
-// loss is since when the agent has had no identity that the hub accepts, and a random number for this loss.
-type loss struct {
-	since  time.Time
-	chance int
-}
 
 // noticeLoss follows whether the agent has an identity. The identity is not lost if the hub does not answer. After an outage, the
 // agents take their turns again.
@@ -126,10 +119,4 @@ func (a *agent) warnUnlessKept(err error) {
 	if err != nil {
 		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.store().Name(), "error", err)
 	}
-}
-
-// reported is what the heartbeats of the agent report of its recovery Secret.
-type reported struct {
-	key, ticket string
-	serial      int64
 }

@@ -2,77 +2,16 @@ package register
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/register/recovery"
 	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
-
-var (
-	// errEnded means that the callback returned although its context was not canceled.
-	errEnded = errors.New("the agent's work ended by itself")
-	// errStuck means that the callback did not return after its context was canceled. A process that holds the lease
-	// and does nothing would keep other replicas from working.
-	errStuck = errors.New("the agent's work did not end after its context was canceled")
-)
-
-// Options configures Run.
-type Options struct {
-	// Local are the clients for the agent's own cluster, without a timeout, because watches use them.
-	Local stored.Clients
-	// Namespace is the agent's namespace. It contains Secrets fleet-agent and fleet-agent-bootstrap and
-	// ConfigMap fleet-agent.
-	Namespace string
-	// Pod is the host name of the agent. It becomes a label of the requests. Empty means no such label.
-	Pod string
-	// Clock returns the current time. Required.
-	Clock func() time.Time
-	// Random is the source of request names and of jitter. It is crypto/rand.Reader except in tests.
-	Random io.Reader
-	// Log receives the log lines. Nil disables logging.
-	Log *slog.Logger
-	// Connect creates the client for one identity. Nil means hubclient.Connect.
-	Connect func(*rest.Config) (hubclient.Hub, error)
-	// FetchDocument reads the hub document at an address without a credential. Nil means recovery.Fetch.
-	FetchDocument func(ctx context.Context, server string) (string, error)
-	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
-	// callback.
-	OnStage func(stage registering.Stage, reason string)
-	// OnRenew is called with each renewed token of the identity in use. Nil disables the callback.
-	OnRenew func(token string)
-}
-
-// Session is a proven identity and the data that belongs to it.
-type Session struct {
-	// Hub is the client configuration for this identity, without rate limit and timeout. Run watches the responses
-	// to it: after a 401, a 403 or an untrusted CA it tests whether the identity still works.
-	Hub *rest.Config
-	// Token returns the current token of the identity. Requests of Hub use it, too.
-	Token func() string
-	// RecoveryKey returns the agent's public key, or "" before it was read.
-	RecoveryKey func() string
-	// RecoveryTicket returns the receipt of the recovery data that the agent has, or "". See identity.Receipt.
-	RecoveryTicket func() string
-	// HubSerial returns the serial of the last hub document that the agent stored, or 0.
-	HubSerial func() int64
-	// ClusterNamespace and ClusterName identify the Cluster of this agent.
-	ClusterNamespace, ClusterName string
-	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
-	DeploymentNamespace string
-	// Config is ConfigMap fleet-agent, or the zero value if it is missing or malformed.
-	Config config.Agent
-}
 
 // Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers
 // for one. When the identity is lost, Run cancels use's context, waits until use has returned, and starts over
@@ -113,52 +52,6 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 	return nil
 }
 
-// agent is the state that Run keeps between two looks.
-type agent struct {
-	Options
-	log *slog.Logger
-	use func(context.Context, Session) error
-
-	changed  chan struct{}     // one of the agent's Secrets, or its configuration, may have changed
-	seen     *stored.Sightings // what the watches have reported of them
-	rejected chan struct{}     // the hub rejected a request of the identity in use
-
-	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
-
-	found   stored.Objects      // result of the last look
-	current bool                // nothing has changed since that look, so that the next one is not needed
-	verdict registering.Verdict // on the stored identity, at its own address
-	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there   hubclient.Access    // the access of that test
-	stuck   bool                // use did not return after its context was canceled
-	running bool                // an identity has been used or requested
-	used    bool                // the current bootstrap secret was used
-	serving *serving            // nil if no identity is in use
-	attempt *attempt            // with the current bootstrap secret; nil before the first
-	renewal renewal             // of the token in use
-
-	kept       kept     // the recovery Secret
-	loss       loss     // since when there has been no identity that the hub accepts
-	recovering *attempt // with the recovery token; nil before the first
-	reported   *atomic.Pointer[reported]
-
-	obtained string            // the last token that this process was granted
-	stage    registering.Stage // as last reported
-	reason   string
-}
-
-// attempt records what this process did with one bootstrap secret, or with one recovery token.
-type attempt struct {
-	registering.Attempt
-	bootstrap  protocol.Bootstrap
-	isRecovery bool
-	access     hubclient.Access  // after applying the TLS mode; set once a request was made
-	hub        hubclient.Hub     // client for access
-	reminded   time.Time         // when the missing grant was last logged
-	warned     bool              // the incomplete credential was logged
-	granted    protocol.Recovery // together with the credential; the zero value if the hub gives none
-}
-
 func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.Connect == nil {
 		o.Connect = hubclient.Connect
@@ -185,8 +78,6 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	a.proofs = pace.New(firstProofPause, longProofPause, o.Random)
 	return a
 }
-
-func (a *agent) now() time.Time { return a.Clock() }
 
 // reportStage reports the stage if it or its reason has changed.
 func (a *agent) reportStage(step registering.Outcome) {

@@ -22,12 +22,6 @@ const (
 	startUntil = 20
 )
 
-// renewal is when the token in use is renewed next.
-type renewal struct {
-	token string
-	due   time.Time
-}
-
 // renewalDue returns the time to the next renewal, and false if the token in use does not expire.
 func (a *agent) renewalDue() (time.Duration, bool) {
 	token := a.found.Access.Token

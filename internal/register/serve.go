@@ -15,18 +15,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// serving is an identity in use.
-type serving struct {
-	key string
-	// collects is the garbage collection interval. It is the only setting that matters to the running work: a new
-	// interval restarts the work.
-	collects time.Duration
-	// token is the renewed token, or nil before the first renewal.
-	token  *atomic.Pointer[string]
-	cancel context.CancelFunc
-	done   chan struct{} // closed when use has returned
-	err    error         // the error it returned
-}
+var (
+	// errEnded means that the callback returned although its context was not canceled.
+	errEnded = errors.New("the agent's work ended by itself")
+	// errStuck means that the callback did not return after its context was canceled. A process that holds the lease
+	// and does nothing would keep other replicas from working.
+	errStuck = errors.New("the agent's work did not end after its context was canceled")
+)
 
 // serveStep stores a new identity, makes sure that the current identity is in use, deletes the bootstrap secret,
 // and waits for the next event.
