@@ -100,6 +100,25 @@ func judge(v registering.Verdict, answer registering.Answer, now time.Time) regi
 	return registering.Verdict{Answer: answer, Since: now}
 }
 
+// trusting returns the access with the CA that applies in the TLS mode.
+func (a *agent) trusting(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
+	trusting, err := kube.WithTLSMode(ctx, access.Config(), a.found.TLSMode())
+	if err != nil {
+		return hubclient.Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
+	}
+	access.CA = trusting.CAData
+	return access, nil
+}
+
+// trustingKept returns the access with the CA that applies in the TLS mode. The recovery Secret has the CA that last
+// worked, so that it is used as it is if the agent's configuration was lost.
+func (a *agent) trustingKept(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
+	if a.found.Config.AgentTLSMode == "" {
+		return access, nil
+	}
+	return a.trusting(ctx, access)
+}
+
 // proveCredential asks the hub whether the credential it granted works.
 func (a *agent) proveCredential(ctx context.Context, at *attempt) {
 	if !a.pause(ctx, a.proofs.Until(a.now())) {

@@ -110,14 +110,6 @@ func (a *agent) watchCredential(ctx context.Context, at *attempt, namespace, nam
 	}
 }
 
-// wake puts a change back into the channel for the next reader.
-func (a *agent) wake() {
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
-}
-
 // takeCredential keeps the credential, and what the hub gives for a recovery, and returns true if it is complete.
 func (a *agent) takeCredential(at *attempt, secret *corev1.Secret) bool {
 	data, err := a.decrypted(secret.Data)

@@ -1,6 +1,11 @@
 package register
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/rules/registering"
+)
 
 // The pauses between attempts at an operation that may succeed later.
 const (
@@ -31,3 +36,55 @@ const (
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )
+
+// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work
+// ends. It reports whether d has passed.
+func (a *agent) pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var ended chan struct{} // a nil channel never fires: nothing is in use
+	if a.serving != nil {
+		ended = a.serving.done
+	}
+	select {
+	case <-timer.C:
+		return true
+	case <-a.changed:
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// attend waits while the identity is in use. It returns when one of the agent's Secrets or its configuration
+// changes, the hub rejects the identity, the work ends, or due fires (nil never fires). It reports whether due
+// fired.
+func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
+	for {
+		select {
+		case <-due:
+			return true
+		case <-a.rejected:
+			a.verdict = registering.Verdict{}
+			a.asks.Spare(doubtPause)
+		case <-a.changed:
+			if !a.seen.Differ(&a.found) {
+				continue
+			}
+		case <-a.serving.done:
+		case <-ctx.Done():
+		}
+		return false
+	}
+}
+
+// wake puts a change back into the channel for the next reader.
+func (a *agent) wake() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}

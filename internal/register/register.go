@@ -136,25 +136,3 @@ func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 		a.consultDocument(ctx, step)
 	}
 }
-
-// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work
-// ends. It reports whether d has passed.
-func (a *agent) pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	var ended chan struct{} // a nil channel never fires: nothing is in use
-	if a.serving != nil {
-		ended = a.serving.done
-	}
-	select {
-	case <-timer.C:
-		return true
-	case <-a.changed:
-	case <-ended:
-	case <-ctx.Done():
-	}
-	return false
-}

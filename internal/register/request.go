@@ -149,25 +149,6 @@ func (a *agent) reach(ctx context.Context, at *attempt) error {
 	return err
 }
 
-// trustingKept returns the access with the CA that applies in the TLS mode. The recovery Secret has the CA that last
-// worked, so that it is used as it is if the agent's configuration was lost.
-func (a *agent) trustingKept(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
-	if a.found.Config.AgentTLSMode == "" {
-		return access, nil
-	}
-	return a.trusting(ctx, access)
-}
-
-// trusting returns the access with the CA that applies in the TLS mode.
-func (a *agent) trusting(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
-	trusting, err := kube.WithTLSMode(ctx, access.Config(), a.found.TLSMode())
-	if err != nil {
-		return hubclient.Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
-	}
-	access.CA = trusting.CAData
-	return access, nil
-}
-
 // judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
 // still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
 func (a *agent) judgeToken(at *attempt, err error) {

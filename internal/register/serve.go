@@ -254,25 +254,3 @@ func (a *agent) settling() time.Duration {
 	}
 	return 0
 }
-
-// attend waits while the identity is in use. It returns when one of the agent's Secrets or its configuration
-// changes, the hub rejects the identity, the work ends, or due fires (nil never fires). It reports whether due
-// fired.
-func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
-	for {
-		select {
-		case <-due:
-			return true
-		case <-a.rejected:
-			a.verdict = registering.Verdict{}
-			a.asks.Spare(doubtPause)
-		case <-a.changed:
-			if !a.seen.Differ(&a.found) {
-				continue
-			}
-		case <-a.serving.done:
-		case <-ctx.Done():
-		}
-		return false
-	}
-}
