@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -46,6 +47,24 @@ func (k kept) receipt() string {
 		return ""
 	}
 	return identity.Receipt(k.data.HubKey, k.data.Token, k.data.WorkspaceKey, ticket)
+}
+
+// asTicket returns the client ID and the labels of the ticket, so that the hub finds or creates the same Cluster. If the
+// hub's key was lost, the ticket cannot be read, and those of the configuration are used.
+func (k kept) asTicket(settings config.Agent) (clientID string, labels map[string]string) {
+	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
+	if err != nil {
+		return k.data.ClientID, settings.Labels
+	}
+	return ticket.ClientID, ticket.Labels
+}
+
+// serialOf returns the serial of the last hub document, if it was signed with this key.
+func (k kept) serialOf(hubKey string) int64 {
+	if k.data.HubKey != hubKey {
+		return 0
+	}
+	return k.data.Serial
 }
 
 // keep stores the data in the recovery Secret if it has changed.

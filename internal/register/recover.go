@@ -3,9 +3,6 @@ package register
 import (
 	"context"
 
-	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/identity"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
@@ -59,16 +56,6 @@ func (a *agent) recoveryState() *registering.Recovery {
 	return state
 }
 
-// asTicket returns the client ID and the labels of the ticket, so that the hub finds or creates the same Cluster. If the
-// hub's key was lost, the ticket cannot be read, and those of the configuration are used.
-func (k kept) asTicket(settings config.Agent) (clientID string, labels map[string]string) {
-	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
-	if err != nil {
-		return k.data.ClientID, settings.Labels
-	}
-	return ticket.ClientID, ticket.Labels
-}
-
 // hubKeyOf returns the hub's public key for the proof of a recovery request. A bootstrap secret may be from another hub.
 func (a *agent) hubKeyOf(at *attempt) string {
 	if !at.isRecovery {
@@ -86,37 +73,5 @@ func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {
 	}
 	if a.pause(ctx, min(step.Pause, a.asks.Until(a.now()))) {
 		a.askStored(ctx)
-	}
-}
-
-// keepGranted stores what the hub gave together with the credential. A hub that gave nothing must not be left for an
-// earlier one, so that what that one gave is removed.
-func (a *agent) keepGranted(ctx context.Context, at *attempt) {
-	data := protocol.Kept{}
-	if at.granted.Token != "" {
-		data = protocol.Kept{
-			Recovery:     at.granted,
-			APIServerURL: at.access.Server, APIServerCA: at.access.CA,
-			ClusterNamespace:            at.bootstrap.ClusterNamespace,
-			SystemRegistrationNamespace: at.bootstrap.SystemRegistrationNamespace,
-			ClientID:                    at.Request.ClientID,
-			Serial:                      a.kept.serialOf(at.granted.HubKey),
-		}
-		a.refreshDaily()
-	}
-	a.warnUnlessKept(a.keep(ctx, data))
-}
-
-// serialOf returns the serial of the last hub document, if it was signed with this key.
-func (k kept) serialOf(hubKey string) int64 {
-	if k.data.HubKey != hubKey {
-		return 0
-	}
-	return k.data.Serial
-}
-
-func (a *agent) warnUnlessKept(err error) {
-	if err != nil {
-		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.store().Name(), "error", err)
 	}
 }

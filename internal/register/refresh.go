@@ -90,3 +90,27 @@ func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept
 	}
 	return data
 }
+
+// keepGranted stores what the hub gave together with the credential. A hub that gave nothing must not be left for an
+// earlier one, so that what that one gave is removed.
+func (a *agent) keepGranted(ctx context.Context, at *attempt) {
+	data := protocol.Kept{}
+	if at.granted.Token != "" {
+		data = protocol.Kept{
+			Recovery:     at.granted,
+			APIServerURL: at.access.Server, APIServerCA: at.access.CA,
+			ClusterNamespace:            at.bootstrap.ClusterNamespace,
+			SystemRegistrationNamespace: at.bootstrap.SystemRegistrationNamespace,
+			ClientID:                    at.Request.ClientID,
+			Serial:                      a.kept.serialOf(at.granted.HubKey),
+		}
+		a.refreshDaily()
+	}
+	a.warnUnlessKept(a.keep(ctx, data))
+}
+
+func (a *agent) warnUnlessKept(err error) {
+	if err != nil {
+		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.store().Name(), "error", err)
+	}
+}

@@ -7,9 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -83,42 +80,6 @@ func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 	a.log.Info("registered", "cluster", granted.ClusterNamespace+"/"+granted.ClusterName)
 	a.keepGranted(ctx, at)
 	return true
-}
-
-// storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
-func (a *agent) storeMove(ctx context.Context) bool {
-	if err := a.write(ctx, a.there, *a.found.Identity); err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
-			a.log.Error("storing the hub's new address failed, trying again", "error", err)
-		}
-		return false
-	}
-	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
-	return true
-}
-
-// errInterrupted means that nothing was written, because a change must be read first. The write is still due.
-var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
-
-// write stores the identity with this access.
-func (a *agent) write(ctx context.Context, access hubclient.Access, identity protocol.Identity) error {
-	if !a.pause(ctx, a.writes.Until(a.now())) {
-		return errInterrupted
-	}
-	var err error
-	var written *corev1.Secret
-	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
-		written, err = a.stored().Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
-	}
-	if err != nil {
-		a.writes.Tried(a.now(), err)
-		return err
-	}
-	a.writes.Reset()
-	a.found.SetIdentity(written, identity, access)
-	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
-	a.moved, a.used = registering.Verdict{}, true
-	return nil
 }
 
 // serve starts using the stored identity, unless it is in use already.
@@ -214,43 +175,4 @@ func (a *agent) ended() bool {
 	default:
 		return false
 	}
-}
-
-// clearBootstrap deletes the bootstrap secret of the last look, if there was one. It reports whether none is
-// left.
-func (a *agent) clearBootstrap(ctx context.Context) bool {
-	seen := a.found.BootstrapSecret
-	if seen == nil {
-		return true
-	}
-	if !a.pause(ctx, max(a.writes.Until(a.now()), a.settling())) {
-		return false
-	}
-	if err := a.stored().DropBootstrap(ctx, seen); err != nil {
-		a.writes.Tried(a.now(), err)
-		a.log.Warn("deleting the bootstrap secret, which is no longer needed, failed; trying again", "error", err)
-		return false
-	}
-	a.writes.Reset()
-	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.used)
-	a.used = false
-	return true
-}
-
-// settled is how long the agent keeps a bootstrap secret that may be needed in a moment. The chart delivers the
-// secret before the configuration, and the new configuration may require a CA or no longer require one.
-const settled = 5 * time.Second
-
-// settling returns settled in two cases: the bootstrap secret has a CA that the identity lacks because the mode
-// needs none, or the current configuration is invalid. Otherwise it returns zero.
-func (a *agent) settling() time.Duration {
-	f := a.found
-	if a.used || f.Bootstrap == nil {
-		return 0
-	}
-	needless := f.Config.AgentTLSMode == kube.TLSModeSystemStore && len(f.Access.CA) == 0 && len(f.Bootstrap.APIServerCA) > 0
-	if needless || f.ConfigErr != nil {
-		return settled
-	}
-	return 0
 }
