@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
 	"testing"
@@ -28,4 +29,11 @@ func Certificate(t testing.TB, expires time.Time) (certificate []byte, key *ecds
 		t.Fatal(err)
 	}
 	return certificate, key
+}
+
+// CertificatePEM returns a certificate like Certificate, in PEM.
+func CertificatePEM(t testing.TB, expires time.Time) []byte {
+	t.Helper()
+	der, _ := Certificate(t, expires)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -119,7 +120,7 @@ func podFaults() map[string]fault {
 		"account is missing, by Event": {"agent-pods-created", func(f *Facts) {
 			f.Pods = nil
 			event := func(name, message string, since time.Duration) corev1.Event {
-				return corev1.Event{InvolvedObject: corev1.ObjectReference{Name: name}, Message: message, LastTimestamp: ago(since)}
+				return corev1.Event{InvolvedObject: corev1.ObjectReference{Name: name}, Message: message, LastTimestamp: clitest.Ago(since)}
 			}
 			f.Refused = []corev1.Event{event("other-1", "x", 0), event("fleet-agent-1", "error looking up service account a/b", time.Minute), event("fleet-agent-1", "old", time.Hour)}
 		}, deployed, check.Failed, "error looking up service account", newAccount},
@@ -155,12 +156,12 @@ func credentialFaults() map[string]fault {
 	asked := func(since time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			f.Credential = Credential{}
-			f.Bootstrap = Bootstrap{Exists: true, Since: noon().Add(-since), Server: server, Workspace: "fleet-default"}
+			f.Bootstrap = Bootstrap{Exists: true, Since: clitest.Noon().Add(-since), Server: server, Workspace: "fleet-default"}
 		}
 	}
 	left := func(change func(*Bootstrap)) func(*Facts) {
 		return func(f *Facts) {
-			f.Bootstrap = Bootstrap{Exists: true, Since: noon().Add(-time.Hour), Server: server + "/"}
+			f.Bootstrap = Bootstrap{Exists: true, Since: clitest.Noon().Add(-time.Hour), Server: server + "/"}
 			if change != nil {
 				change(&f.Bootstrap)
 			}
@@ -168,15 +169,17 @@ func credentialFaults() map[string]fault {
 	}
 	drop := "kubectl --context east delete secret" + in + "fleet-agent-bootstrap"
 	return map[string]fault{
-		"ConfigMap is missing":                                {"agent-settings", func(f *Facts) { f.Settings = Settings{} }, settings, check.Warning, "does not exist", repair},
-		"ConfigMap cannot be read":                            {"agent-settings", func(f *Facts) { f.Settings.Err = errors.New("line 3") }, settings, check.Failed, "line 3", repair},
-		"no credential":                                       {"agent-credential", none, credential, check.Failed, "neither a credential nor", rejoin},
-		"registration is in progress":                         {"agent-credential", asked(time.Minute), credential, check.Warning, "is being registered", logs},
-		"registration is stuck":                               {"agent-credential", asked(time.Hour), credential, check.Failed, "no credential 60m after", logs},
-		"credential is incomplete":                            {"agent-credential", func(f *Facts) { f.Credential.Err = protocol.ErrIncomplete }, credential, check.Failed, "cannot be used: incomplete", repair},
-		"token has expired":                                   {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(0, 0, -1) }, credential, check.Failed, "expired on 2026-05-03", repair},
-		"token of a day was not renewed":                      {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires, f.Credential.Lifetime = noon().Add(4*time.Hour), 24*time.Hour }, credential, check.Warning, "expires in 4h", repair},
-		"token expires soon":                                  {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(0, 0, 7) }, credential, check.Warning, "expires in 7d", repair},
+		"ConfigMap is missing":        {"agent-settings", func(f *Facts) { f.Settings = Settings{} }, settings, check.Warning, "does not exist", repair},
+		"ConfigMap cannot be read":    {"agent-settings", func(f *Facts) { f.Settings.Err = errors.New("line 3") }, settings, check.Failed, "line 3", repair},
+		"no credential":               {"agent-credential", none, credential, check.Failed, "neither a credential nor", rejoin},
+		"registration is in progress": {"agent-credential", asked(time.Minute), credential, check.Warning, "is being registered", logs},
+		"registration is stuck":       {"agent-credential", asked(time.Hour), credential, check.Failed, "no credential 60m after", logs},
+		"credential is incomplete":    {"agent-credential", func(f *Facts) { f.Credential.Err = protocol.ErrIncomplete }, credential, check.Failed, "cannot be used: incomplete", repair},
+		"token has expired":           {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = clitest.Noon().AddDate(0, 0, -1) }, credential, check.Failed, "expired on 2026-05-03", repair},
+		"token of a day was not renewed": {"agent-credential-expiry", func(f *Facts) {
+			f.Credential.Expires, f.Credential.Lifetime = clitest.Noon().Add(4*time.Hour), 24*time.Hour
+		}, credential, check.Warning, "expires in 4h", repair},
+		"token expires soon":                                  {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = clitest.Noon().AddDate(0, 0, 7) }, credential, check.Warning, "expires in 7d", repair},
 		"bootstrap is left over":                              {"agent-bootstrap", left(nil), bootstrap, check.Warning, "still exists after 60m", drop},
 		"move to another hub":                                 {"agent-bootstrap", left(func(b *Bootstrap) { b.Server = "https://new.example.com" }), bootstrap, check.Warning, "told to move to https://new.example.com", logs},
 		"bootstrap is incomplete":                             {"agent-bootstrap", left(func(b *Bootstrap) { b.Err = protocol.ErrIncomplete }), bootstrap, check.Warning, "incomplete", drop},
@@ -193,8 +196,8 @@ func hubFaults() map[string]fault {
 		"URL is not https":          {"agent-hub-url", func(f *Facts) { f.Credential.Server = "http://hub" }, credential, check.Failed, "not an https URL", "kubectl --context east delete secret" + in + "fleet-agent && " + repair},
 		"strict without a CA":       {"agent-hub-ca", func(f *Facts) { f.Credential.CA = nil }, credential, check.Failed, "TLS mode is strict", repair},
 		"CA is not PEM":             {"agent-hub-ca", func(f *Facts) { f.Credential.CA = []byte("x") }, credential, check.Failed, "no certificate in PEM", repair},
-		"certificate expires soon":  {"agent-hub-certificate", func(f *Facts) { f.Probe.Answer.Expires = noon().AddDate(0, 0, 10) }, credential, check.Warning, "expires in 10d", renew},
-		"certificate expires now":   {"agent-hub-certificate", func(f *Facts) { f.Probe.Answer.Expires = noon().AddDate(0, 0, 1) }, credential, check.Failed, "expires in 24h", renew},
+		"certificate expires soon":  {"agent-hub-certificate", func(f *Facts) { f.Probe.Answer.Expires = clitest.Noon().AddDate(0, 0, 10) }, credential, check.Warning, "expires in 10d", renew},
+		"certificate expires now":   {"agent-hub-certificate", func(f *Facts) { f.Probe.Answer.Expires = clitest.Noon().AddDate(0, 0, 1) }, credential, check.Failed, "expires in 24h", renew},
 		"certificate of another CA": {"agent-hub-certificate", failed(foreign.ErrUntrusted), credential, check.Failed, "not signed by the CA in the Secret", repair},
 		"certificate has expired":   {"agent-hub-certificate", failed(foreign.ErrExpired), credential, check.Failed, "has expired or is not valid yet", renew},
 		"server redirects":          {"agent-hub-certificate", failed(foreign.ErrRedirected), credential, check.Failed, "redirects", repair},
@@ -206,7 +209,7 @@ func hubFaults() map[string]fault {
 		"Cluster is deleted":        {"agent-hub-accepts", accept(404), credential, check.Failed, "Cluster fleet-default/east does not exist", repair},
 		"hub is overloaded":         {"agent-hub-accepts", accept(429), credential, check.Warning, "status 429", "run the command again"},
 		"no heartbeat":              {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen = hubclient.Seen{} }, credential, check.Failed, "no heartbeat", logs},
-		"old heartbeat":             {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = noon().Add(-46 * time.Minute) }, credential, check.Failed, "46m old, and the interval is 15m0s", restart},
+		"old heartbeat":             {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = clitest.Noon().Add(-46 * time.Minute) }, credential, check.Failed, "46m old, and the interval is 15m0s", restart},
 		"old heartbeat, by the interval": {"agent-hub-heartbeat", func(f *Facts) {
 			env(corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "10s"})(f)
 		}, credential, check.Failed, "the interval is 10s", restart},
@@ -250,12 +253,12 @@ func rightsFaults() map[string]fault {
 func releaseFaults() map[string]fault {
 	own := func(status string) func(*Facts) {
 		return func(f *Facts) {
-			f.Releases = []Release{{Namespace: system, Name: names.Agent, Status: status, Revision: 2, Secret: "sh.helm.release.v1.fleet-agent.v2", Since: noon().Add(-time.Hour)}}
+			f.Releases = []Release{{Namespace: system, Name: names.Agent, Status: status, Revision: 2, Secret: "sh.helm.release.v1.fleet-agent.v2", Since: clitest.Noon().Add(-time.Hour)}}
 		}
 	}
 	bundle := func(status string) func(*Facts) {
 		return func(f *Facts) {
-			f.Releases = []Release{{Namespace: "app", Name: "b", Status: status, Revision: 3, Secret: "sh.helm.release.v1.b.v3", Since: noon().Add(-time.Hour)}}
+			f.Releases = []Release{{Namespace: "app", Name: "b", Status: status, Revision: 3, Secret: "sh.helm.release.v1.b.v3", Since: clitest.Noon().Add(-time.Hour)}}
 		}
 	}
 	const ownSecret, bundleSecret = "Secret cattle-fleet-system/sh.helm.release.v1.fleet-agent.v2", "Secret app/sh.helm.release.v1.b.v3"
@@ -336,11 +339,11 @@ func TestNoFaults(t *testing.T) {
 		"container ended without an error":  {"agent-pods-running", container(func(s *corev1.ContainerStatus) { s.LastTerminationState = ended("Completed", 0, time.Minute) })},
 		"memory has a check of its own":     {"agent-pods-running", container(func(s *corev1.ContainerStatus) { s.LastTerminationState = ended("OOMKilled", 137, time.Minute) })},
 		"pod that was evicted":              {"agent-pods-scheduled", func(f *Facts) { f.Pods = []corev1.Pod{pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })} }},
-		"token expires in a year":           {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = noon().AddDate(1, 0, 0) }},
+		"token expires in a year":           {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = clitest.Noon().AddDate(1, 0, 0) }},
 		"token of a day has six hours left": {"agent-credential-expiry", func(f *Facts) {
-			f.Credential.Expires, f.Credential.Lifetime = noon().Add(6*time.Hour), 24*time.Hour
+			f.Credential.Expires, f.Credential.Lifetime = clitest.Noon().Add(6*time.Hour), 24*time.Hour
 		}},
-		"bootstrap secret was just written": {"agent-bootstrap", func(f *Facts) { f.Bootstrap = Bootstrap{Exists: true, Since: noon().Add(-time.Minute)} }},
+		"bootstrap secret was just written": {"agent-bootstrap", func(f *Facts) { f.Bootstrap = Bootstrap{Exists: true, Since: clitest.Noon().Add(-time.Minute)} }},
 		"no CA, and the mode needs none":    {"agent-hub-ca", func(f *Facts) { f.Credential.CA = nil; f.Settings.AgentTLSMode = "system-store" }},
 		"proxy without a scheme":            {"agent-proxy", env(corev1.EnvVar{Name: "HTTPS_PROXY", Value: "proxy:3128"})},
 		"proxy from a Secret":               {"agent-proxy", env(corev1.EnvVar{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{}})},
@@ -350,8 +353,8 @@ func TestNoFaults(t *testing.T) {
 			f.Pods = []corev1.Pod{pod(func(p *corev1.Pod) { p.Spec.HostNetwork, p.Spec.NodeName = true, "node-1" })}
 		}},
 		"no pod is ready":                     {"agent-lease", func(f *Facts) { f.Deployment.Status.ReadyReplicas, f.Lease = 0, lease("", 0) }},
-		"operation has just begun":            {"agent-releases-pending", func(f *Facts) { f.Releases[0].Status, f.Releases[0].Since = "pending-upgrade", noon() }},
-		"heartbeat is newer than this clock":  {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = noon().Add(time.Minute) }},
+		"operation has just begun":            {"agent-releases-pending", func(f *Facts) { f.Releases[0].Status, f.Releases[0].Since = "pending-upgrade", clitest.Noon() }},
+		"heartbeat is newer than this clock":  {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = clitest.Noon().Add(time.Minute) }},
 		"no hub, and no other clock is known": {"agent-clock", func(f *Facts) { f.Clock, f.Probe = hubclient.Response{}, Probe{} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -418,7 +421,7 @@ func TestHostileNames_AreNotInFixes(t *testing.T) {
 
 func TestUnreachableCluster_FailsOneCheckAndSkipsTheOthers(t *testing.T) {
 	f := healthy(t)
-	rows := Unreachable(f.Scope, errors.New("no route"), noon()).Rows()
+	rows := Unreachable(f.Scope, errors.New("no route"), clitest.Noon()).Rows()
 	for _, row := range rows {
 		if want := map[bool]check.Verdict{true: check.Failed, false: check.Skipped}[row.ID == "agent-api"]; row.Verdict != want {
 			t.Errorf("%+v", row)

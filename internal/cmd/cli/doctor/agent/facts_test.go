@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"encoding/pem"
 	"testing"
 	"time"
 
@@ -23,23 +22,8 @@ const (
 	server = "https://hub.example.com:6443"
 )
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
-
-func named(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: system, Name: name, CreationTimestamp: ago(24 * time.Hour)}
-}
-
-// certificate returns a certificate in PEM.
-func certificate(t *testing.T, expires time.Time) []byte {
-	t.Helper()
-	der, _ := clitest.Certificate(t, expires)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
 func pod(change func(*corev1.Pod)) corev1.Pod {
-	p := corev1.Pod{ObjectMeta: named("fleet-agent-1-a"), Status: corev1.PodStatus{
+	p := corev1.Pod{ObjectMeta: clitest.AgentMeta("fleet-agent-1-a"), Status: corev1.PodStatus{
 		Phase:             corev1.PodRunning,
 		ContainerStatuses: []corev1.ContainerStatus{{Name: names.Agent, Image: "fleethub/fleet-agent:v1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 	}}
@@ -61,7 +45,7 @@ func waiting(reason, message string) corev1.ContainerState {
 }
 
 func ended(reason string, code int32, since time.Duration) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, FinishedAt: ago(since), Message: "no identity"}}
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, FinishedAt: clitest.Ago(since), Message: "no identity"}}
 }
 
 // env sets variables of the agent's container.
@@ -70,32 +54,32 @@ func env(variables ...corev1.EnvVar) func(*Facts) {
 }
 
 func lease(holder string, renewed time.Duration) *coordinationv1.Lease {
-	at := metav1.NewMicroTime(noon().Add(-renewed))
-	return &coordinationv1.Lease{ObjectMeta: named(names.Agent), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: new(int32(30))}}
+	at := metav1.NewMicroTime(clitest.Noon().Add(-renewed))
+	return &coordinationv1.Lease{ObjectMeta: clitest.AgentMeta(names.Agent), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: new(int32(30))}}
 }
 
 // healthy returns the facts of a cluster without problems.
 func healthy(t *testing.T) *Facts {
 	t.Helper()
 	known := func(offset time.Duration) hubclient.Response {
-		return hubclient.Response{Known: true, Offset: offset, Expires: noon().AddDate(1, 0, 0)}
+		return hubclient.Response{Known: true, Offset: offset, Expires: clitest.Noon().AddDate(1, 0, 0)}
 	}
 	return &Facts{
 		Scope: Scope{Namespace: system, Here: remedy.Target{Context: "east"}, Hub: remedy.Target{Context: "HUB"}},
-		Now:   noon(), Kubernetes: "v1.35.1", Clock: known(0), UID: "uid-of-east",
+		Now:   clitest.Noon(), Kubernetes: "v1.35.1", Clock: known(0), UID: "uid-of-east",
 		Place: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}},
-		Deployment: &appsv1.Deployment{ObjectMeta: named(names.Agent), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}, Spec: appsv1.DeploymentSpec{
+		Deployment: &appsv1.Deployment{ObjectMeta: clitest.AgentMeta(names.Agent), Status: appsv1.DeploymentStatus{ReadyReplicas: 1}, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: names.Agent}}}},
 		}},
 		Agents: []Workload{{Kind: KindDeployment, Namespace: system, Running: true, Image: "fleethub/fleet-agent:v1"}},
 		Pods:   []corev1.Pod{pod(nil)}, Settings: Settings{Exists: true, Agent: config.Agent{AgentTLSMode: config.TLSModeStrict}},
 		Credential: Credential{
 			Exists: true, Cluster: types.NamespacedName{Namespace: "fleet-default", Name: "east"}, ClusterNamespace: "cluster-fleet-default-east-0f0350029557",
-			Server: server, CA: certificate(t, noon().AddDate(1, 0, 0)), Account: "uid-of-account",
+			Server: server, CA: clitest.CertificatePEM(t, clitest.Noon().AddDate(1, 0, 0)), Account: "uid-of-account",
 		},
 		HasAccount: true, HasRights: true, Role: names.SafeConcat(system, names.Agent, "role"), HasRole: true,
 		Binding: names.SafeConcat(system, names.Agent, "role", "binding"), HasBinding: true, Lease: lease("fleet-agent-1-a_abc", time.Second),
 		Releases: []Release{{Namespace: system, Name: names.Agent, Status: "deployed", Revision: 1, Secret: "sh.helm.release.v1.fleet-agent.v1"}},
-		Probe:    Probe{Sent: true, Answer: known(0), Seen: hubclient.Seen{LastSeen: noon().Add(-time.Minute), Account: "uid-of-account"}},
+		Probe:    Probe{Sent: true, Answer: known(0), Seen: hubclient.Seen{LastSeen: clitest.Noon().Add(-time.Minute), Account: "uid-of-account"}},
 	}
 }

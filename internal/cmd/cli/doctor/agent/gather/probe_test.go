@@ -33,7 +33,7 @@ func (h *fakeHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.requests = append(h.requests, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
-	w.Header().Set("Date", noon().Add(3*time.Minute).Format(http.TimeFormat))
+	w.Header().Set("Date", clitest.Noon().Add(3*time.Minute).Format(http.TimeFormat))
 	w.Header().Set("Location", "/elsewhere")
 	if code := h.answers[r.URL.Path]; code != 0 {
 		w.WriteHeader(code)
@@ -66,7 +66,7 @@ func problems(f *agent.Facts, id string) []check.Row {
 }
 
 func TestProbe(t *testing.T) {
-	valid, other := time.Now().AddDate(1, 0, 0), certificate(t, time.Now().AddDate(1, 0, 0))
+	valid, other := time.Now().AddDate(1, 0, 0), clitest.CertificatePEM(t, time.Now().AddDate(1, 0, 0))
 	all := []string{"GET /readyz Bearer bearer", "GET " + deployments + " Bearer bearer", "PATCH " + status + " Bearer bearer"}
 	for name, test := range map[string]struct {
 		answers  map[string]int
@@ -102,7 +102,7 @@ func TestProbe(t *testing.T) {
 			if test.insecure {
 				f.Credential.Server = strings.Replace(f.Credential.Server, "https:", "http:", 1)
 			}
-			f.Probe = probe(t.Context(), f.Credential, "bearer", noon)
+			f.Probe = probe(t.Context(), f.Credential, "bearer", clitest.Noon)
 			if got, want := fmt.Sprint(hub.requests), fmt.Sprint(test.requests); got != want {
 				t.Errorf("requests %s, want %s", got, want)
 			}

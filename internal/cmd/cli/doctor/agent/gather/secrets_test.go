@@ -2,7 +2,6 @@ package gather
 
 import (
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,21 +24,6 @@ const (
 	server = "https://hub.example.com:6443"
 )
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
-
-func named(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: system, Name: name, CreationTimestamp: ago(24 * time.Hour)}
-}
-
-// certificate returns a certificate in PEM.
-func certificate(t *testing.T, expires time.Time) []byte {
-	t.Helper()
-	der, _ := clitest.Certificate(t, expires)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
 // token returns a token of an account.
 func token(uid string, expires int64) string {
 	claims := fmt.Sprintf(`{"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":%q}}}`, expires, uid)
@@ -58,13 +42,13 @@ func identity(t *testing.T, server string, ca []byte, token string) *corev1.Secr
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{ObjectMeta: named(names.Agent), Data: protocol.Identity{
+	return &corev1.Secret{ObjectMeta: clitest.AgentMeta(names.Agent), Data: protocol.Identity{
 		Kubeconfig: encoded, DeploymentNamespace: "cluster-fleet-default-east-0f0350029557", ClusterNamespace: "fleet-default", ClusterName: "east",
 	}.Encode()}
 }
 
 func TestReadCredential(t *testing.T) {
-	ca := certificate(t, noon())
+	ca := clitest.CertificatePEM(t, clitest.Noon())
 	exec := identity(t, server, ca, "")
 	exec.Data["kubeconfig"] = []byte(strings.Replace(string(exec.Data["kubeconfig"]), "user: {}", "user: {exec: {command: rm, apiVersion: client.authentication.k8s.io/v1}}", 1))
 	huge := identity(t, server, ca, "x")
@@ -78,7 +62,7 @@ func TestReadCredential(t *testing.T) {
 		expires time.Time
 		token   string
 	}{
-		"complete":              {identity(t, server, ca, token("u-1", noon().Unix())), nil, "u-1", noon(), token("u-1", noon().Unix())},
+		"complete":              {identity(t, server, ca, token("u-1", clitest.Noon().Unix())), nil, "u-1", clitest.Noon(), token("u-1", clitest.Noon().Unix())},
 		"token without claims":  {identity(t, server, ca, "opaque"), nil, "", time.Time{}, "opaque"},
 		"no token":              {identity(t, server, ca, ""), kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},
 		"token is too long":     {identity(t, server, ca, strings.Repeat("x", maxToken+1)), kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},
@@ -103,8 +87,8 @@ func TestReadCredential(t *testing.T) {
 
 func TestReadBootstrap(t *testing.T) {
 	complete := protocol.Bootstrap{APIServerURL: server, ClusterNamespace: "fleet-default", Token: "CANARY", SystemRegistrationNamespace: "s"}
-	secret := &corev1.Secret{ObjectMeta: named(names.AgentBootstrap), Data: complete.Encode()}
-	at := ago(time.Minute)
+	secret := &corev1.Secret{ObjectMeta: clitest.AgentMeta(names.AgentBootstrap), Data: complete.Encode()}
+	at := clitest.Ago(time.Minute)
 	secret.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &at}}
 	got := readBootstrap(secret)
 	if !got.Exists || got.Err != nil || got.Server != server || got.Workspace != "fleet-default" || !got.Since.Equal(at.Time) {
