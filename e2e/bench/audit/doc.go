@@ -1,5 +1,4 @@
-// Package audit counts the requests in an API server's audit log: how many requests of which kind each identity
-// sent, and how many failed.
+// Package audit counts the requests in an API server's audit log by identity, verb and resource, and those that failed.
 //
 //	a line of the log ─► Event ─► Classifier: whose it is ─► Counts, by identity, verb and resource
 package audit
