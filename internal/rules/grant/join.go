@@ -6,15 +6,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Join describes what the first use of a credential records on the Cluster.
-type Join struct {
-	// Key is the public key of the agent. From then on only requests that it has signed replace this agent without a
-	// confirmation.
-	Key string
-	// TokenUID is the UID of the ClusterRegistrationToken that the agent joined with, or "" if it is unknown.
-	TokenUID string
-}
-
 // Signer returns the token whose account reads the answer to a request, if the request is signed and not answered
 // yet. The signature is for this account. It returns nil if several accounts may read the answer.
 func Signer(in Input) *fleet.ClusterRegistrationToken {

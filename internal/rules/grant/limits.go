@@ -33,18 +33,6 @@ func CreatedWith(token *fleet.ClusterRegistrationToken) string {
 	return string(token.UID)
 }
 
-// Queue is a queue of requests.
-type Queue string
-
-const (
-	// NoQueue means that a request has its places.
-	NoQueue Queue = ""
-	// QueueOfClient means that there are OpenPerClient older requests of the same client.
-	QueueOfClient Queue = "client"
-	// QueueOfToken means that there are OpenPerToken older requests of the same token.
-	QueueOfToken Queue = "token"
-)
-
 // queued returns the outcome for a request that has no place.
 func queued(in Input) Outcome {
 	request := in.Request

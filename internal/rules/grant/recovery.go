@@ -16,19 +16,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Recovery is what a hub knows about a recovery request. An agent that has lost its credential creates such a request
-// with the recovery account, which all agents of the workspace share. Only its signature proves which agent it is.
-type Recovery struct {
-	// Hub is the hub's public key. It is "" before the key is loaded.
-	Hub string
-	// Named is the Cluster that the ticket names.
-	Named *fleet.Cluster
-	// Deleted means that the Cluster of the ticket was deleted after the ticket was signed.
-	Deleted bool
-	// Readmit means that Clusters that the hub lacks, and their keys, are created again from valid tickets.
-	Readmit bool
-}
-
 // TicketOf returns the ticket of a recovery request, and false if the hub has not signed it for this workspace and
 // client ID.
 func TicketOf(request *fleet.ClusterRegistration, hub string) (identity.Ticket, bool) {

@@ -2,49 +2,6 @@ package grant
 
 import fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 
-// Write is something that the hub writes for a request.
-type Write string
-
-const (
-	// RemoveFinalizers removes the finalizers of a request that is being deleted.
-	RemoveFinalizers Write = "RemoveFinalizers"
-	// DeleteRequest deletes the request.
-	DeleteRequest Write = "DeleteRequest"
-	// Revoke deletes the request's rights, its credential, and the right to read the credential.
-	Revoke Write = "Revoke"
-	// RemoveReader deletes the right to read the credential.
-	RemoveReader Write = "RemoveReader"
-	// DeleteUnproven deletes the request, and counts and reports it.
-	DeleteUnproven Write = "DeleteUnproven"
-	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.Reader.
-	CreateCluster Write = "CreateCluster"
-	// SetOwner writes Outcome.Own.
-	SetOwner Write = "SetOwner"
-	// WriteRights writes Outcome.Children and, at the same time, Outcome.Reader.
-	WriteRights Write = "WriteRights"
-	// UnpinKey removes the pinned key of the Cluster.
-	UnpinKey Write = "UnpinKey"
-	// EndConfirmation removes the confirmation of the request from the Cluster.
-	EndConfirmation Write = "EndConfirmation"
-	// RecordJoin writes Outcome.Join to the Cluster.
-	RecordJoin Write = "RecordJoin"
-	// RecordRecovery writes Outcome.RecoveredBy to the Cluster.
-	RecordRecovery Write = "RecordRecovery"
-	// HandOut requests a token as in Outcome.Mint and writes Outcome.Credential.
-	HandOut Write = "HandOut"
-	// RetireCredential deletes the credential and the right to read it, later and without delaying other requests.
-	RetireCredential Write = "RetireCredential"
-	// WriteStatus writes the request's status.
-	WriteStatus Write = "WriteStatus"
-	// DeleteSuperseded deletes Outcome.Superseded.
-	DeleteSuperseded Write = "DeleteSuperseded"
-)
-
-// OnlyDeletes reports whether a write only deletes objects. If it fails, the writes after it are still made.
-func (w Write) OnlyDeletes() bool {
-	return w == Revoke || w == RemoveReader || w == DeleteSuperseded
-}
-
 // writes returns what to write for an outcome, in order.
 func writes(in Input, out Outcome) []Write {
 	switch out.Stage {
