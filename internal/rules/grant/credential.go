@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -137,68 +136,11 @@ func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistrat
 	return meta
 }
 
-// unreadable reports whether no account may read an answer and no agent uses it. It does not matter if the token is
-// deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
-func unreadable(in Input, cluster *fleet.Cluster) bool {
-	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return len(readersOf(in)) == 0 && noted && clusters.LastSeen(cluster) == before
-}
-
 // isFetchable reports whether our answer exists and is to be readable. What Rancher Fleet answered is readable
 // through its own Role, which is not touched for as long.
 func isFetchable(in Input) bool {
 	return in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "" && !answersAnother(in) &&
 		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
-}
-
-// readers returns the tokens whose accounts may read the answer: the token that the request names, or else the token
-// of the Cluster's import. Old agents send no label and so name no token. Without an import their token may be any of
-// the workspace. Then the name of the Secret, which cannot be guessed, protects it. A token for another client ID is
-// never among them.
-func readers(in Input) []*fleet.ClusterRegistrationToken {
-	return slices.DeleteFunc(candidates(in), func(t *fleet.ClusterRegistrationToken) bool { return isForAnother(t, in.Request.Spec.ClientID) })
-}
-
-func candidates(in Input) []*fleet.ClusterRegistrationToken {
-	switch {
-	case in.NamedToken != nil:
-		return []*fleet.ClusterRegistrationToken{in.NamedToken}
-	case in.Imported != nil:
-		return []*fleet.ClusterRegistrationToken{in.Imported}
-	case in.Request.Labels[fleet.LabelRegistrationToken] != "":
-		return nil
-	}
-	all := slices.DeleteFunc(slices.Clone(in.Tokens), func(t *fleet.ClusterRegistrationToken) bool { return t.DeletionTimestamp != nil })
-	slices.SortFunc(all, func(a, b *fleet.ClusterRegistrationToken) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// reader returns the Role and RoleBinding that let the import account of the request read its credential, and only
-// that. It returns nil if the request names no token that exists and no import created it: no account can read the
-// answer.
-func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
-	accounts := readersOf(in)
-	if len(accounts) == 0 {
-		return nil
-	}
-	name := ReaderName(SharedName(in))
-	meta := func() metav1.ObjectMeta {
-		return answerMeta(in.Namespaces.Registration, name, cluster.Name, in.Request)
-	}
-	binding := objects.BindingOf(meta(), "Role", name, accounts[0])
-	binding.Subjects = append(binding.Subjects, accounts[1:]...)
-	return []runtime.Object{
-		// watch in addition to get: our agents learn about the credential as soon as it is written
-		objects.RoleOf(meta(), rbacv1.PolicyRule{
-			APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch"},
-			ResourceNames: []string{names.CredentialSecret(in.Request.Spec.ClientID, in.Request.Spec.ClientRandom)},
-		}),
-		binding,
-	}
-}
-
-func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
-	return objects.Subject(token.Namespace, names.ImportAccount(token.Name, string(token.UID)))
 }
 
 // RequestAccount returns the name of the account for a request's agent.

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -273,68 +271,6 @@ func TestGrantNewCluster(t *testing.T) {
 		})
 	}
 	rulestest.ExpectEqual(t, "the name given by a client ID", names.Cluster("c1"), derivedName)
-}
-
-// Who may read a credential: the account of the token that the agent asked with, and nobody else.
-func TestGrantReader(t *testing.T) {
-	const creds = "request-1-creds"
-	label := func(token string) func(*grant.Input) { return askedWith(token) }
-	tests := map[string]struct {
-		given []func(*grant.Input)
-		want  []string
-	}{
-		"the token the request names":                          {[]func(*grant.Input){asked}, []string{"t1-u1"}},
-		"the token the request names, also of an imported one": {[]func(*grant.Input){asked, imported}, []string{"t1-u1"}},
-		"the import's, if the one it names is gone":            {[]func(*grant.Input){imported}, []string{"import-token-east-i1"}},
-		"an old agent that names none, of an imported Cluster": {[]func(*grant.Input){label(""), imported, tokens("b", "a")}, []string{"import-token-east-i1"}},
-		"an old agent that names none: any token of its workspace, for the Secret's name is known to it alone": {
-			[]func(*grant.Input){label(""), tokens("b", "a")}, []string{"a-uid-of-a", "b-uid-of-b"}},
-		"but no token that goes": {
-			[]func(*grant.Input){label(""), tokens("a", "b"), func(in *grant.Input) { in.Tokens[1].DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }}, []string{"a-uid-of-a"}},
-		"an old agent where there are no tokens": {[]func(*grant.Input){label("")}, nil},
-		"nobody, if the one it names is gone":    {[]func(*grant.Input){tokens("a")}, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			in := grantInput(append([]func(*grant.Input){found(), requestAccount, requestRights}, test.given...)...)
-			out := rulestest.Pure(t, grant.Decide, in)
-			rulestest.ExpectEqual(t, "stage", out.Stage, grant.Minting)
-			expectReader(t, out.Reader, creds, test.want...)
-			rulestest.ExpectEqual(t, "that nobody can read it is said", out.Unreadable, false)
-			noted := in
-			noted.Request = in.Request.DeepCopy()
-			noted.Request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
-			rulestest.ExpectEqual(t, "that nobody can read it is said", rulestest.Pure(t, grant.Decide, noted).Unreadable, len(test.want) == 0)
-		})
-	}
-}
-
-// tokens are all of the workspace.
-func tokens(all ...string) func(*grant.Input) {
-	return func(in *grant.Input) {
-		for _, name := range all {
-			in.Tokens = append(in.Tokens, rulestest.AToken(func(t *fleet.ClusterRegistrationToken) { t.Name, t.UID = name, types.UID("uid-of-"+name) }))
-		}
-	}
-}
-
-func expectReader(t *testing.T, reader []runtime.Object, name string, accounts ...string) {
-	t.Helper()
-	if len(accounts) == 0 {
-		rulestest.ExpectEqual(t, "reader", reader, []runtime.Object(nil))
-		return
-	}
-	rulestest.ExpectEqual(t, "reader", rulestest.YAML(t, reader), "- Role cattle-fleet-clusters-system/"+name+"\n- RoleBinding cattle-fleet-clusters-system/"+name+"\n")
-	full := rulestest.FullYAML(t, reader)
-	if part := "resourceNames:\n    - " + names.CredentialSecret("c1", "random-1") + "\n"; !strings.Contains(full, part) {
-		t.Errorf("reader lacks %q:\n%s", part, full)
-	}
-	var subjects []string
-	for _, subject := range reader[1].(*rbacv1.RoleBinding).Subjects {
-		rulestest.ExpectEqual(t, "namespace of the account", subject.Namespace, rulestest.Workspace)
-		subjects = append(subjects, subject.Name)
-	}
-	rulestest.ExpectEqual(t, "accounts", subjects, accounts)
 }
 
 func TestGrantObjects(t *testing.T) {

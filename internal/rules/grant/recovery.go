@@ -4,14 +4,10 @@ import (
 	"maps"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/identity"
-	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/copies"
-	"github.com/fleet-hub/fleet/internal/rules/objects"
-	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -127,15 +123,4 @@ func readmitted(in Input) *fleet.Cluster {
 		},
 		Spec: fleet.ClusterSpec{ClientID: ticket.ClientID},
 	}
-}
-
-// readersOf returns the accounts that may read the answer to a request.
-func readersOf(in Input) (accounts []rbacv1.Subject) {
-	if requests.IsRecovery(in.Request) {
-		return []rbacv1.Subject{objects.Subject(in.Request.Namespace, names.Recovery)}
-	}
-	for _, token := range readers(in) {
-		accounts = append(accounts, accountOf(token))
-	}
-	return accounts
 }
