@@ -3,7 +3,6 @@ package grant
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -37,48 +36,6 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 		return true // the agent has renewed it
 	}
 	return err == nil && protocol.Works(credential.Token, string(in.Account.UID), in.Now)
-}
-
-// refused reports whether a request cannot be answered because its credential answers another request, or did until the
-// other agent used it, or will. A granted request stays granted.
-func refused(in Input) bool {
-	switch {
-	case in.Request.Status.Granted:
-		return false
-	case in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "": // else Rancher Fleet's
-		return answersAnother(in)
-	}
-	return slices.ContainsFunc(in.SameAnswer, func(other *fleet.ClusterRegistration) bool { return isCopyOf(in, other) })
-}
-
-// isCopyOf reports whether a request is the later one of two that the same Secret would answer. The agent draws the
-// random part for each request, so the later one is a copy. It must not get the right to read the Secret, not even
-// until the other one is answered. A request that this process has begun to answer is the first one: its writes have
-// changed the resource version, which otherwise orders requests of the same second.
-func isCopyOf(in Input, other *fleet.ClusterRegistration) bool {
-	if other.UID == in.Request.UID || other.DeletionTimestamp != nil {
-		return false
-	}
-	ours, theirs := slices.Contains(in.Begun, in.Request.UID), slices.Contains(in.Begun, other.UID)
-	switch {
-	case other.Status.Granted:
-		return true
-	case ours != theirs:
-		return theirs
-	}
-	return requests.IsOlder(other, in.Request)
-}
-
-// answersAnother reports whether the Secret that would answer this request is the answer to another one. If both
-// wrote it, they would overwrite each other for ever. If both could read it, a client that copied a request could
-// read its answer.
-func answersAnother(in Input) bool {
-	if in.Credential == nil {
-		return false
-	}
-	name := in.Credential.Annotations[fleet.AnnotationClusterRegistration]
-	namespace := in.Credential.Annotations[fleet.AnnotationClusterRegistrationNamespace]
-	return name != "" && (name != in.Request.Name || namespace != in.Request.Namespace)
 }
 
 func credentialOf(cluster *fleet.Cluster, namespaces clusters.Namespaces) protocol.Credential {
@@ -120,27 +77,6 @@ func Seal(secret *corev1.Secret, key, account string) error {
 // AddRecovery adds what its agent needs to return after a loss to a credential Secret.
 func AddRecovery(secret *corev1.Secret, recovery protocol.Recovery) {
 	maps.Copy(secret.Data, recovery.Encode())
-}
-
-// answerMeta returns the metadata of the credential Secret and of the Role and RoleBinding that make it readable. The
-// annotations name the request, so that all three can be deleted with it. With the label, those of several requests are
-// deleted together.
-func answerMeta(namespace, name, cluster string, request *fleet.ClusterRegistration) metav1.ObjectMeta {
-	meta := objects.Managed(namespace, name)
-	meta.Labels[fleet.LabelCluster] = names.SafeConcat(cluster) // names may be longer than label values
-	meta.Labels[fleet.LabelAnswers] = string(request.UID)
-	meta.Annotations = map[string]string{
-		fleet.AnnotationClusterRegistration:          request.Name,
-		fleet.AnnotationClusterRegistrationNamespace: request.Namespace,
-	}
-	return meta
-}
-
-// isFetchable reports whether our answer exists and is to be readable. What Rancher Fleet answered is readable
-// through its own Role, which is not touched for as long.
-func isFetchable(in Input) bool {
-	return in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "" && !answersAnother(in) &&
-		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
 }
 
 // RequestAccount returns the name of the account for a request's agent.

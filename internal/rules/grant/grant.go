@@ -14,9 +14,6 @@ import (
 // SetID identifies the set of objects that belong to a ClusterRegistration. Changing it orphans them.
 const SetID = "cluster-registration"
 
-// CredentialLife is how long an agent has to fetch the answer to its request.
-const CredentialLife = 40 * time.Minute
-
 // RejectionLife is how long a rejected request is kept, so that people can see the reason.
 const RejectionLife = 24 * time.Hour
 

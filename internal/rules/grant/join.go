@@ -19,12 +19,6 @@ func Signer(in Input) *fleet.ClusterRegistrationToken {
 	return nil
 }
 
-// isAnswered reports whether the request has an answer, or had one. What the hub recorded before no longer changes. The
-// answer to another request does not count: a client can choose the ID and the random part that lead to its Secret.
-func isAnswered(in Input) bool {
-	return in.Request.Status.Granted || in.Credential != nil && !answersAnother(in)
-}
-
 // keyOf returns the public key that has signed a request, or "". Before the request is answered, the signature is
 // verified. After that the recorded key counts.
 func keyOf(in Input) string {

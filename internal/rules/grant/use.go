@@ -10,11 +10,6 @@ import (
 // the right to read it are deleted at the first heartbeat of its account. The import account of a token is bound to one
 // Role for each credential that may still be read, and the API server goes through all of them for each of its requests.
 
-// mayBeFetched reports whether the agent of a granted request may still be waiting for its credential.
-func mayBeFetched(in Input) bool {
-	return !in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
-}
-
 // inUse reports whether the agent is known to use the credential that answers a request.
 func inUse(in Input, cluster *fleet.Cluster) bool {
 	if in.Account == nil || !in.Request.Status.Granted {
