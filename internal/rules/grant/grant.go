@@ -36,6 +36,22 @@ func NeedsCluster(in Input) bool {
 	return requests.IsOurs(in.Request) && !in.WorkspaceLeaves && in.Queue == NoQueue
 }
 
+// NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: without it, it would delete older
+// requests, not pin a key, or hand out again what is in use. No cache contains the account, so it costs a request.
+func NeedsHeartbeatAccount(in Input) bool {
+	cluster := ClusterOf(in)
+	switch {
+	case cluster == nil:
+		return false
+	case joinDue(in, cluster):
+		return decide(in).Stage == Done
+	case useUnknown(in, cluster):
+		stage := decide(in).Stage
+		return stage == Done || stage == Minting
+	}
+	return len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
+}
+
 func decide(in Input) Outcome {
 	switch {
 	case !requests.IsOurs(in.Request):
@@ -204,11 +220,6 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	}
 	out.Superseded = nil
 	return out
-}
-
-// reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
-func reports(in Input, cluster *fleet.Cluster) bool {
-	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && requests.Used(in.Request, cluster)
 }
 
 // awaitsRights reports whether a right that must exist before the answer is given is still missing.

@@ -22,24 +22,6 @@ func TicketOf(request *fleet.ClusterRegistration, hub string) (identity.Ticket, 
 	return ticket, err == nil && ticket.Workspace == request.Namespace && ticket.ClientID == request.Spec.ClientID
 }
 
-// recoveryKey returns the key that has signed a recovery request, or "". An agent that does not know the hub's key signs
-// for none.
-func recoveryKey(in Input) string {
-	if in.ReaderAccount == "" {
-		return ""
-	}
-	annotations := in.Request.Annotations
-	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
-	key := annotations[fleet.AnnotationAgentKey]
-	for _, hub := range []string{identity.Thumbprint(in.Recovery.Hub), ""} {
-		claims.Hub = hub
-		if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) == nil {
-			return key
-		}
-	}
-	return ""
-}
-
 // ticketFor returns the ticket of a request that was signed with a key, and false if the ticket is for another key.
 func ticketFor(in Input, key string) (identity.Ticket, bool) {
 	ticket, ok := TicketOf(in.Request, in.Recovery.Hub)

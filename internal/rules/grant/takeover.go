@@ -1,7 +1,6 @@
 package grant
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -30,12 +29,6 @@ func hasAgent(in Input, cluster *fleet.Cluster) bool {
 		return true
 	}
 	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
-}
-
-// agentKey returns the key of a Cluster's agent, or "": the pinned one, or the one that the agent has reported, which is pinned
-// a moment later.
-func agentKey(in Input, cluster *fleet.Cluster) string {
-	return cmp.Or(cluster.Annotations[fleet.AnnotationAgentKey], in.ReportedKey)
 }
 
 // granted returns the other requests of the same client that were granted for the Cluster.
@@ -84,11 +77,6 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	return in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
 		return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
 	})
-}
-
-// isConfirmed reports whether a user with write access to the Cluster has confirmed a request. The Cluster may be nil.
-func isConfirmed(in Input, cluster *fleet.Cluster) bool {
-	return cluster != nil && cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name
 }
 
 // isTokenOf reports whether a granted request was made with exactly this token. A token that was created again under

@@ -1,6 +1,8 @@
 package grant
 
 import (
+	"sort"
+
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -50,15 +52,66 @@ func useUnknown(in Input, cluster *fleet.Cluster) bool {
 	return isFetchable(in) || in.Credential == nil && mayBeFetched(in)
 }
 
-// writesOfUse returns how to delete an answer that is in use.
-func writesOfUse(in Input, out Outcome) []Write {
-	switch {
-	case !out.InUse:
-		return nil
-	case isFetchable(in):
-		return []Write{RetireCredential}
-	case in.Credential == nil && in.ReaderExists && mayBeFetched(in):
-		return []Write{RemoveReader}
+// reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
+func reports(in Input, cluster *fleet.Cluster) bool {
+	return in.Account != nil && in.HeartbeatAccount == string(in.Account.UID) && requests.Used(in.Request, cluster)
+}
+
+// usesAnother reports whether the last heartbeat is known to come from another account than the request's.
+func usesAnother(in Input) bool {
+	return in.HeartbeatAccount != "" && (in.Account == nil || in.HeartbeatAccount != string(in.Account.UID))
+}
+
+// joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet. A
+// blocked key is never pinned again. A Cluster of a new agent shows the token already, and the agent reports the key: the
+// hub pins it without a request that tells who reported it.
+func joinDue(in Input, cluster *fleet.Cluster) bool {
+	request := in.Request
+	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
+	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !requests.Used(request, cluster) {
+		return false
 	}
-	return nil
+	showsToken := token == "" || cluster.Labels[fleet.LabelTokenUID] == token
+	if key == in.ReportedKey && showsToken && isOnlyAgent(in) {
+		return false
+	}
+	return cluster.Annotations[fleet.AnnotationAgentKey] != key || !showsToken
+}
+
+// joinOf returns what to record on the Cluster, or nil. Any token holder can make a request that claims another token
+// and has a key of its own. It is granted if the claimed token is the right one, but only the holder of that token can
+// read the answer. So a key is pinned when the account of its request has reported, and no sooner.
+func joinOf(in Input, cluster *fleet.Cluster) *Join {
+	if !joinDue(in, cluster) || in.Account == nil || in.HeartbeatAccount != string(in.Account.UID) {
+		return nil
+	}
+	annotations := in.Request.Annotations
+	return &Join{Key: annotations[fleet.AnnotationAgentKeyAtGrant], TokenUID: annotations[fleet.AnnotationTokenUIDAtGrant]}
+}
+
+// superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
+// credential.
+func superseded(in Input, cluster *fleet.Cluster) []string {
+	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	if seen := clusters.LastSeen(cluster); noted && (seen == "" || seen == before) {
+		return nil // the old credential may be the only one in use
+	}
+	var older []string
+	for _, other := range in.Others {
+		if givesWay(other, in.Request, cluster) && requests.IsOlder(other, in.Request) {
+			older = append(older, other.Name)
+		}
+	}
+	sort.Strings(older)
+	return older
+}
+
+// givesWay reports whether another request is about the same agent: it has the same client ID, or was made for the
+// same Cluster when that had another client ID. Two requests with the same client ID and random wait for the same
+// credential.
+func givesWay(other, request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	if other.Spec.ClientID == request.Spec.ClientID {
+		return other.Spec.ClientRandom != request.Spec.ClientRandom
+	}
+	return other.Status.ClusterName == cluster.Name
 }

@@ -75,3 +75,16 @@ func writesOfGrant(in Input, out Outcome) (steps []Write) {
 	}
 	return steps
 }
+
+// writesOfUse returns how to delete an answer that is in use.
+func writesOfUse(in Input, out Outcome) []Write {
+	switch {
+	case !out.InUse:
+		return nil
+	case isFetchable(in):
+		return []Write{RetireCredential}
+	case in.Credential == nil && in.ReaderExists && mayBeFetched(in):
+		return []Write{RemoveReader}
+	}
+	return nil
+}

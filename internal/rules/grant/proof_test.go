@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
@@ -134,77 +131,6 @@ func TestGrantOwnership_RecordsOnlyVerifiedKeys(t *testing.T) {
 				t.Fatal("nothing is written")
 			}
 			rulestest.ExpectEqual(t, "key", out.Own.Key, test.want)
-		})
-	}
-}
-
-// granted and used since: request-1 has this key, and the Cluster's last heartbeat came from this account.
-func joining(key, heartbeatAccount string, more ...func(*grant.Input)) grant.Input {
-	used := func(in *grant.Input) {
-		annotate(in, fleet.AnnotationAgentKeyAtGrant, key)
-		in.HeartbeatAccount = heartbeatAccount
-		in.Named = rulestest.ACluster(rulestest.ClusterSeen(rulestest.At(0)))
-		in.Clusters = []*fleet.Cluster{in.Named}
-	}
-	given := []func(*grant.Input){with(requestGranted, requestNoted(""), requestTokenUID("u1")), requestAccount, requestRights, asked, credential(rulestest.BoundJWT("account-1", time.Time{})), used}
-	return grantInput(append(given, more...)...)
-}
-
-func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
-	mine := agentKey(t).Public()
-	want := &grant.Join{Key: mine, TokenUID: "u1"}
-	recorded := func(key, token string) func(*grant.Input) {
-		return func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationAgentKey: key}
-			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
-		}
-	}
-	reported := func(key, token string) func(*grant.Input) {
-		return func(in *grant.Input) {
-			in.ReportedKey = key
-			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
-		}
-	}
-	notedBefore := func(in *grant.Input) {
-		annotate(in, fleet.AnnotationLastSeenAtGrant, rulestest.At(-time.Hour).UTC().Format(time.RFC3339))
-	}
-	others := func(name string) func(*grant.Input) {
-		return func(in *grant.Input) {
-			in.Others = append(in.Others, &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
-		}
-	}
-	for name, test := range map[string]struct {
-		in    grant.Input
-		needs bool
-		want  *grant.Join
-	}{
-		"heartbeat of its account: pinned":                 {joining(mine, "account-1"), true, want},
-		"heartbeat of another account: not pinned":         {joining(mine, "account-0"), true, nil},
-		"heartbeat of an unknown account: not pinned":      {joining(mine, ""), true, nil},
-		"not used yet: not pinned":                         {joining(mine, "account-1", func(in *grant.Input) { in.Named.Status.Agent = fleet.AgentStatus{} }), false, nil},
-		"account is gone: not pinned":                      {joining(mine, "account-1", func(in *grant.Input) { in.Account = nil }), false, nil},
-		"another key is pinned: replaced":                  {joining(mine, "account-1", recorded("another", "u1")), true, want},
-		"recorded already: nothing is written":             {joining(mine, "account-1", recorded(mine, "u1")), false, nil},
-		"joined with another token: the token is recorded": {joining(mine, "account-1", recorded(mine, "u0")), true, want},
-		"its key is blocked: not pinned": {joining(mine, "account-1", func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: mine}
-		}), false, nil},
-		"another key is blocked: pinned": {joining(mine, "account-1", func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: "another"}
-		}), true, want},
-		"reported by a new agent: pinned anyway":               {joining(mine, "", reported(mine, "u1")), false, nil},
-		"another key was reported: pinned":                     {joining(mine, "account-1", reported("another", "u1")), true, want},
-		"reported, joined with another token: pinned":          {joining(mine, "account-1", reported(mine, "u0")), true, want},
-		"reported, there is another request: pinned":           {joining(mine, "account-1", reported(mine, "u1"), others("request-0")), true, want},
-		"reported, an agent reported before it: pinned":        {joining(mine, "account-1", reported(mine, "u1"), notedBefore), true, want},
-		"agent without a key: nothing is written":              {joining("", "account-1"), false, nil},
-		"agent without a key, another is pinned: stays pinned": {joining("", "account-1", recorded("another", "u0")), false, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			out := rulestest.Pure(t, grant.Decide, test.in)
-			rulestest.ExpectEqual(t, "join", out.Join, test.want)
-			rulestest.ExpectEqual(t, "written", slices.Contains(out.Writes, grant.RecordJoin), test.want != nil)
-			rulestest.ExpectEqual(t, "needs the account of the heartbeat", grant.NeedsHeartbeatAccount(test.in), test.needs)
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package grant
 
 import (
+	"cmp"
+
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -40,29 +42,31 @@ func keyOf(in Input) string {
 	return key
 }
 
-// joinDue reports whether the credential of a signed request is in use and the Cluster does not show its key yet. A
-// blocked key is never pinned again. A Cluster of a new agent shows the token already, and the agent reports the key: the
-// hub pins it without a request that tells who reported it.
-func joinDue(in Input, cluster *fleet.Cluster) bool {
-	request := in.Request
-	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !requests.Used(request, cluster) {
-		return false
-	}
-	showsToken := token == "" || cluster.Labels[fleet.LabelTokenUID] == token
-	if key == in.ReportedKey && showsToken && isOnlyAgent(in) {
-		return false
-	}
-	return cluster.Annotations[fleet.AnnotationAgentKey] != key || !showsToken
-}
-
-// joinOf returns what to record on the Cluster, or nil. Any token holder can make a request that claims another token
-// and has a key of its own. It is granted if the claimed token is the right one, but only the holder of that token can
-// read the answer. So a key is pinned when the account of its request has reported, and no sooner.
-func joinOf(in Input, cluster *fleet.Cluster) *Join {
-	if !joinDue(in, cluster) || in.Account == nil || in.HeartbeatAccount != string(in.Account.UID) {
-		return nil
+// recoveryKey returns the key that has signed a recovery request, or "". An agent that does not know the hub's key signs
+// for none.
+func recoveryKey(in Input) string {
+	if in.ReaderAccount == "" {
+		return ""
 	}
 	annotations := in.Request.Annotations
-	return &Join{Key: annotations[fleet.AnnotationAgentKeyAtGrant], TokenUID: annotations[fleet.AnnotationTokenUIDAtGrant]}
+	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
+	key := annotations[fleet.AnnotationAgentKey]
+	for _, hub := range []string{identity.Thumbprint(in.Recovery.Hub), ""} {
+		claims.Hub = hub
+		if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) == nil {
+			return key
+		}
+	}
+	return ""
+}
+
+// agentKey returns the key of a Cluster's agent, or "": the pinned one, or the one that the agent has reported, which is pinned
+// a moment later.
+func agentKey(in Input, cluster *fleet.Cluster) string {
+	return cmp.Or(cluster.Annotations[fleet.AnnotationAgentKey], in.ReportedKey)
+}
+
+// isConfirmed reports whether a user with write access to the Cluster has confirmed a request. The Cluster may be nil.
+func isConfirmed(in Input, cluster *fleet.Cluster) bool {
+	return cluster != nil && cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name
 }
