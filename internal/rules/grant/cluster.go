@@ -61,6 +61,11 @@ func abandoned(in Input, cluster *fleet.Cluster) bool {
 	}
 }
 
+// saysTakeover reports whether the request's condition has the reason TakeoverPending.
+func saysTakeover(request *fleet.ClusterRegistration) bool {
+	return requests.HasReason(request, fleet.ReasonTakeoverPending)
+}
+
 // ofGoneImport reports whether a request was made with the token of an import whose Cluster is gone. Such a token is
 // deleted with its Cluster, so the request came too late. While the Cluster exists, any client may request another
 // Cluster with the token, as with any other token.

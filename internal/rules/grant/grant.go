@@ -1,8 +1,6 @@
 package grant
 
 import (
-	"time"
-
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/copies"
@@ -13,9 +11,6 @@ import (
 
 // SetID identifies the set of objects that belong to a ClusterRegistration. Changing it orphans them.
 const SetID = "cluster-registration"
-
-// RejectionLife is how long a rejected request is kept, so that people can see the reason.
-const RejectionLife = 24 * time.Hour
 
 // Decide returns the desired state of a request.
 func Decide(in Input) Outcome {
@@ -249,17 +244,4 @@ func RightsTaken(in Input, what, remedy string) Outcome {
 		Stage: Rejected, Reason: fleet.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
 		Message: what + ": " + remedy + "; else delete this registration, and its agent asks under another name",
 	}
-}
-
-// rejected returns the outcome for a request that cannot be granted. It is deleted after RejectionLife.
-func rejected(in Input, reason, message string) Outcome {
-	return rejectedFor(in, RejectionLife, reason, message)
-}
-
-func rejectedFor(in Input, life time.Duration, reason, message string) Outcome {
-	ends := in.Request.CreationTimestamp.Add(life)
-	if !in.Request.Status.Granted && !in.Now.Before(ends) {
-		return Outcome{Stage: Abandoned}
-	}
-	return Outcome{Stage: Rejected, Reason: reason, Message: message, Ends: ends}
 }

@@ -8,6 +8,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// RejectionLife is how long a rejected request is kept, so that people can see the reason.
+const RejectionLife = 24 * time.Hour
+
 // Limits on the work that the holder of a token can cause on the hub.
 const (
 	// OpenPerClient is the number of places for requests of one client ID in a workspace: for requests that are not
@@ -97,4 +100,17 @@ func ofAnotherManager(in Input, cluster *fleet.Cluster) Outcome {
 		out.ClusterName, out.Granted, out.Ends = cluster.Name, true, time.Time{}
 	}
 	return out
+}
+
+// rejected returns the outcome for a request that cannot be granted. It is deleted after RejectionLife.
+func rejected(in Input, reason, message string) Outcome {
+	return rejectedFor(in, RejectionLife, reason, message)
+}
+
+func rejectedFor(in Input, life time.Duration, reason, message string) Outcome {
+	ends := in.Request.CreationTimestamp.Add(life)
+	if !in.Request.Status.Granted && !in.Now.Before(ends) {
+		return Outcome{Stage: Abandoned}
+	}
+	return Outcome{Stage: Rejected, Reason: reason, Message: message, Ends: ends}
 }

@@ -122,8 +122,3 @@ func alternatingIn(in Input, cluster *fleet.Cluster) []string {
 	}
 	return copies.Alternating(in.Request, cluster, in.Now)
 }
-
-// saysTakeover reports whether the request's condition has the reason TakeoverPending.
-func saysTakeover(request *fleet.ClusterRegistration) bool {
-	return requests.HasReason(request, fleet.ReasonTakeoverPending)
-}
