@@ -3,6 +3,9 @@
 //
 //	Input (request, Clusters, token, account, namespaces, time) ─► Decide ─► Outcome (writes in order, objects, status)
 //
+// No two files depend on each other. input.go and outcome.go depend on no other file, and answer.go only on input.go. The
+// files with one question each follow, and grant.go asks them all.
+//
 // Invariants:
 //   - Nothing is granted for a Cluster of another manager.
 //   - A registered agent loses its place only to a request with its key or, if the Cluster has no pinned key, with the
