@@ -30,13 +30,13 @@ type bench struct {
 // start starts a hub with the settings of the flags.
 func start(ctx context.Context, o options, clock func() time.Time, progress io.Writer) (*bench, error) {
 	h, err := hub.Start(ctx, hub.Options{
-		Binaries: o.binaries, Logs: o.logs, Downstreams: o.downstreams, ChartValues: o.hubValues(),
+		Binaries: o.binaries, Logs: o.logs, Downstreams: o.downstreams, ChartValues: o.hubValues(), Workspaces: o.spread,
 		Quiet: o.quiet, Patience: o.patience, Clock: clock, Progress: progress,
 	})
 	if err != nil {
 		return nil, err
 	}
-	agents := swarm.New(swarm.Options{Values: h.AgentValues, AtOnce: o.atOnce, Resources: reportedResources, Clock: clock})
+	agents := swarm.New(swarm.Options{Values: h.AgentValues[0], AtOnce: o.atOnce, Resources: reportedResources, Clock: clock})
 	return &bench{options: o, Hub: h, swarm: agents}, nil
 }
 
@@ -81,7 +81,10 @@ func (b *bench) add(n int) (added []*swarm.Agent) {
 func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 	b.made++
 	id := fmt.Sprintf("bench-%05d", b.made)
-	settings := swarm.Settings{ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id, Keyed: true}
+	settings := swarm.Settings{
+		ClientID: id, Labels: benchLabels(), Pod: "fleet-agent-" + id, Keyed: true,
+		Values: &b.AgentValues[b.made%len(b.AgentValues)],
+	}
 	if b.isLarge() {
 		settings.Checkin = rareHeartbeats
 	}
@@ -93,7 +96,7 @@ func (b *bench) addWith(change func(*swarm.Settings)) *swarm.Agent {
 
 // restartAgents stops all agents and starts them again with the same identities and another heartbeat interval.
 func (b *bench) restartAgents(ctx context.Context, checkin time.Duration) error {
-	fresh := swarm.New(swarm.Options{Values: b.AgentValues, Resources: reportedResources, Clock: b.Clock})
+	fresh := swarm.New(swarm.Options{Values: b.AgentValues[0], Resources: reportedResources, Clock: b.Clock})
 	var started []*swarm.Agent
 	for _, a := range b.agents {
 		a.Stop()

@@ -42,7 +42,7 @@ func (b *bench) expire(ctx context.Context) (expired, error) {
 		return expired{}, err
 	}
 	result, err := expiry.Play(ctx, expiry.Options{
-		Hub: expiringHub{b}, Identities: identities, Values: b.AgentValues, Times: b.expiry, Quiet: b.quiet, Clock: b.Clock, Say: b.Say,
+		Hub: expiringHub{b}, Identities: identities, Values: b.AgentValues[0], Times: b.expiry, Quiet: b.quiet, Clock: b.Clock, Say: b.Say,
 	})
 	return expired{
 		Figures: result.Figures, Renewing: figures.CostsOf(result.Renewing.Only(isOurs), result.Renewals), Returning: figures.CostsOf(result.Returning.Only(isOurs), len(identities)),

@@ -41,6 +41,7 @@ type options struct {
 	first     int
 	singles   int
 	step      int
+	spread    int // number of workspaces
 	growth    string
 	profiles  string
 	manyOf    int
@@ -71,6 +72,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	scenarios := flags.String("scenarios", strings.Join(allScenarios(), ","), "what to play, of "+strings.Join(allScenarios(), ", ")+"; all others need registration, but agent does not")
 	flags.IntVar(&o.atOnce, "at-once", 20, "number of agents that register at the same time")
 	flags.IntVar(&o.first, "first", 100, "scenario next: number of clusters that register last and are compared with the first ones")
+	flags.IntVar(&o.spread, "workspaces", 1, "number of workspaces, each with a token, among which the clusters are divided; scenarios after restart need 1")
 	flags.IntVar(&o.step, "step", 1000, "number of clusters between two points of the growth curve")
 	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
 	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register")
@@ -95,6 +97,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	if o.step < 1 {
 		return o, fmt.Errorf("invalid flag -step: %d is not a number of clusters: %w", o.step, errUsage)
 	}
+	if o.spread < 1 {
+		return o, fmt.Errorf("invalid flag -workspaces: %d is not a number of workspaces: %w", o.spread, errUsage)
+	}
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -106,9 +111,20 @@ func parse(args []string, out io.Writer) (options, error) {
 		if !slices.Contains(allScenarios(), name) {
 			return o, fmt.Errorf("invalid flag -scenarios: unknown scenario %q, want one of %v: %w", name, allScenarios(), errUsage)
 		}
+		if o.spread > 1 && !slices.Contains([]string{registration, single, next, restart}, name) {
+			return o, fmt.Errorf("invalid flag -workspaces: scenario %s needs all clusters in one workspace: %w", name, errUsage)
+		}
 		o.scenarios = append(o.scenarios, name)
 	}
 	return o, o.agent.Check(errUsage)
+}
+
+// inWorkspaces says how many workspaces there are, if there are several.
+func (o options) inWorkspaces() string {
+	if o.spread == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" in %d workspaces", o.spread)
 }
 
 func (o options) plays(scenario string) bool { return slices.Contains(o.scenarios, scenario) }

@@ -27,7 +27,7 @@ func agentSettings(t *testing.T, args ...string) (s agentalone.Settings) {
 
 func TestParse_ReadsTheFlags(t *testing.T) {
 	defaults := options{
-		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, step: 1000, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
+		sizes: []int{10, 100, 1000}, atOnce: 20, first: 100, singles: 20, step: 1000, spread: 1, manyOf: 20, fleet: 50, checkin: 20 * time.Second, idleFor: time.Minute,
 		outage: 2 * time.Minute, quiet: 10 * time.Second, patience: 20 * time.Minute, scenarios: allScenarios(),
 		expiry: expiry.Times{Lifetime: 10 * time.Minute, Settle: 130 * time.Second, RenewFor: 450 * time.Second, Outage: 690 * time.Second},
 		agent:  agentSettings(t),
@@ -54,6 +54,9 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 		"invalid number: error":                 {args: []string{"-n", "many"}, err: errUsage},
 		"no step: error":                        {args: []string{"-step", "0"}, err: errUsage},
 		"a growth curve by the hundred":         {args: []string{"-step", "100", "-growth", "g.json"}, want: with(func(o *options) { o.step, o.growth = 100, "g.json" })},
+		"ten workspaces":                        {args: []string{"-workspaces", "10", "-scenarios", "restart"}, want: with(func(o *options) { o.spread, o.scenarios = 10, []string{restart} })},
+		"no workspace: error":                   {args: []string{"-workspaces", "0"}, err: errUsage},
+		"a Bundle for two workspaces: error":    {args: []string{"-workspaces", "2", "-scenarios", "deliver"}, err: errUsage},
 		"profiles":                              {args: []string{"-profiles", "p"}, want: with(func(o *options) { o.profiles = "p" })},
 		"no cluster: error":                     {args: []string{"-n", "10,0"}, err: errUsage},
 		"unknown scenario: error":               {args: []string{"-scenarios", "herd,flood"}, err: errUsage},

@@ -26,6 +26,7 @@ type report struct {
 // run holds the figures of one hub. Scenarios that were not run are omitted.
 type run struct {
 	Clusters     int            `json:"clusters"`
+	Workspaces   int            `json:"workspaces"`
 	AtOnce       int            `json:"atOnce"`
 	Speed        machine.Speeds `json:"speed"`
 	Registration joined         `json:"registration"`
@@ -98,13 +99,13 @@ func measureAgent(ctx context.Context, o options, clock func() time.Time, progre
 
 // play runs the scenarios in their order.
 func (b *bench) play(ctx context.Context, n int) (run, error) {
-	r := run{Clusters: n, AtOnce: b.atOnce}
+	r := run{Clusters: n, Workspaces: b.spread, AtOnce: b.atOnce}
 	var err error
 	if r.Speed.Before, err = machine.Speed(ctx); err != nil {
 		return run{}, err
 	}
 	here := machine.Here()
-	b.curve.Title = fmt.Sprintf("%d clusters, %d at once, on %d processors with %g GiB of memory, speed %d", n, b.atOnce, here.Processors, here.MemoryGiB, r.Speed.Before)
+	b.curve.Title = fmt.Sprintf("%d clusters%s, %d at once, on %d processors with %g GiB of memory, speed %d", n, b.inWorkspaces(), b.atOnce, here.Processors, here.MemoryGiB, r.Speed.Before)
 	var first *batch
 	for _, step := range []struct {
 		scenario string

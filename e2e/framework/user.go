@@ -108,14 +108,19 @@ func (u *User) Import(ctx context.Context, cluster string, labels map[string]str
 
 // TokenValues creates a token on the hub and returns the chart values from the token's Secret.
 func (u *User) TokenValues(ctx context.Context, token string) (map[string]any, error) {
+	return u.TokenValuesOf(ctx, Workspace, token)
+}
+
+// TokenValuesOf is TokenValues for a token of another workspace, which exists.
+func (u *User) TokenValuesOf(ctx context.Context, workspace, token string) (map[string]any, error) {
 	if err := u.Hub.Create(ctx, client.Tokens, &fleet.ClusterRegistrationToken{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: token},
+		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: token},
 		Spec:       fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: time.Hour}},
 	}); err != nil {
 		return nil, err
 	}
 	secret, err := client.Until(ctx, client.Await{
-		From: u.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: Workspace, Name: token, For: "the token's values", Within: Patience,
+		From: u.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: workspace, Name: token, For: "the token's values", Within: Patience,
 	}, func(s *corev1.Secret) bool { return s.Type == protocol.SecretTypeValues })
 	if err != nil {
 		return nil, err

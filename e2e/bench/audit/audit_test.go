@@ -11,7 +11,7 @@ import (
 )
 
 func classifier() Classifier {
-	return Classifier{Controller: "system:serviceaccount:cattle-fleet-system:fleet-controller", Workspace: "fleet-default", Played: "fleet-swarm", Agent: "fleet-bench"}
+	return Classifier{Controller: "system:serviceaccount:cattle-fleet-system:fleet-controller", Workspaces: []string{"fleet-default"}, Played: "fleet-swarm", Agent: "fleet-bench"}
 }
 
 // recorded returns recorded lines of an API server's log, reduced to the used fields.

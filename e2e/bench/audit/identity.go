@@ -1,6 +1,9 @@
 package audit
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Identity is the sender of requests, as distinguished for costs.
 type Identity string
@@ -27,8 +30,10 @@ const (
 
 // Classifier holds the names that identify senders.
 type Classifier struct {
-	// Controller is the controller's user name, Workspace the namespace of the tokens.
-	Controller, Workspace string
+	// Controller is the controller's user name.
+	Controller string
+	// Workspaces are the namespaces of the tokens.
+	Workspaces []string
 	// Played is the start of the simulated agents' user agent, Agent that of the measurement's own clients.
 	Played, Agent string
 }
@@ -55,7 +60,7 @@ func (c Classifier) account(e Event, namespace string) Identity {
 	switch {
 	case e.User.Username == c.Controller:
 		return Controller
-	case namespace == c.Workspace:
+	case slices.Contains(c.Workspaces, namespace):
 		return Import
 	case namespace == "kube-system":
 		return Kubernetes

@@ -62,7 +62,7 @@ func aDelivery() []audit.Event {
 
 // whose classifies the requests of a delivery.
 func whose() audit.Classifier {
-	return audit.Classifier{Controller: controllerAccount, Workspace: "fleet-default"}
+	return audit.Classifier{Controller: controllerAccount, Workspaces: []string{"fleet-default"}}
 }
 
 func TestOf_ComputesTheFigures(t *testing.T) {

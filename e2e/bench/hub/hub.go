@@ -35,6 +35,8 @@ type Options struct {
 	Logs string
 	// Downstreams are the names of further clusters.
 	Downstreams []string
+	// Workspaces is the number of workspaces whose tokens agents use. Zero means one.
+	Workspaces int
 	// ChartValues are the values of the hub's chart.
 	ChartValues map[string]any
 	// Quiet is the time without writes after which the hub is at rest. Patience limits each step.
@@ -47,8 +49,8 @@ type Options struct {
 type Hub struct {
 	Options
 	World *framework.World
-	// AgentValues are the values with which agents register.
-	AgentValues protocol.Values
+	// AgentValues are the values with which agents register, for each workspace. Those of framework.Workspace are the first.
+	AgentValues []protocol.Values
 	// Client is a client of the measurement, whose requests are not counted as costs.
 	Client   *client.Client
 	Observer *observer.Observer
@@ -63,7 +65,7 @@ type Hub struct {
 // Start starts a hub with the product, waits until its own cluster is registered and there are no more writes.
 func Start(ctx context.Context, o Options) (*Hub, error) {
 	h := &Hub{Options: o, began: o.Clock()}
-	h.Whose = audit.Classifier{Controller: controllerAccount, Workspace: framework.Workspace, Played: swarm.UserAgent, Agent: userAgent}
+	h.Whose = audit.Classifier{Controller: controllerAccount, Workspaces: o.workspaces(), Played: swarm.UserAgent, Agent: userAgent}
 	if err := h.startWorld(ctx); err != nil {
 		return nil, errors.Join(err, h.stop())
 	}
@@ -138,11 +140,7 @@ func (h *Hub) install(ctx context.Context) error {
 	if _, _, err := h.World.Managed(ctx, framework.HubName, local); err != nil {
 		return err
 	}
-	values, err := h.World.TokenValues(ctx, "bench")
-	if err != nil {
-		return err
-	}
-	if h.AgentValues, err = swarm.Values(values); err != nil {
+	if err := h.createTokens(ctx); err != nil {
 		return err
 	}
 	if h.log, err = audit.NewLog(h.World.Plane.Hub.AuditLog); err != nil {
@@ -156,6 +154,34 @@ func (h *Hub) install(ctx context.Context) error {
 	h.Observer = observer.Start(h.Client, h.Clock)
 	_, err = h.UntilQuiet(ctx)
 	return err
+}
+
+// workspaces returns the names of the workspaces.
+func (o Options) workspaces() []string {
+	all := []string{framework.Workspace}
+	for n := 2; n <= o.Workspaces; n++ {
+		all = append(all, fmt.Sprintf("%s-%d", framework.Workspace, n))
+	}
+	return all
+}
+
+// createTokens creates the workspaces and a token in each.
+func (h *Hub) createTokens(ctx context.Context) error {
+	for _, workspace := range h.workspaces() {
+		if err := h.World.Hub.EnsureNamespace(ctx, workspace); err != nil {
+			return err
+		}
+		values, err := h.World.TokenValuesOf(ctx, workspace, "bench")
+		if err != nil {
+			return err
+		}
+		of, err := swarm.Values(values)
+		if err != nil {
+			return err
+		}
+		h.AgentValues = append(h.AgentValues, of)
+	}
+	return nil
 }
 
 // End stops the hub. It keeps the logs after an error, or if the user requested them.

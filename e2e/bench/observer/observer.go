@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 )
 
@@ -66,7 +65,7 @@ func (o *Observer) follow(ctx context.Context, resource string) {
 }
 
 func (o *Observer) watch(ctx context.Context, resource string) (err error) {
-	stream, err := o.hub.Fleet.Get().Namespace(framework.Workspace).Resource(resource).Param("watch", "true").Stream(ctx)
+	stream, err := o.hub.Fleet.Get().Resource(resource).Param("watch", "true").Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", resource, err)
 	}
