@@ -143,17 +143,18 @@ func runUpdate(ctx context.Context, dir string, dependencies []*chart.Dependency
 		return &webGetter{ctx, client, limits}, nil
 	}}
 	oci := getter.Provider{Schemes: []string{"oci"}, New: func(options ...getter.Option) (getter.Getter, error) {
-		inner, err := getter.NewOCIGetter(append(options, getter.WithRegistryClient(registry))...)
+		inner, err := getter.NewOCIGetter(append(options, getter.WithRegistryClient(registry.Client))...)
 		return &checkedGetter{inner, limits}, err
 	}}
-	return (&downloader.Manager{
+	err = (&downloader.Manager{
 		Out:              progress,
 		ChartPath:        dir,
 		Getters:          getter.Providers{web, oci},
-		RegistryClient:   registry,
+		RegistryClient:   registry.Client,
 		RepositoryConfig: filepath.Join(cache, "repositories.yaml"),
 		RepositoryCache:  cache,
 	}).Update()
+	return registry.received.check(err)
 }
 
 // webGetter downloads indexes and archives for Helm.

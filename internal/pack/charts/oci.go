@@ -43,29 +43,34 @@ func pull(ctx context.Context, target target, into *unpack.Sink) error {
 		return err
 	}
 	pulled, err := client.Pull(strings.TrimPrefix(reference.String(), schemeOCI))
-	if err != nil {
+	if err := client.received.check(err); err != nil {
 		return err
 	}
 	return unpack.WriteTgz(bytes.NewReader(pulled.Chart.Data), into)
 }
 
+// limited is a client of registries that keeps all answers in memory, and the limit for all of them together.
+type limited struct {
+	*registry.Client
+	received *budget
+}
+
 // newRegistry returns a client that sends user name and password only to the given hosts. A host may name another server
 // that issues tokens.
-func newRegistry(ctx context.Context, credentials Auth, limits unpack.Limits, hosts ...string) (*registry.Client, error) {
+func newRegistry(ctx context.Context, credentials Auth, limits unpack.Limits, hosts ...string) (limited, error) {
 	transport, err := newTransport(credentials)
 	if err != nil {
-		return nil, err
+		return limited{}, err
 	}
 	allowed := map[string]bool{}
 	for _, host := range hosts {
 		allowed[host] = true
 	}
-	left := &atomic.Int64{}
-	left.Store(limits.Memory)
+	received := newBudget(limits.Memory)
 	options := []registry.ClientOption{
 		registry.ClientOptWriter(io.Discard),
 		registry.ClientOptAuthorizer(auth.Client{
-			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, limits.Memory, left}},
+			Client: &http.Client{Timeout: requestTimeout, Transport: &carried{ctx, transport, received}},
 			Cache:  auth.NewCache(),
 			Credential: func(_ context.Context, host string) (auth.Credential, error) {
 				if !allowed[host] || credentials.Username == "" && credentials.Password == "" {
@@ -78,16 +83,45 @@ func newRegistry(ctx context.Context, credentials Auth, limits unpack.Limits, ho
 	if credentials.BasicHTTP {
 		options = append(options, registry.ClientOptPlainHTTP())
 	}
-	return registry.NewClient(options...)
+	client, err := registry.NewClient(options...)
+	return limited{client, received}, err
 }
 
-// carried applies a context and a limit to the requests of a client that knows neither. The client keeps all answers in
-// memory, so the limit is for all of them together.
+// budget is the number of bytes that may be received.
+type budget struct {
+	limit int64
+	left  atomic.Int64
+}
+
+func newBudget(limit int64) *budget {
+	b := &budget{limit: limit}
+	b.left.Store(limit)
+	return b
+}
+
+// spend returns an error if more than the limit has been received, with these bytes.
+func (b *budget) spend(bytes int) error {
+	if b.left.Add(-int64(bytes)) < 0 {
+		return fmt.Errorf("more than %d bytes received", b.limit)
+	}
+	return nil
+}
+
+// check adds an exceeded limit to the client's error, unless it says so. The client reads several answers at once, and may
+// report that there is data beyond what the registry announced.
+func (b *budget) check(err error) error {
+	exceeded := b.spend(0)
+	if err == nil || exceeded == nil || strings.Contains(err.Error(), exceeded.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", exceeded, err)
+}
+
+// carried applies a context and a limit to the requests of a client that knows neither.
 type carried struct {
 	ctx       context.Context //nolint:containedctx // Helm's client has no context
 	transport http.RoundTripper
-	limit     int64
-	left      *atomic.Int64
+	received  *budget
 }
 
 // RoundTrip sends a request.
@@ -105,7 +139,7 @@ func (c *carried) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	body := response.Body
 	response.Body = &closing{
-		Reader: &shared{body, c.left, c.limit},
+		Reader: &shared{body, c.received},
 		close:  func() error { defer stop(); defer cancel(nil); return body.Close() },
 	}
 	return response, nil
@@ -113,16 +147,15 @@ func (c *carried) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // shared is a reader that fails after it and others have read too many bytes.
 type shared struct {
-	from  io.Reader
-	left  *atomic.Int64
-	limit int64
+	from     io.Reader
+	received *budget
 }
 
 // Read reads.
 func (s *shared) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
-	if s.left.Add(-int64(n)) < 0 {
-		return n, fmt.Errorf("more than %d bytes received", s.limit)
+	if exceeded := s.received.spend(n); exceeded != nil {
+		return n, exceeded
 	}
 	return n, err
 }
