@@ -75,9 +75,10 @@ func bootstrapPrograms() map[string]func(args []string) error {
 			return err
 		},
 		callerName: beCaller,
-		// stubborn ignores what can be ignored.
+		// stubborn ignores what can be ignored. It writes the file stubborn-runs first, if it can.
 		"stubborn": func([]string) error {
 			signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
+			_ = os.WriteFile("stubborn-runs", nil, 0o600)
 			return forever()
 		},
 	}

@@ -429,7 +429,7 @@ func TestEscapingProcesses_EndWithTheMachine(t *testing.T) {
 		"leaves the process group":             "- setsid stubborn & echo $! > pid\n",
 		"clears its environment":               "- env -i \"$(command -v stubborn)\" & echo $! > pid\n",
 		"is a service in a shell":              "- service shell sh -c 'stubborn & echo $! > pid; wait'\n- [wait-for, pid]\n",
-		"removes the machine's folder":         "- stubborn & echo $! > pid; cp pid \"$HOME/../../../pid\"; rm -r \"$HOME/../\"*\n",
+		"removes the machine's folder":         "- stubborn & echo $! > pid; wait-for stubborn-runs; cp pid \"$HOME/../../../pid\"; rm -r \"$HOME/../\"*; wait\n",
 		"makes its folder impossible to enter": "- stubborn & echo $! > pid; mkdir -p a/b && chmod 0 a/b a\n",
 	}
 	for name, text := range tests {
