@@ -107,8 +107,8 @@ func (b *budget) spend(bytes int) error {
 	return nil
 }
 
-// check adds an exceeded limit to the client's error, unless it says so. The client reads several answers at once, and may
-// report that there is data beyond what the registry announced.
+// check adds an exceeded limit to the client's error, unless the error names it. The client reads several answers at once,
+// and may report that there is data beyond what the registry announced.
 func (b *budget) check(err error) error {
 	exceeded := b.spend(0)
 	if err == nil || exceeded == nil || strings.Contains(err.Error(), exceeded.Error()) {

@@ -48,8 +48,8 @@ type Input struct {
 	// HeartbeatAccount is the UID of the account that sent the Cluster's last heartbeat, or "" if it is unknown. See
 	// NeedsHeartbeatAccount.
 	HeartbeatAccount string
-	// ReportedKey is the key that the hub pins in any case, because the agent has reported it and the Cluster has none, or
-	// "". See rules/recovery.
+	// ReportedKey is the key that the hub pins in any case, because the agent has reported it and no key is pinned, or "".
+	// See rules/recovery.
 	ReportedKey string
 	// UsedBy is the UID of the account that is known to have used the request's credential, or "" if that is unknown.
 	UsedBy string
