@@ -36,7 +36,7 @@ func start(ctx context.Context, o options, clock func() time.Time, progress io.W
 	if err != nil {
 		return nil, err
 	}
-	agents := swarm.New(swarm.Options{Values: h.AgentValues[0], AtOnce: o.atOnce, Resources: reportedResources, Clock: clock})
+	agents := swarm.New(swarm.Options{AtOnce: o.atOnce, Resources: reportedResources, Clock: clock})
 	return &bench{options: o, Hub: h, swarm: agents}, nil
 }
 
