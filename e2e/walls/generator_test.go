@@ -50,6 +50,8 @@ type dictionary struct {
 	attacker, victim tenant
 	// names are of all kinds of objects, namespaces of the system and of the victim.
 	names, namespaces []string
+	// namesakes are of tokens, Clusters and requests that have the set hash of one of the victim's.
+	namesakes []string
 	// clientIDs and clientRandoms are those of requests that were granted.
 	clientIDs, clientRandoms []string
 	secrets                  []string
@@ -72,11 +74,13 @@ func newDictionary(w *world, requests []fleet.ClusterRegistration, accounts []st
 			names.ImportToken("b1"), names.ImportToken(w.attacker.cluster), names.Cluster(w.victim.clientID),
 			names.ControllerConfig, names.Agent, names.AgentBootstrap, names.BundleDeploymentRole, names.ContentRole, "default",
 		},
+		namesakes: []string{token + ahead, w.victim.cluster + ahead},
 		clientIDs: []string{w.attacker.clientID, w.victim.clientID},
 		secrets:   []string{"db", "kubeconfig", token, names.LocalKubeconfig, "shop", "fleet-controller-bootstrap"},
 	}
 	for _, r := range requests {
 		d.names = append(d.names, r.Name)
+		d.namesakes = append(d.namesakes, r.Name+ahead)
 		d.clientRandoms = append(d.clientRandoms, r.Spec.ClientRandom)
 		d.secrets = append(d.secrets, names.CredentialSecret(r.Spec.ClientID, r.Spec.ClientRandom))
 	}
@@ -453,6 +457,7 @@ func (g generator) mapping() request {
 
 func (g generator) registration() request {
 	r := g.put("ClusterRegistration", client.ClusterRegistrations)
+	r.name = pick(g, r.name, r.name, pick(g, g.namesakes...))
 	r.body["spec"] = g.registrationSpec()
 	return r
 }
@@ -479,6 +484,7 @@ func (g generator) registrationStatus() request {
 
 func (g generator) registrationToken() request {
 	r := g.put("ClusterRegistrationToken", client.Tokens)
+	r.name = pick(g, r.name, pick(g, g.namesakes...))
 	r.body["spec"] = map[string]any{"ttl": pick(g, "1h", "240h")}
 	return r
 }

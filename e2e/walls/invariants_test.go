@@ -59,7 +59,7 @@ type observer struct {
 func newObserver(w *world) *observer {
 	return &observer{
 		neutral:  map[string]bool{w.neutral.workspace: true, w.neutral.namespace: true},
-		secrets:  regexp.MustCompile(`canary-of-(tenant-b|fleet-|kube-|cattle-)[\w-]+`),
+		secrets:  regexp.MustCompile(`canary-of-(` + victim + `|fleet-|kube-|cattle-)[\w-]+`),
 		own:      map[string]bool{w.attacker.workspace: true, w.attacker.namespace: true},
 		contents: map[string]bool{}, credentials: map[string]bool{}, said: map[string]string{}, seen: make(chan struct{}),
 	}

@@ -34,7 +34,10 @@ import (
 
 const (
 	attacker = "tenant-a"
-	victim   = "tenant-b"
+	// ahead and the attacker's workspace are the victim's, so that an object with ahead behind its name has the set hash of
+	// the victim's object of that name.
+	ahead  = "non"
+	victim = ahead + attacker
 	// neutral is a tenant whose objects show how far the controllers are.
 	neutral = "tenant-c"
 	// adminUser is the workspace admin of the attacker.

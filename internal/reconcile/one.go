@@ -28,7 +28,8 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 		return err
 	}
 	found, err := kind.known(KeyOf(desired))
-	if err != nil || found == nil || found.GetLabels()[fleet.LabelSetHash] != s.Hash(owner) || kind.keepAlive || !leaves(kind, found, nil) {
+	if err != nil || found == nil || found.GetLabels()[fleet.LabelSetHash] != s.Hash(owner) || s.isOfNamesake(owner, found) ||
+		kind.keepAlive || !leaves(kind, found, nil) {
 		return err
 	}
 	if err := kind.delete(found); err != nil {

@@ -161,7 +161,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 		if kind.keepAlive {
 			continue
 		}
-		members, err := kind.members(s.Hash(owner))
+		members, err := s.members(kind, owner)
 		if err != nil {
 			return err
 		}
@@ -175,6 +175,24 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// members returns the cached children of owner that have a kind.
+func (s *Set) members(kind Kind, owner Owner) ([]Object, error) {
+	found, err := kind.members(s.Hash(owner))
+	return slices.DeleteFunc(found, func(member Object) bool { return s.isOfNamesake(owner, member) }), err
+}
+
+// isOfNamesake reports whether an object with owner's hash is the child of another owner. The hash has no separators, so
+// that "west" in namespace "nonprod" and "westnon" in "prod" have the same. Other changes of the annotations do not make
+// an object leave its owner.
+func (s *Set) isOfNamesake(owner Owner, member Object) bool {
+	annotations := member.GetAnnotations()
+	named := names.Owner{
+		GVK: annotations[fleet.AnnotationSetOwnerGVK], Name: annotations[fleet.AnnotationSetOwnerName],
+		Namespace: annotations[fleet.AnnotationSetOwnerNamespace],
+	}
+	return named != owner.named() && names.SetHash(s.id, named) == s.Hash(owner)
 }
 
 // leaves reports whether a member is no longer wanted and may be deleted.
@@ -211,7 +229,7 @@ func (s *Set) Watch(nudge func(owner types.NamespacedName)) error {
 func (s *Set) Versions(owner Owner) (uint64, error) {
 	var versions []string
 	for _, kind := range s.kinds {
-		members, err := kind.members(s.Hash(owner))
+		members, err := s.members(kind, owner)
 		if err != nil {
 			return 0, err
 		}

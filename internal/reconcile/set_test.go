@@ -554,6 +554,45 @@ func TestApply_GoneOwner(t *testing.T) {
 	}
 }
 
+func TestApply_ChildrenOfAnotherOwnerWithTheSameHashStay(t *testing.T) {
+	w := newWorld()
+	w.put(t, true, asWritten(w, account()), asWritten(w, binding("r")))
+	namesake := owner()
+	namesake.Namespace, namesake.Name = "default", "import-token-eastfleet-"
+	if w.set.Hash(namesake) != hash {
+		t.Fatalf("the hash is %s: want %s", w.set.Hash(namesake), hash)
+	}
+	taken := &TakenError{GVK: rbacv1.SchemeGroupVersion.WithKind("Role"), Namespace: "fleet-default", Name: "r", differs: true}
+	of, err := w.set.Versions(namesake)
+	none, noneErr := w.set.Versions(GoneOwner(namesake.GVK, "default", "none"))
+	if err != nil || noneErr != nil || of != none {
+		t.Errorf("the versions of its children are %d, %v: want those of no children", of, err)
+	}
+	err = errors.Join(w.set.Apply(namesake), w.set.RemoveOne(namesake, account()), w.set.unbind(namesake, []error{taken}))
+	if err != nil || len(w.requests) > 0 {
+		t.Errorf("the requests are %q, %v: want none", w.requests, err)
+	}
+}
+
+func TestApply_ChildrenWithOtherAnnotationsAreDeleted(t *testing.T) {
+	for name, change := range map[string]func(*corev1.ServiceAccount){
+		"without them":                     func(a *corev1.ServiceAccount) { a.Annotations = nil },
+		"of an owner with another hash":    func(a *corev1.ServiceAccount) { a.Annotations[fleet.AnnotationSetOwnerName] = "other" },
+		"of an owner in another namespace": func(a *corev1.ServiceAccount) { a.Annotations[fleet.AnnotationSetOwnerNamespace] = "other" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.put(t, true, asWritten(w, account(), change))
+			if err := w.set.Apply(owner()); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"delete ServiceAccount fleet-default/a Background uid uid-a"}, w.requests); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestOwnerOf(t *testing.T) {
 	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "import-token-east", UID: ownerUID}}
 	if diff := cmp.Diff(owner(), OwnerOf(fleet.SchemeGroupVersion.WithKind("ClusterRegistrationToken"), token)); diff != "" {

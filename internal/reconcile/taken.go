@@ -95,7 +95,7 @@ func (s *Set) unbind(owner Owner, failures []error) error {
 			continue
 		}
 		for _, kind := range s.kinds {
-			members, err := kind.members(s.Hash(owner))
+			members, err := s.members(kind, owner)
 			failed = append(failed, err)
 			for _, member := range members {
 				if binds(member, taken) {
