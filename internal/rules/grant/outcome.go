@@ -90,7 +90,8 @@ type Outcome struct {
 	LeftOut string
 	// InUse means that the agent uses the credential. It has stored it and does not read it again.
 	InUse bool
-	// Superseded are older requests of the same client. They are deleted because the new credential is in use.
+	// Superseded are older requests of the same client, and those that were granted at the same time to another agent. They
+	// are deleted because the new credential is in use.
 	Superseded []string
 	// ClusterName and Granted are the request's status.
 	ClusterName string

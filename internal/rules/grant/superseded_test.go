@@ -19,6 +19,13 @@ func TestGrantSupersedes(t *testing.T) {
 	older := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(rulestest.At(-time.Hour)), requestGranted}, modifiers...)...)
 	}
+	ofAgent := func(key, token string) func(*grant.Input) {
+		return func(in *grant.Input) { requestOfAgent(key, token)(in.Request) }
+	}
+	newer := func(name, key, token string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
+		made := []func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(rulestest.At(0)), requestGranted, requestNoted(""), requestOfAgent(key, token)}
+		return aRequest(append(made, modifiers...)...)
+	}
 	tests := map[string]struct {
 		seen     *fleet.Cluster
 		noted    *string
@@ -75,6 +82,44 @@ func TestGrantSupersedes(t *testing.T) {
 		"registrations of the other implementation as any other": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-a"},
 			others: []*fleet.ClusterRegistration{older("request-a", func(r *fleet.ClusterRegistration) { r.Annotations, r.Status.Conditions = nil, nil })},
+		},
+		"a newer one that was granted beside it to an agent with another key": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
+			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
+		"also one without a key": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
+			others: []*fleet.ClusterRegistration{newer("request-b", "", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
+		"not one of the same agent": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{newer("request-b", "k1", "u2")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
+		"nor one that could replace it now: an agent without a key with the same token": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("", "u1")},
+		},
+		"but with another token": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
+			others: []*fleet.ClusterRegistration{newer("request-b", "", "u2")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("", "u1")},
+		},
+		"not one that was granted later, by a confirmation": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", requestNoted(before.Format(time.RFC3339)))},
+			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
+		"nor one that waits for a confirmation": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", func(r *fleet.ClusterRegistration) { r.Status.Granted = false })},
+			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
+		"no newer one while it is unknown whose heartbeat it is": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){ofAgent("k1", "u1")},
+		},
+		"nor when the newer one sent it": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-0"), ofAgent("k1", "u1")},
 		},
 		"never one that waits for the same credential": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),

@@ -223,6 +223,14 @@ func requestTokenUID(uid string) func(*fleet.ClusterRegistration) {
 	}
 }
 
+// requestOfAgent records with which key and token a request was granted.
+func requestOfAgent(key, token string) func(*fleet.ClusterRegistration) {
+	return func(r *fleet.ClusterRegistration) {
+		requestTokenUID(token)(r)
+		r.Annotations[fleet.AnnotationAgentKeyAtGrant] = key
+	}
+}
+
 func tokenUID(uid types.UID) func(*fleet.ClusterRegistrationToken) {
 	return func(t *fleet.ClusterRegistrationToken) { t.UID = uid }
 }

@@ -90,20 +90,37 @@ func joinOf(in Input, cluster *fleet.Cluster) *Join {
 }
 
 // superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
-// credential.
+// credential, and its rivals, once it is known that this agent has.
 func superseded(in Input, cluster *fleet.Cluster) []string {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	if seen := clusters.LastSeen(cluster); noted && (seen == "" || seen == before) {
 		return nil // the old credential may be the only one in use
 	}
-	var older []string
+	used := inUse(in, cluster)
+	var ended []string
 	for _, other := range in.Others {
-		if givesWay(other, in.Request, cluster) && requests.IsOlder(other, in.Request) {
-			older = append(older, other.Name)
+		if givesWay(other, in.Request, cluster) && (requests.IsOlder(other, in.Request) || used && isRival(other, in.Request)) {
+			ended = append(ended, other.Name)
 		}
 	}
-	sort.Strings(older)
-	return older
+	sort.Strings(ended)
+	return ended
+}
+
+// isRival reports whether two requests were granted before an agent of the Cluster had reported, to agents with different
+// keys or, without keys, with different tokens. Once one of them reports, the other could not replace it any more, so its
+// answer must not be usable later.
+func isRival(other, request *fleet.ClusterRegistration) bool {
+	theirs, ours := other.Annotations, request.Annotations
+	before, noted := ours[fleet.AnnotationLastSeenAtGrant]
+	alike, likewise := theirs[fleet.AnnotationLastSeenAtGrant]
+	switch key := ours[fleet.AnnotationAgentKeyAtGrant]; {
+	case !other.Status.Granted || !noted || !likewise || before != alike:
+		return false
+	case key != "":
+		return key != theirs[fleet.AnnotationAgentKeyAtGrant]
+	}
+	return ours[fleet.AnnotationTokenUIDAtGrant] != theirs[fleet.AnnotationTokenUIDAtGrant]
 }
 
 // givesWay reports whether another request is about the same agent: it has the same client ID, or was made for the
