@@ -54,7 +54,8 @@ func abandoned(in Input, cluster *fleet.Cluster) bool {
 		return in.Named == nil && !ownedByCluster(request.OwnerReferences)
 	case saysTakeover(request) && cluster == nil:
 		return true // no Cluster is created in place of the one it was about
-	case saysTakeover(request), cluster == nil && request.Status.ClusterName != "" && in.Named == nil:
+	case saysTakeover(request), cluster == nil && request.Status.ClusterName != "" && in.Named == nil,
+		cluster == nil && ownedByCluster(request.OwnerReferences): // garbage collection does not know every owner
 		return !in.Now.Before(request.CreationTimestamp.Add(CredentialLife))
 	default:
 		return false

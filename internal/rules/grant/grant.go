@@ -64,10 +64,10 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case abandoned(in, cluster):
 		return Outcome{Stage: Abandoned}
-	case leaving(in, cluster):
-		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
-	case requests.IsRecovery(in.Request) && !isAnswered(in) && isUnproven(in, cluster):
+	case provesNothing(in, cluster): // even if it would leave, because until then it has a place
 		return Outcome{Stage: Unproven, Message: whyUnproven(in)}
+	case leaving(in, cluster):
+		return ofLeaving(in, cluster)
 	case cluster == nil && requests.IsRecovery(in.Request):
 		return awaitCluster(in, readmitted(in))
 	case cluster == nil && ofGoneImport(in):
@@ -80,6 +80,17 @@ func decideNow(in Input, cluster *fleet.Cluster) Outcome {
 		return createFor(in)
 	}
 	return grantFor(in, cluster)
+}
+
+// ofLeaving returns the outcome for a request whose rights are deleted. Kubernetes deletes the request, except if its owner
+// is of a kind that Kubernetes does not know: any client can name such an owner. So a request that was never granted and has
+// no Cluster ends.
+func ofLeaving(in Input, cluster *fleet.Cluster) Outcome {
+	out := Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
+	if !out.Granted && cluster == nil && in.Request.DeletionTimestamp == nil {
+		out.Ends = in.Request.CreationTimestamp.Add(CredentialLife)
+	}
+	return out
 }
 
 // createFor decides about a request that needs a new Cluster.

@@ -116,6 +116,8 @@ func TestGrant(t *testing.T) {
 		"nor does one with another client ID":                 {granted(named(rulestest.ClusterUID("another-uid"), rulestest.ClusterClient("c2"))), grant.Leaving},
 
 		"a request that was owned by a Cluster that is gone gets no other": {grantInput(with(requestOwned("east", "cluster-uid"))), grant.Leaving},
+		"it is not deleted before it ends":                                 {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife-2*time.Minute)), grant.Leaving},
+		"and then deleted, because its owner may be of an unknown kind":    {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife)), grant.Abandoned},
 		"one that has another owner gets its Cluster":                      {grantInput(with(requestOfTeam)), grant.AwaitingCluster},
 
 		// What nobody waits for any more.
@@ -187,7 +189,8 @@ func checkGrantOutcome(t *testing.T, in grant.Input, out grant.Outcome) {
 		t.Error("what was granted is not granted any more")
 	}
 	waitsInVain := out.Stage == grant.Rejected || out.Stage == grant.TakeoverPending
-	if waitsInVain != !out.Ends.IsZero() || waitsInVain && out.Reason == "" || (out.Reason == "") != (out.Message == "") {
+	hasNoCluster := out.Stage == grant.Leaving && len(in.Clusters) == 0 && !in.Request.Status.Granted && in.Request.DeletionTimestamp == nil
+	if (waitsInVain || hasNoCluster) != !out.Ends.IsZero() || waitsInVain && out.Reason == "" || (out.Reason == "") != (out.Message == "") {
 		t.Error("what waits in vain has a reason, says what to do, and comes to an end")
 	}
 }

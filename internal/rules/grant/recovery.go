@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/copies"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -32,6 +33,11 @@ func ticketFor(in Input, key string) (identity.Ticket, bool) {
 func readmits(in Input) bool {
 	ticket, ok := ticketFor(in, keyOf(in))
 	return ok && in.Recovery.Readmit && !in.Recovery.Deleted && in.Now.Before(ticket.Time.Add(identity.TicketLife))
+}
+
+// provesNothing reports whether a recovery request is to be deleted, because it is unproven and not answered.
+func provesNothing(in Input, cluster *fleet.Cluster) bool {
+	return requests.IsRecovery(in.Request) && in.Request.DeletionTimestamp == nil && !isAnswered(in) && isUnproven(in, cluster)
 }
 
 // isUnproven reports whether a recovery request proves nothing about its Cluster, so that it is deleted at once. It must

@@ -110,6 +110,7 @@ func TestRecoveryOfACluster(t *testing.T) {
 		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestGranted))}, unproven},
 		"copy of a request that is not answered yet: deleted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed())}, unproven},
 		"copy of a request that waits, confirmed: deleted":            {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere, sameAnswer(replayed())}, unproven},
+		"no Cluster, an owner that is gone, no proof: deleted":        {[]mod{with(requestOwned("east", "u")), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "")}, unproven},
 		"was copied: granted":                                         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestMadeAt(rulestest.At(-time.Second))))}, granted},
 	} {
 		t.Run(name, func(t *testing.T) {

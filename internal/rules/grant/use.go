@@ -108,8 +108,8 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 }
 
 // isRival reports whether two requests were granted before an agent of the Cluster had reported, to agents with different
-// keys or, without keys, with different tokens. Once one of them reports, the other could not replace it any more, so its
-// answer must not be usable later.
+// keys or, without keys, with different tokens. Once one of them has reported, the other may no longer replace it, so the
+// other's answer must not be usable later.
 func isRival(other, request *fleet.ClusterRegistration) bool {
 	theirs, ours := other.Annotations, request.Annotations
 	before, noted := ours[fleet.AnnotationLastSeenAtGrant]
