@@ -5,11 +5,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -43,6 +46,21 @@ func TestStoriesOfWhatCanHappen(t *testing.T) {
 			w.later(2*time.Minute, "hub", "has time", func() { w.refuse = nil })
 			w.bootstrapSecret("import-1")
 			w.run(10 * time.Minute)
+		}},
+		"request is refused as invalid: repeated rarely, and at once when the labels are corrected": {"refused-as-invalid", func(_ *testing.T, w *world) {
+			w.logs = true
+			w.refuse = &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+				Message: "ValidatingAdmissionPolicy denied request: spec.clusterLabels is too large",
+			}}
+			w.configure(config.Agent{ClientID: "c1", Labels: map[string]string{"env": "too large"}})
+			w.bootstrapSecret("import-1")
+			w.later(time.Hour, "admin", "upgrades the chart with shorter labels", func() {
+				w.refuse = nil
+				w.configure(config.Agent{ClientID: "c1", Labels: map[string]string{"env": "dev"}})
+			})
+			w.run(2 * time.Hour)
+			w.expectMissing(names.AgentBootstrap)
 		}},
 		"a hub that is gone for ten minutes, while an agent starts": {"gone-for-ten-minutes", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true

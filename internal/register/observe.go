@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"maps"
 
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/register/stored"
@@ -33,6 +34,10 @@ func (a *agent) look(ctx context.Context) error {
 	otherIdentity := !f.HasIdentityOf(&before)
 	otherBootstrap := !f.HasBootstrapOf(&before)
 	otherMode := before.Config.AgentTLSMode != f.Config.AgentTLSMode
+	if before.Config.ClientID != f.Config.ClientID || !maps.Equal(before.Config.Labels, f.Config.Labels) {
+		a.requests.Reset() // the hub may accept the corrected request
+		a.renewals.Reset()
+	}
 	if otherIdentity || otherMode {
 		a.verdict = registering.Verdict{}
 		a.asks.Reset()

@@ -15,7 +15,7 @@ const (
 	firstProofPause = 100 * time.Millisecond
 	longProofPause  = 2 * time.Second
 	// longRenewalPause is the longest pause between two requests that the hub accepted but whose credentials do not
-	// work.
+	// work, or that the hub refused as invalid.
 	longRenewalPause = 10 * time.Minute
 	// longMovePause is the longest pause between two tests at the address in the bootstrap secret, where no hub may
 	// run yet.

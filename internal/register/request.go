@@ -35,6 +35,8 @@ func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	switch {
 	case step.Recovery: // also after a request that the hub accepted, because it may not grant it
 		a.recoveries.Tried(a.now(), err)
+	case apierrors.IsInvalid(err): // the same request is refused again, until the agent's values or the hub's policy change
+		a.renewals.Tried(a.now(), err)
 	case err != nil:
 		a.requests.Tried(a.now(), err)
 	default:
