@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -18,6 +20,10 @@ func TestGrantSupersedes(t *testing.T) {
 	before := rulestest.At(-time.Hour)      // one before it
 	older := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(rulestest.At(-time.Hour)), requestGranted}, modifiers...)...)
+	}
+	const importUID = "i1"
+	ofImport := func(owners ...metav1.OwnerReference) func(*grant.Input) {
+		return func(in *grant.Input) { imported(in); in.Imported.UID, in.Imported.OwnerReferences = importUID, owners }
 	}
 	ofAgent := func(key, token string) func(*grant.Input) {
 		return func(in *grant.Input) { requestOfAgent(key, token)(in.Request) }
@@ -102,6 +108,16 @@ func TestGrantSupersedes(t *testing.T) {
 		"but with another token": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
 			others: []*fleet.ClusterRegistration{newer("request-b", "", "u2")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("", "u1")},
+		},
+		"not one with the token of the Cluster's own import": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
+			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", importUID)},
+			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1"), ofImport(metav1.OwnerReference{Kind: "Cluster", UID: "cluster-uid"})},
+		},
+		"but one with a token that a user has made in its place": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
+			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", importUID)},
+			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1"), ofImport()},
 		},
 		"not one that was granted later, by a confirmation": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),

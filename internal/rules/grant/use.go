@@ -99,7 +99,7 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 	used := inUse(in, cluster)
 	var ended []string
 	for _, other := range in.Others {
-		if givesWay(other, in.Request, cluster) && (requests.IsOlder(other, in.Request) || used && isRival(other, in.Request)) {
+		if givesWay(other, in.Request, cluster) && (requests.IsOlder(other, in.Request) || used && isRival(in, other, cluster)) {
 			ended = append(ended, other.Name)
 		}
 	}
@@ -109,18 +109,21 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 
 // isRival reports whether two requests were granted before an agent of the Cluster had reported, to agents with different
 // keys or, without keys, with different tokens. Once one of them has reported, the other may no longer replace it, so the
-// other's answer must not be usable later.
-func isRival(other, request *fleet.ClusterRegistration) bool {
-	theirs, ours := other.Annotations, request.Annotations
+// other's answer must not be usable later. An agent with the token of the Cluster's own import may replace any.
+func isRival(in Input, other *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	theirs, ours := other.Annotations, in.Request.Annotations
 	before, noted := ours[fleet.AnnotationLastSeenAtGrant]
 	alike, likewise := theirs[fleet.AnnotationLastSeenAtGrant]
+	token := theirs[fleet.AnnotationTokenUIDAtGrant]
 	switch key := ours[fleet.AnnotationAgentKeyAtGrant]; {
 	case !other.Status.Granted || !noted || !likewise || before != alike:
+		return false
+	case in.Imported != nil && string(in.Imported.UID) == token && clusters.Owns(cluster, in.Imported.OwnerReferences):
 		return false
 	case key != "":
 		return key != theirs[fleet.AnnotationAgentKeyAtGrant]
 	}
-	return ours[fleet.AnnotationTokenUIDAtGrant] != theirs[fleet.AnnotationTokenUIDAtGrant]
+	return token != ours[fleet.AnnotationTokenUIDAtGrant]
 }
 
 // givesWay reports whether another request is about the same agent: it has the same client ID, or was made for the
