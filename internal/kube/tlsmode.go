@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -30,6 +31,9 @@ var (
 
 // probeTimeout limits the request that tests whether the system's roots suffice.
 const probeTimeout = 5 * time.Second
+
+// probeHeader limits the header of the response to that request, in bytes. The body is not read.
+const probeHeader = 64 << 10
 
 // WithTLSMode returns a copy of cfg with the trust of the mode. In system-store mode it sends one request
 // without credentials to the server, using the system's roots. If any response arrives, it drops the CA and uses
@@ -94,6 +98,8 @@ func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool
 		DialContext:       cfg.Dial,
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: cfg.ServerName},
 		DisableKeepAlives: true,
+
+		MaxResponseHeaderBytes: probeHeader,
 	}
 	client := &http.Client{
 		Transport: transport,
@@ -101,7 +107,10 @@ func trustedBy(ctx context.Context, cfg *rest.Config, roots *x509.CertPool) bool
 		// A redirect is a response; its target does not matter.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
+	// The certificate does not depend on the path. A path, a query or a user may come from someone who must not choose
+	// what is requested.
+	target := url.URL{Scheme: base.Scheme, Host: base.Host, Path: "/"}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return false
 	}

@@ -27,6 +27,10 @@ func TestWithTLSMode(t *testing.T) {
 	defer server.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
+	long := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Filler", strings.Repeat("x", 1<<20))
+	}))
+	defer long.Close() // it has the same certificate
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	given := []byte("the CA handed over")
@@ -54,6 +58,9 @@ func TestWithTLSMode(t *testing.T) {
 		},
 		"system-store keeps the CA of a server that is not there": {
 			mode: "system-store", cfg: kubetest.WithCA("https://127.0.0.1:1", given), roots: roots, wantCA: true,
+		},
+		"system-store keeps the CA of a server whose answer is too long": {
+			mode: "system-store", cfg: kubetest.WithCA(long.URL, given), roots: roots, wantCA: true,
 		},
 		"system-store without a CA needs no answer": {
 			mode: "system-store", cfg: rest.Config{Host: "https://127.0.0.1:1"}, roots: roots,
