@@ -29,6 +29,8 @@ var (
 	// ErrKubeconfigAddress means that the server, or what its name resolves to, is an address that means the hub's own
 	// machine, its network segment or the services of its cluster, and the operator does not allow it.
 	ErrKubeconfigAddress = errors.New("the kubeconfig leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
+	// ErrHubAddress means that the hub's URL in a kubeconfig Secret leads to such an address.
+	ErrHubAddress = errors.New("its key apiServerURL leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
 	// ErrKubeconfigExpired means that the client certificate has ended.
 	ErrKubeconfigExpired = errors.New("the client certificate in the kubeconfig has expired; write a kubeconfig with a new one")
 )
@@ -64,8 +66,17 @@ func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
 		return cfg, nil
 	case cfg.Proxy != nil:
 		return nil, ErrKubeconfigProxy
-	case f.refusesHost(base.Hostname()):
-		return nil, ErrKubeconfigAddress
+	}
+	if err := f.restrict(cfg, base); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// restrict limits cfg to permitted addresses. base is its server.
+func (f Options) restrict(cfg *rest.Config, base *url.URL) error {
+	if f.refusesHost(base.Hostname()) {
+		return ErrKubeconfigAddress
 	}
 	// A proxy of the operator's is dialled instead of the server, wherever it is. The function is given so that client-go
 	// keeps no transport for each dialler.
@@ -73,7 +84,7 @@ func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
 	if !isProxied(base) {
 		cfg.Dial = f.dial
 	}
-	return cfg, nil
+	return nil
 }
 
 func isProxied(base *url.URL) bool {

@@ -153,7 +153,9 @@ func (n *names) serve(at net.PacketConn) {
 	}
 }
 
-func TestNameThatResolvesToLoopback_IsNotDialled(t *testing.T) {
+// resolveToLoopback makes all names resolve to 127.0.0.1 during a test.
+func resolveToLoopback(t *testing.T) *names {
+	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -166,9 +168,14 @@ func TestNameThatResolvesToLoopback_IsNotDialled(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
 	}}
 	t.Cleanup(func() { net.DefaultResolver = before })
+	return answering
+}
 
-	var connections atomic.Int32
-	victim := httptest.NewUnstartedServer(http.NotFoundHandler())
+// startVictim starts a server on 127.0.0.1 and counts the connections to it.
+func startVictim(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int32) {
+	t.Helper()
+	connections := &atomic.Int32{}
+	victim := httptest.NewUnstartedServer(handler)
 	victim.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			connections.Add(1)
@@ -176,6 +183,12 @@ func TestNameThatResolvesToLoopback_IsNotDialled(t *testing.T) {
 	}
 	victim.StartTLS()
 	t.Cleanup(victim.Close)
+	return victim, connections
+}
+
+func TestNameThatResolvesToLoopback_IsNotDialled(t *testing.T) {
+	answering := resolveToLoopback(t)
+	victim, connections := startVictim(t, http.NotFound)
 	_, port, err := net.SplitHostPort(victim.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

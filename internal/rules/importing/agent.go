@@ -98,4 +98,6 @@ type HubAddress struct {
 	URL string
 	// CA is PEM. Empty means the system's roots.
 	CA []byte
+	// FromSecret means that the URL comes from the kubeconfig Secret, and not from the hub's configuration.
+	FromSecret bool
 }

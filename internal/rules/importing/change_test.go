@@ -114,6 +114,35 @@ func TestImportReacts(t *testing.T) {
 	}
 }
 
+// A URL from the Secret is the choice of a user, and the hub connects to it only under the rules for kubeconfigs.
+func TestNewHubAddress_SaysWhetherTheSecretChoseIt(t *testing.T) {
+	newURL := conf(func(c *config.Config) { c.APIServerURL = "https://new.example" })
+	tests := map[string]struct {
+		change importChange
+		want   importing.HubAddress
+	}{
+		"another URL of the hub":   {newURL, importing.HubAddress{URL: "https://new.example", CA: []byte(rulestest.HubCA)}},
+		"another CA in the Secret": {withSecret("apiServerCA", "new"), importing.HubAddress{URL: rulestest.HubURL, CA: []byte("new")}},
+		"another URL in the Secret": {
+			withSecret("apiServerURL", "https://new.example"),
+			importing.HubAddress{URL: "https://new.example", CA: []byte(rulestest.HubCA), FromSecret: true},
+		},
+		"another URL of the hub, also in the Secret": {func(in *importing.Input) {
+			newURL(in)
+			withSecret("apiServerURL", "https://new.example")(in)
+		}, importing.HubAddress{URL: "https://new.example", CA: []byte(rulestest.HubCA)}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, importing.Decide, carriedOut(test.change))
+			if out.Deploy == nil || out.Deploy.Readdress == nil {
+				t.Fatal("the agent gets no new address")
+			}
+			rulestest.ExpectEqual(t, "address", *out.Deploy.Readdress, test.want)
+		})
+	}
+}
+
 func reactionOf(t *testing.T, out importing.Outcome) reaction {
 	t.Helper()
 	switch {

@@ -93,9 +93,14 @@ func deployment(in Input, want Status) *AgentDeployment {
 	deploy.BesideBundle = bundleOwns(in)
 	deploy.InspectOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
 	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {
-		deploy.Readdress = &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in))}
+		deploy.Readdress = readdress(in, want)
 	}
 	return deploy
+}
+
+// readdress returns the hub's address for an agent that has another one.
+func readdress(in Input, want Status) *HubAddress {
+	return &HubAddress{URL: want.APIServerURL, CA: slices.Clone(hubCA(in)), FromSecret: want.APIServerURL != in.Config.APIServerURL}
 }
 
 // agentConfig returns the agent's own configuration.

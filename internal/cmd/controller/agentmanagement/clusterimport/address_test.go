@@ -1,14 +1,20 @@
 package clusterimport
 
 import (
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	controllers "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -106,4 +112,74 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 	c.Status.Agent.HubSerial = 115
 	hub.Put(c)
 	expect("the agent has the new document", "True")
+}
+
+// A user writes another URL of the hub into the kubeconfig Secret. The controller would connect to it to find out which CA
+// the agent has to trust.
+func TestHubAddressInTheSecret_FollowsTheRulesForKubeconfigs(t *testing.T) {
+	var connections atomic.Int32
+	victim := httptest.NewUnstartedServer(http.NotFoundHandler())
+	victim.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	victim.StartTLS()
+	t.Cleanup(victim.Close)
+	ca := kubetest.CAOf(victim)
+	inSecret := func(hub *hubtest.Hub, url string) {
+		secret := kubeconfig()
+		secret.Data["apiServerURL"], secret.Data["apiServerCA"] = []byte(url), ca
+		hub.Put(secret)
+		hub.Requests()
+	}
+	tests := map[string]struct {
+		change func(*hubtest.Hub)
+		url    string
+		reason string
+		dials  bool
+	}{
+		"loopback: refused":            {func(*hubtest.Hub) {}, victim.URL, fleet.ReasonKubeconfigRefused, false},
+		"metadata of a cloud: refused": {func(*hubtest.Hub) {}, "https://169.254.169.254/latest", fleet.ReasonKubeconfigRefused, false},
+		"operator allows it: connected": {func(hub *hubtest.Hub) {
+			change(hub, func(c *config.Config) { c.AllowLocalKubeconfigs = true })
+		}, victim.URL, "", true},
+		"operator configures the same URL: connected": {func(hub *hubtest.Hub) {
+			change(hub, func(c *config.Config) { c.APIServerURL = victim.URL })
+		}, victim.URL, "", true},
+		"mode strict: not connected": {func(hub *hubtest.Hub) {
+			change(hub, func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict })
+		}, victim.URL, "", false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			connections.Store(0)
+			hub, behind := imported(t)
+			hub.Put(agentBundle())
+			handle(t, hub)
+			test.change(hub)
+			inSecret(hub, test.url)
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			if n := connections.Load(); (n > 0) != test.dials {
+				t.Errorf("%d connections", n)
+			}
+			stored := string(behind.there[0].(*corev1.Secret).Data["kubeconfig"])
+			if test.reason == "" {
+				if stored != storedKubeconfig(test.url, string(ca)) {
+					t.Errorf("the agent has %s", stored)
+				}
+				return
+			}
+			if stored != storedKubeconfig("https://hub", "PEM") {
+				t.Errorf("the agent has another address: %s", stored)
+			}
+			message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
+			for _, part := range []string{"Secret", "apiServerURL", "allowLocalKubeconfigs"} {
+				if !strings.Contains(message, part) {
+					t.Errorf("the message does not name %s: %s", part, message)
+				}
+			}
+		})
+	}
 }

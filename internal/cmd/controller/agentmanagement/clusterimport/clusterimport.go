@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -27,9 +26,8 @@ import (
 const byImportToken = "fleet.clusters-by-import-token"
 
 type handler struct {
-	app   *hub.Context
-	runs  *runs
-	trust install.TrustFunc
+	app  *hub.Context
+	runs *runs
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
 	// reviews limits how often the API server is asked whether it accepts a stored token.
@@ -40,7 +38,7 @@ type handler struct {
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
-		app: a, runs: newRuns(a.Clock), trust: install.Trust, pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
+		app: a, runs: newRuns(a.Clock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 		reviews: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {

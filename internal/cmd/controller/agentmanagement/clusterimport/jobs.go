@@ -150,7 +150,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		return cluster, err
 	}
 	agent := &install.Agent{
-		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust, Hub: own,
+		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust(cluster), Hub: own,
 		Reset: func() (err error) {
 			cluster, err = h.resetAgent(cluster, out.Done)
 			return err
@@ -160,6 +160,12 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 		h.app.Log.Info("agent deployed", "cluster", reconcile.KeyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
 	return cluster, err
+}
+
+// trust returns the function that finds the CA for the hub's address, under the rules for the Cluster's kubeconfig.
+func (h *handler) trust(cluster *fleet.Cluster) install.TrustFunc {
+	local := h.isLocal(reconcile.KeyOf(cluster).String())
+	return install.Trust(remote.ForeignOptions(h.app.Env, h.app.Config.Get(), local, h.app.Clock()))
 }
 
 func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMode string) (hub.Downstream, error) {

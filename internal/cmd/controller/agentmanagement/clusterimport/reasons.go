@@ -34,6 +34,7 @@ func obstacle(err error) (reason, message string) {
 		{foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigPlain)},
 		{foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigProxy)},
 		{foreign.ErrKubeconfigAddress, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigAddress)},
+		{foreign.ErrHubAddress, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrHubAddress)},
 		{foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, kubeconfig(foreign.ErrKubeconfigExpired)},
 		{kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigContext)},
 		{kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigMalformed)},

@@ -30,6 +30,7 @@ func TestObstacle(t *testing.T) {
 		"no TLS":             {foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, "https"},
 		"a proxy":            {foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
 		"a local address":    {fmt.Errorf("asking: %w", foreign.ErrKubeconfigAddress), fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"a local hub":        {fmt.Errorf("asking: %w", foreign.ErrHubAddress), fleet.ReasonKubeconfigRefused, "apiServerURL"},
 		"an old credential":  {foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, "a new one"},
 		"a redirect":         {fmt.Errorf("asking: %w", foreign.ErrRedirected), fleet.ReasonDownstreamAnswerRefused, "redirect"},
 		"too much":           {fmt.Errorf("asking: %w", foreign.ErrAnswerTooLong), fleet.ReasonDownstreamAnswerRefused, "1 MiB"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -27,14 +28,21 @@ var ErrNoIdentity = errors.New("the cluster has no agent of this Cluster")
 // roots. rooted means that the system's roots were sufficient for this agent so far.
 type TrustFunc func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error)
 
-// Trust connects to the hub's address to find the CA.
-func Trust(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
-	cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
-	ca, err := kube.CAFor(ctx, cfg, tlsMode, rooted)
-	if err != nil {
-		return nil, fmt.Errorf("finding out whom the agent is to trust: %w", err)
+// Trust returns a function that connects to the hub's address to find the CA. A URL from a kubeconfig Secret may lead
+// only where options permits the kubeconfig to lead.
+func Trust(options foreign.Options) TrustFunc {
+	return func(ctx context.Context, address importing.HubAddress, tlsMode string, rooted bool) ([]byte, error) {
+		cfg := &rest.Config{Host: address.URL, TLSClientConfig: rest.TLSClientConfig{CAData: address.CA}}
+		find := kube.CAFor
+		if address.FromSecret {
+			find = options.HubCA
+		}
+		ca, err := find(ctx, cfg, tlsMode, rooted)
+		if err != nil {
+			return nil, fmt.Errorf("finding the CA that the agent has to trust: %w", err)
+		}
+		return ca, nil
 	}
-	return ca, nil
 }
 
 // identity holds the agent's Secrets in its namespace. A Secret that does not exist or belongs to another Cluster is
