@@ -18,10 +18,6 @@ import (
 // registered in this time.
 const AgentPatience = 45 * time.Second
 
-// manyAgents is the smallest number of late agents that suggests a problem of the hub or its network. When many agents
-// become silent at once, the agents themselves are rarely the cause.
-const manyAgents = 4
-
 // Reporting is the hub's judgement of a Cluster's heartbeats.
 type Reporting string
 
@@ -57,6 +53,8 @@ type ReportingInput struct {
 	Adopted bool
 	// Gaps are the times between heartbeats that were observed.
 	Gaps Gaps
+	// Arrivals are the heartbeats of all agents.
+	Arrivals Arrivals
 }
 
 // ReportingOutcome is the hub's judgement of an agent.
@@ -64,7 +62,9 @@ type ReportingOutcome struct {
 	Stage Reporting
 	// Late means that the agent has reported before and has missed two or more heartbeats.
 	Late bool
-	// LookAgain is when the stage may change without any event. Zero means never.
+	// Overdue means that the agent is silent and has to be marked, also if many others are late.
+	Overdue bool
+	// LookAgain is when the stage, or Overdue, may change without any event. Zero means never.
 	LookAgain time.Time
 }
 
@@ -77,15 +77,18 @@ func JudgeReporting(in ReportingInput) ReportingOutcome {
 		return awaited(in)
 	}
 	interval := CheckinInterval(in)
-	late, silent := in.Since.Add(2*interval), in.Since.Add(WithJitter(3*interval))
+	late, silent := in.Since.Add(2*interval), in.Since.Add(silentAfter(interval))
 	if silent.Before(in.NotBefore) {
 		silent = in.NotBefore
 	}
-	out := ReportingOutcome{Stage: ReportingHeard, Late: !in.Now.Before(late), LookAgain: silent}
-	if in.Marked || !in.Now.Before(silent) {
+	switch {
+	case in.Marked:
 		return ReportingOutcome{Stage: ReportingSilent, Late: true}
+	case in.Now.Before(silent):
+		return ReportingOutcome{Stage: ReportingHeard, Late: !in.Now.Before(late), LookAgain: silent}
 	}
-	return out
+	until := withheldUntil(in)
+	return ReportingOutcome{Stage: ReportingSilent, Late: true, Overdue: !until.IsZero() && !in.Now.Before(until), LookAgain: until}
 }
 
 // awaited judges an agent that has not reported since it was last deployed.
@@ -101,6 +104,9 @@ func awaited(in ReportingInput) ReportingOutcome {
 	}
 	return ReportingOutcome{Stage: ReportingAwaited, LookAgain: until}
 }
+
+// silentAfter returns the time without a heartbeat after which an agent is silent.
+func silentAfter(interval time.Duration) time.Duration { return WithJitter(3 * interval) }
 
 // WithJitter returns the longest time an agent's interval may take. Agents vary each interval by up to a tenth.
 func WithJitter(interval time.Duration) time.Duration { return interval + interval/10 }
@@ -124,10 +130,6 @@ func MarkedNotReporting(cluster *fleet.Cluster) bool {
 	return said != nil && said.Reason == fleet.ReasonAgentNotReporting &&
 		(said.Message != missingMessage || cluster.Status.Agent.LastSeen.IsZero())
 }
-
-// ManySilent reports whether so many agents are late at once that the cause is probably the hub or its network: at
-// least four, and more than half of the agents that have ever reported.
-func ManySilent(late, heardOf int) bool { return late >= manyAgents && 2*late > heardOf }
 
 // Messages of condition AgentReporting. They are constant, so that a lasting silence does not change the condition.
 const (

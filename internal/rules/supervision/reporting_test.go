@@ -191,28 +191,6 @@ func fromTheNode(in *supervision.ReportingInput) {
 	in.Cluster.Spec.AgentEnvVars[0].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}
 }
 
-func TestManySilent(t *testing.T) {
-	tests := map[string]struct {
-		late, heardOf int
-		want          bool
-	}{
-		"nobody":                 {0, 0, false},
-		"three of three":         {3, 3, false},
-		"four of four":           {4, 4, true},
-		"half of them":           {4, 8, false},
-		"more than half":         {5, 9, true},
-		"a third of a large hub": {3000, 9000, false},
-		"most of a large hub":    {5001, 10000, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := supervision.ManySilent(test.late, test.heardOf); got != test.want {
-				t.Errorf("%d of %d: %v", test.late, test.heardOf, got)
-			}
-		})
-	}
-}
-
 func TestReportingCondition(t *testing.T) {
 	trouble := map[supervision.Reporting]bool{supervision.ReportingMissing: true, supervision.ReportingSilent: true}
 	for stage, reason := range map[supervision.Reporting]string{

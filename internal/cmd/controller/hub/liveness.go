@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"fmt"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,7 +47,7 @@ func (a *Context) agentAdopted(cluster *fleet.Cluster) bool {
 
 // manySilent records an Event for the operator on the controllers' ConfigMap. Shards observe the same and record
 // nothing.
-func (a *Context) manySilent(silent, heardOf int) {
+func (a *Context) manySilent(many liveness.Many) {
 	if a.Env.Shard != "" {
 		return
 	}
@@ -53,7 +56,23 @@ func (a *Context) manySilent(silent, heardOf int) {
 		about = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespaces.System, Name: names.ControllerConfig}} // it need not exist
 	}
 	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
-		"%d of %d agents that report became silent at once, so none of them is marked: check whether agents can reach the hub at its apiServerURL", silent, heardOf)
+		"%d of %d agents that report in %s became silent at once, so none of them is marked, at most until others have reported for %d check-in intervals: check whether agents can reach the hub at its apiServerURL",
+		many.Agents.Late, many.Agents.HeardOf, someOf(many.Workspaces), supervision.WithheldIntervals)
+}
+
+// maxWorkspaces is how many workspaces a message names.
+const maxWorkspaces = 3
+
+// someOf names the first workspaces of a list.
+func someOf(workspaces []string) string {
+	switch named := workspaces[:min(maxWorkspaces, len(workspaces))]; {
+	case len(workspaces) == 1:
+		return "workspace " + workspaces[0]
+	case len(workspaces) > len(named):
+		return fmt.Sprintf("workspaces %s and %d more", strings.Join(named, ", "), len(workspaces)-len(named))
+	default:
+		return "workspaces " + strings.Join(named, ", ")
+	}
 }
 
 // heartbeats returns the data for the metrics.

@@ -1,10 +1,13 @@
 package liveness
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -24,14 +27,13 @@ func (t *Tracker) Judge() {
 	t.mu.Lock()
 	now := t.o.Clock()
 	verdicts := t.verdicts(now)
-	silent, heardOf, due := count(verdicts)
-	was := t.many
-	t.many = supervision.ManySilent(silent, heardOf) && (due || was)
-	if was && !t.many {
-		t.forgive(verdicts, now)
-	}
+	reports, due := t.count(verdicts)
+	was := t.withheld
+	t.withheld = supervision.Withheld(reports)
+	maps.DeleteFunc(t.withheld, func(workspace string, _ bool) bool { return !due[workspace] && !was[workspace] })
+	began, ended := without(t.withheld, was), without(was, t.withheld)
+	t.forgive(verdicts, ended, now)
 	changed, late := t.settleAll(verdicts, now)
-	many := t.many
 	t.mu.Unlock()
 
 	t.notify(changed...)
@@ -40,13 +42,31 @@ func (t *Tracker) Judge() {
 			watcher(cluster)
 		}
 	}
-	switch {
-	case many && !was:
-		t.o.Log.Warn("many agents became silent at once, none of them is marked", "silent", silent, "heardOf", heardOf)
-		t.o.OnMany(silent, heardOf)
-	case was && !many:
-		t.o.Log.Info("most agents report again, silent ones are judged individually", "silent", silent, "heardOf", heardOf)
+	if len(began) > 0 {
+		many := manyOf(began, reports)
+		t.o.Log.Warn("many agents became silent at once, none of them is marked", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "heardOf", many.Agents.HeardOf)
+		t.o.OnMany(many)
 	}
+	if len(ended) > 0 {
+		many := manyOf(ended, reports)
+		t.o.Log.Info("silent agents are judged individually again", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "heardOf", many.Agents.HeardOf)
+	}
+}
+
+// without returns the workspaces in a that are not in b.
+func without(a, b map[string]bool) map[string]bool {
+	rest := maps.Clone(a)
+	maps.DeleteFunc(rest, func(workspace string, _ bool) bool { return b[workspace] })
+	return rest
+}
+
+func manyOf(workspaces map[string]bool, reports map[string]supervision.Reports) Many {
+	many := Many{Workspaces: slices.Sorted(maps.Keys(workspaces))}
+	for workspace := range workspaces {
+		many.Agents.Late += reports[workspace].Late
+		many.Agents.HeardOf += reports[workspace].HeardOf
+	}
+	return many
 }
 
 // settleAll settles all verdicts. It returns the Clusters whose stage changed, and those whose agents have become
@@ -79,37 +99,45 @@ func (t *Tracker) verdicts(now time.Time) []verdict {
 	return all
 }
 
-// count returns how many agents have reported and are not marked, how many of them are late, and whether one has to be
-// marked.
-func count(verdicts []verdict) (late, heardOf int, due bool) {
+// count counts the agents of each workspace that have reported and are not marked, without those that have to be marked
+// anyway. due are the workspaces with an agent that has to be marked unless many are late. The agent of the hub's own
+// cluster does not count: it reports also if agents elsewhere cannot reach the hub.
+func (t *Tracker) count(verdicts []verdict) (reports map[string]supervision.Reports, due map[string]bool) {
+	reports, due = map[string]supervision.Reports{}, map[string]bool{}
+	bootstrap := t.o.Config().Bootstrap
 	for _, v := range verdicts {
-		if v.record.stage != supervision.ReportingHeard {
+		if v.record.stage != supervision.ReportingHeard || v.Overdue || clusters.IsLocal(v.cluster, bootstrap) {
 			continue
 		}
-		heardOf++
+		workspace := reports[v.key.Namespace]
+		workspace.HeardOf++
 		if v.Late {
-			late++
+			workspace.Late++
 		}
-		due = due || v.Stage == supervision.ReportingSilent
+		reports[v.key.Namespace] = workspace
+		if v.Stage == supervision.ReportingSilent {
+			due[v.key.Namespace] = true
+		}
 	}
-	return late, heardOf, due
+	return reports, due
 }
 
-// forgive gives late agents another interval: the others have just returned, and these return with their next
-// heartbeat.
-func (t *Tracker) forgive(verdicts []verdict, now time.Time) {
+// forgive gives the late agents of these workspaces another interval: others have just returned, and these return with
+// their next heartbeat. An agent gets it only once until it reports, so that no one can prolong a silence for ever.
+func (t *Tracker) forgive(verdicts []verdict, workspaces map[string]bool, now time.Time) {
 	for i, v := range verdicts {
-		if v.record.stage == supervision.ReportingHeard && v.Late {
+		if workspaces[v.key.Namespace] && v.record.stage == supervision.ReportingHeard && v.Late && !v.Overdue && v.record.notBefore.IsZero() {
 			v.record.notBefore = now.Add(supervision.WithJitter(supervision.CheckinInterval(t.input(v.record, v.cluster))))
 			verdicts[i].ReportingOutcome = t.judgeOne(v.record, v.cluster, now)
 		}
 	}
 }
 
-// settle marks a silent or missing agent. It does not mark silent agents while too many are silent.
+// settle marks a silent or missing agent. It does not mark silent agents while too many are silent, unless they are
+// overdue.
 func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
-	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.many
+	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.withheld[v.key.Namespace] && !v.Overdue
 	if v.Stage == v.record.stage || v.record.late {
 		return
 	}

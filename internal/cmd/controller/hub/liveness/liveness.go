@@ -42,7 +42,15 @@ type Options struct {
 	Clock func() time.Time
 	Log   *slog.Logger
 	// OnMany is called when so many agents became silent at once that none of them is marked. It must not block.
-	OnMany func(silent, heardOf int)
+	OnMany func(Many)
+}
+
+// Many describes workspaces in which so many agents became silent at once that none of them is marked.
+type Many struct {
+	// Workspaces are sorted.
+	Workspaces []string
+	// Agents are those of all these workspaces together.
+	Agents supervision.Reports
 }
 
 // Tracker tracks all agents. It is safe for concurrent use.
@@ -53,7 +61,9 @@ type Tracker struct {
 	records  map[types.NamespacedName]*record
 	watchers []func(types.NamespacedName)
 	late     []func(types.NamespacedName)
-	many     bool // so many agents are late that none is marked
+	// withheld are the workspaces in which so many agents are late that none is marked.
+	withheld map[string]bool
+	arrivals supervision.Arrivals
 	running  bool
 	timer    *time.Timer
 	next     time.Time // when the timer fires
@@ -80,7 +90,7 @@ func (t *Tracker) OnChange(f func(types.NamespacedName)) {
 }
 
 // Stale reports whether a Cluster's agent has reported before and now counts as gone. While so many agents are silent
-// at once that the hub is probably the cause, no other agent becomes stale.
+// at once that the hub is probably the cause, no other agent becomes stale for a while.
 func (t *Tracker) Stale(cluster types.NamespacedName) bool {
 	return t.stage(cluster) == supervision.ReportingSilent
 }

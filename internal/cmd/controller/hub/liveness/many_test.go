@@ -2,11 +2,14 @@ package liveness_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/config"
 )
 
 func clusters(n int) (names []string) {
@@ -88,10 +91,10 @@ func TestManySilent_IsReportedOnce(t *testing.T) {
 		h := begin(t, all...)
 		h.beating(all[6:]...).during(40 * minute)
 		h.expect("33m 6 of 10")
-		h.beating(all[7:]...).during(10 * time.Hour)
+		h.beating(all[7:]...).during(time.Hour)
 		h.expect()
 		h.restart() // which everyone is given time by, and then it is told again
-		h.beating(all[7:]...).during(10 * time.Hour)
+		h.beating(all[7:]...).during(time.Hour)
 		h.expect("33m 7 of 10")
 	})
 }
@@ -160,6 +163,163 @@ func TestManyReturns_CauseFewJudgements(t *testing.T) {
 			t.Errorf("%d reads for %d returns", reads, len(all))
 		}
 		h.expect()
+	})
+}
+
+// When most clusters of a hub are switched off permanently, the others go on reporting.
+func TestManySilent_AreMarkedWhenOthersReportForTwelveIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clusters(10)
+		h := begin(t, all...)
+		h.beating(all[6:]...).during(119 * minute)
+		h.expect("33m 6 of 10") // the first heartbeat of others was after 10 minutes
+		h.beating(all[6:]...).during(20 * minute)
+		h.expect("11m c000 Silent", "11m c001 Silent", "11m c002 Silent", "11m c003 Silent", "11m c004 Silent", "11m c005 Silent")
+	})
+}
+
+// The time counts from the first heartbeat after an outage of all.
+func TestOutage_DoesNotCountForTheTwelveIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clusters(10)
+		h := begin(t, all...)
+		h.beating(all...).during(300 * minute)
+		h.beating().during(600 * minute)
+		h.expect("333m 10 of 10")
+		h.beating(all[6:]...).during(115 * minute)
+		h.expect()
+		h.beating(all[6:]...).during(10 * minute)
+		h.expect("6m c000 Silent", "6m c001 Silent", "6m c002 Silent", "6m c003 Silent", "6m c004 Silent", "6m c005 Silent")
+	})
+}
+
+// An agent is given another interval once: agents elsewhere that come and go do not prolong its silence.
+func TestSilentAgent_IsForgivenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := begin(t, clusters(6)...)
+		comeAndGo := func() {
+			for _, name := range others(7) {
+				h.add(name)
+			}
+			h.pass(minute)
+			h.beat(others(7)[0])
+			h.pass(4 * minute)
+			for _, name := range others(7) {
+				h.remove(name)
+			}
+		}
+		h.pass(40 * minute)
+		h.expect("33m 6 of 6")
+		comeAndGo() // the other interval ends after 11 minutes
+		h.pass(8 * minute)
+		h.expect("12m 6 of 6")
+		comeAndGo()
+		h.expect("1m c000 Silent", "1m c001 Silent", "1m c002 Silent", "1m c003 Silent", "1m c004 Silent", "1m c005 Silent")
+	})
+}
+
+// others are the agents of another workspace, in the order in which they are named.
+func others(n int) (names []string) {
+	for _, name := range clusters(n) {
+		names = append(names, "hostile/"+name)
+	}
+	return names
+}
+
+// The holder of one token registers any number of agents. Whatever they do, the agents of other workspaces are judged as if
+// they were not there.
+func TestAgentsOfOneWorkspace_DoNotChangeHowOthersAreJudged(t *testing.T) {
+	hostile := others(50)
+	behaviours := map[string]func(h *hub, i int) []string{ // who reports in a phase of twenty minutes
+		"none":               nil,
+		"silent":             func(*hub, int) []string { return nil },
+		"report":             func(*hub, int) []string { return hostile },
+		"every other report": func(*hub, int) []string { return hostile[:25] },
+		"come and go": func(_ *hub, i int) []string {
+			if i%3 == 0 {
+				return hostile
+			}
+			return nil
+		},
+	}
+	dead := map[string]struct {
+		agents, dead int
+		want         []string
+	}{
+		"one of one":       {1, 1, []string{"33m c000 Silent"}},
+		"three of three":   {3, 3, []string{"33m c000 Silent", "33m c001 Silent", "33m c002 Silent"}},
+		"one of ten":       {10, 1, []string{"33m c000 Silent"}},
+		"five of ten":      {10, 5, []string{"33m c000 Silent", "33m c001 Silent", "33m c002 Silent", "33m c003 Silent", "33m c004 Silent"}},
+		"two of a hundred": {100, 2, []string{"33m c000 Silent", "33m c001 Silent"}},
+	}
+	for behaviour, reporting := range behaviours {
+		for name, test := range dead {
+			t.Run(name+" while the others: "+behaviour, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					own := clusters(test.agents)
+					h := begin(t, own...)
+					if reporting != nil {
+						for _, name := range hostile {
+							h.add(name)
+						}
+					}
+					for i := range 30 {
+						beating := own[test.dead:]
+						if reporting != nil {
+							beating = append(slices.Clone(beating), reporting(h, i)...)
+						}
+						h.beating(beating...).during(20 * minute)
+					}
+					h.forget("hostile")
+					h.expect(test.want...)
+				})
+			})
+		}
+	}
+}
+
+// More than half of the agents of a workspace are silent: they are withheld as if the fakes of the other one were not there.
+func TestFakesOfOneWorkspace_DoNotProlongTheSilenceOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := clusters(10)
+		h := begin(t, own...)
+		for _, name := range others(100) {
+			h.add(name)
+		}
+		h.beating(own[6:]...).during(119 * minute)
+		h.expect("33m 106 of 110 in hostile, ws")
+		h.beating(own[6:]...).during(20 * minute)
+		h.forget("hostile")
+		h.expect("11m c000 Silent", "11m c001 Silent", "11m c002 Silent", "11m c003 Silent", "11m c004 Silent", "11m c005 Silent")
+	})
+}
+
+// All agents of a site, which has a workspace of its own, are silent, and most agents of the hub report.
+func TestSiteOfOneWorkspace_IsMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := begin(t, clusters(5)...)
+		elsewhere := others(20)
+		for _, name := range elsewhere {
+			h.add(name)
+		}
+		h.beating(elsewhere...).during(40 * minute)
+		h.expect("33m c000 Silent", "33m c001 Silent", "33m c002 Silent", "33m c003 Silent", "33m c004 Silent")
+	})
+}
+
+// The agent of the hub's own cluster reports also when those of other clusters cannot reach the hub.
+func TestLocalAgent_DoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clusters(4)
+		h := begin(t)
+		h.config.Bootstrap = config.Bootstrap{Namespace: "fleet-local"}
+		for _, name := range append([]string{"fleet-local/local"}, all...) {
+			h.add(name)
+		}
+		h.beating("fleet-local/local").during(10 * time.Hour)
+		h.expect("33m 4 of 4")
+		h.beating().during(40 * minute)
+		h.expect("33m fleet-local/local Silent")
 	})
 }
 

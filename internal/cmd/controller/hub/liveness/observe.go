@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -55,6 +56,7 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 		t.records[key] = r
 	}
 	if r.take(cluster, now) {
+		t.arrived(r, cluster, now)
 		t.returned(now)
 	}
 	before := r.stage
@@ -64,7 +66,7 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 		out = t.judgeOne(r, cluster, now)
 	}
 	r.stage = unlessMarked(out.Stage, r.marked)
-	if out.Stage != r.stage && !t.many {
+	if out.Stage != r.stage && !t.withheld[key.Namespace] {
 		out.LookAgain = now // it is due now
 	}
 	t.wake(now, out.LookAgain)
@@ -90,6 +92,14 @@ func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 	return true
 }
 
+// arrived records a heartbeat. Those of the hub's own cluster arrive also if agents elsewhere cannot reach the hub.
+func (t *Tracker) arrived(r *record, cluster *fleet.Cluster, now time.Time) {
+	conf := t.o.Config()
+	if r.beaten && !clusters.IsLocal(cluster, conf.Bootstrap) {
+		t.arrivals = t.arrivals.Add(now, conf)
+	}
+}
+
 // judgeOne applies the rule to a record.
 func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) supervision.ReportingOutcome {
 	in := t.input(r, cluster)
@@ -99,7 +109,7 @@ func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) sup
 
 func (t *Tracker) input(r *record, cluster *fleet.Cluster) supervision.ReportingInput {
 	return supervision.ReportingInput{
-		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps,
+		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps, Arrivals: t.arrivals,
 		Adopted: cluster.Spec.KubeConfigSecret == "" && t.o.Adopted(cluster), // unused for other Clusters
 	}
 }
@@ -119,7 +129,7 @@ func unlessMarked(stage supervision.Reporting, marked bool) supervision.Reportin
 
 // returned schedules a judgement if agents are not marked because too many were late: there is one less now.
 func (t *Tracker) returned(now time.Time) {
-	if t.many {
+	if len(t.withheld) > 0 {
 		t.wake(now, now.Add(pause))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -73,12 +74,12 @@ func (h *hub) restart() {
 	}
 	h.tracker = liveness.New(liveness.Options{
 		Cluster: h.read, Adopted: func(*fleet.Cluster) bool { return h.adopted }, Config: func() config.Config { return h.config },
-		Clock: time.Now, Log: slog.New(slog.DiscardHandler), OnMany: func(silent, heardOf int) { h.tell(fmt.Sprintf("%d of %d", silent, heardOf)) },
+		Clock: time.Now, Log: slog.New(slog.DiscardHandler), OnMany: h.many,
 	})
 	tracker := h.tracker
 	tracker.OnChange(func(key types.NamespacedName) {
-		stage := tracker.Of(h.cluster(key.Name)) // a watcher may ask
-		h.tell(key.Name + " " + string(stage))
+		stage := tracker.Of(h.cluster(nameOf(key))) // a watcher may ask
+		h.tell(nameOf(key) + " " + string(stage))
 	})
 	h.mu.Lock()
 	names := h.names()
@@ -93,8 +94,28 @@ func (h *hub) restart() {
 	h.expect()
 }
 
+// many tells in which other workspaces many agents are silent, and how many in all of them.
+func (h *hub) many(many liveness.Many) {
+	where := ""
+	if diff := slices.Compare(many.Workspaces, []string{workspace}); diff != 0 {
+		where = " in " + strings.Join(many.Workspaces, ", ")
+	}
+	h.tell(fmt.Sprintf("%d of %d%s", many.Agents.Late, many.Agents.HeardOf, where))
+}
+
+// key returns the key of "name", or of "workspace/name".
 func key(name string) types.NamespacedName {
+	if elsewhere, name, found := strings.Cut(name, "/"); found {
+		return types.NamespacedName{Namespace: elsewhere, Name: name}
+	}
 	return types.NamespacedName{Namespace: workspace, Name: name}
+}
+
+func nameOf(key types.NamespacedName) string {
+	if key.Namespace == workspace {
+		return key.Name
+	}
+	return key.String()
 }
 
 func (h *hub) read(key types.NamespacedName) *fleet.Cluster {
@@ -106,7 +127,7 @@ func (h *hub) read(key types.NamespacedName) *fleet.Cluster {
 
 func (h *hub) names() (names []string) {
 	for key := range h.objects {
-		names = append(names, key.Name)
+		names = append(names, nameOf(key))
 	}
 	sort.Strings(names)
 	return names
@@ -125,7 +146,7 @@ func (h *hub) cluster(name string) *fleet.Cluster {
 func (h *hub) made(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
 	h.uids++
 	cluster := &fleet.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name, UID: types.UID(fmt.Sprint(h.uids))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key(name).Namespace, Name: key(name).Name, UID: types.UID(fmt.Sprint(h.uids))},
 		Spec:       fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"},
 		Status:     fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: h.says()}},
 	}
@@ -161,12 +182,12 @@ func (h *hub) beat(name string) { h.put(h.beaten(name)) }
 func (h *hub) store(cluster *fleet.Cluster) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.objects[key(cluster.Name)] = cluster
+	h.objects[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}] = cluster
 }
 
 func (h *hub) put(cluster *fleet.Cluster) {
 	h.store(cluster)
-	h.tracker.Stale(key(cluster.Name)) // as the watch does
+	h.tracker.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) // as the watch does
 }
 
 func (h *hub) remove(name string) {
@@ -218,6 +239,18 @@ func (h *hub) during(d time.Duration) {
 				h.beat(name)
 			}
 		}
+	}
+}
+
+// forget drops what was told of a workspace's Clusters, and that many agents were silent there alone.
+func (h *hub) forget(workspace string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = slices.DeleteFunc(h.told, func(told string) bool {
+		return strings.Contains(told, " "+workspace+"/") || strings.HasSuffix(told, " in "+workspace)
+	})
+	if len(h.told) == 0 {
+		h.told = nil
 	}
 }
 

@@ -1,0 +1,84 @@
+package supervision
+
+import (
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/config"
+)
+
+const (
+	// manyAgents is the smallest number of late agents that suggests a problem of the hub or its network. When many
+	// agents become silent at once, the agents themselves are rarely the cause.
+	manyAgents = 4
+	// WithheldIntervals is how many check-in intervals the mark of a silent agent is withheld at most, once heartbeats of
+	// other agents arrive: they show that the hub can be reached.
+	WithheldIntervals = 12
+)
+
+// Reports counts the agents of a workspace that have ever reported and are not marked. Late is how many of them are late.
+type Reports struct{ Late, HeardOf int }
+
+// mostAreLate reports whether more than half of the agents are late.
+func (r Reports) mostAreLate() bool { return 2*r.Late > r.HeardOf }
+
+// Withheld returns the workspaces in which silent agents are not marked, because so many agents are late at once that the
+// cause is probably the hub or its network. In such a workspace, more than half of the agents are late. On the hub, at
+// least four are late, and more than half.
+//
+// The late agents of one other workspace do not count: that with the most of them. So the holder of a token, who can
+// register any number of agents in a workspace and let them become silent, cannot keep those of another workspace from
+// being marked.
+func Withheld(workspaces map[string]Reports) map[string]bool {
+	var hub Reports
+	var most, second int // the largest numbers of late agents in a workspace
+	for _, own := range workspaces {
+		hub.Late, hub.HeardOf = hub.Late+own.Late, hub.HeardOf+own.HeardOf
+		most, second = max(most, own.Late), max(second, min(most, own.Late))
+	}
+	withheld := map[string]bool{}
+	for workspace, own := range workspaces {
+		other := most
+		if own.Late == most {
+			other = second
+		}
+		counted := Reports{Late: hub.Late - other, HeardOf: hub.HeardOf - other}
+		if own.mostAreLate() && counted.mostAreLate() && counted.Late >= manyAgents {
+			withheld[workspace] = true
+		}
+	}
+	return withheld
+}
+
+// Arrivals describes the heartbeats of all agents that go through the hub's network. The zero value means that none has
+// arrived yet.
+type Arrivals struct {
+	// since is the first heartbeat after a pause, and last is the last one.
+	since, last time.Time
+}
+
+// Add returns the arrivals with one more heartbeat.
+func (a Arrivals) Add(now time.Time, conf config.Config) Arrivals {
+	if !a.goOn(now, orDefault(conf.AgentCheckinInterval.Duration)) {
+		a.since = now
+	}
+	a.last = now
+	return a
+}
+
+// goOn reports whether heartbeats arrive without a pause in which an agent with this interval would become silent.
+func (a Arrivals) goOn(now time.Time, interval time.Duration) bool {
+	return !a.last.IsZero() && !now.After(a.last.Add(silentAfter(interval)))
+}
+
+// withheldUntil returns when the mark of a silent agent is no longer withheld. It returns zero if no heartbeats arrive.
+func withheldUntil(in ReportingInput) time.Time {
+	hub := orDefault(in.Config.AgentCheckinInterval.Duration)
+	if !in.Arrivals.goOn(in.Now, hub) {
+		return time.Time{}
+	}
+	since := in.Since
+	if since.Before(in.Arrivals.since) {
+		since = in.Arrivals.since
+	}
+	return since.Add(WithheldIntervals * max(hub, CheckinInterval(in)))
+}
