@@ -1,10 +1,12 @@
 package targeting
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -60,6 +62,36 @@ func TestCircle(t *testing.T) {
 				t.Errorf("circle = %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestCircle_GivesUpWhereItWouldTakeTooLong(t *testing.T) {
+	const bundles, references = 20, 20_000
+	var all []*fleet.Bundle
+	for i := range bundles {
+		b := depending(fmt.Sprintf("b%d", i), fmt.Sprintf("b%d", (i+1)%bundles))
+		slow := slices.Repeat([]fleet.BundleRef{{Selector: targetingtest.Selector("team", "none")}}, references)
+		b.Spec.DependsOn = append(slow, b.Spec.DependsOn...)
+		all = append(all, b)
+	}
+	s := &search{all: all, byName: map[string]*fleet.Bundle{}, labels: map[string]labels.Set{}, left: maxSteps}
+	s.dependencies(all[0])
+	if s.left >= 0 || s.left < -100 {
+		t.Errorf("%d steps are left: want none, and no more steps than allowed", s.left)
+	}
+	if got := Circle(all[0], all); got != nil {
+		t.Errorf("circle = %q: want none", got)
+	}
+}
+
+func TestCircle_AlongAWholeWorkspace(t *testing.T) {
+	const bundles = 5000
+	var all []*fleet.Bundle
+	for i := range bundles {
+		all = append(all, depending(fmt.Sprintf("b%d", i), fmt.Sprintf("b%d", (i+1)%bundles)))
+	}
+	if got := Circle(all[0], all); len(got) != bundles || got[0] != "b0" || got[bundles-1] != all[bundles-1].Name {
+		t.Errorf("a cycle of %d Bundles: want %d", len(got), bundles)
 	}
 }
 
