@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -86,8 +87,8 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	}
 	before := found.OwnerReferences
 	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
-	if !same && !isCopy(before) {
-		return nil, errOccupied
+	if err := h.mayShare(bd, o, before, same); err != nil {
+		return nil, err
 	}
 	if same && len(owners) == len(before) {
 		return found, nil
@@ -114,8 +115,8 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	before := found.OwnerReferences
 	owners := withOwner(before, bd)
 	same := equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
-	if !same && !isCopy(before) {
-		return nil, errOccupied
+	if err := h.mayShare(bd, o, before, same); err != nil {
+		return nil, err
 	}
 	if same && len(owners) == len(before) {
 		return found, nil
@@ -126,6 +127,28 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 		return updated, err
 	}
 	return updated, h.noteChange(err, bd, before)
+}
+
+// mayShare returns an error if an object that has the name of a copy is none, or is the copy of another workspace's original.
+func (h *handler) mayShare(bd *fleet.BundleDeployment, o original, owners []metav1.OwnerReference, same bool) error {
+	if !same && !isCopy(owners) {
+		return errOccupied
+	}
+	if workspace := h.workspaceOf(bd.Namespace, owners); workspace != "" && workspace != o.key.Namespace {
+		return errAnothers
+	}
+	return nil
+}
+
+// workspaceOf returns the workspace of the first BundleDeployment that a copy was made for, or "" if none is left.
+func (h *handler) workspaceOf(namespace string, owners []metav1.OwnerReference) string {
+	for _, owner := range owners {
+		first, err := h.app.BundleDeployments.Cache().Get(namespace, owner.Name)
+		if err == nil && owner.Kind == kindDeployment && first.UID == owner.UID {
+			return index.BundleOf(first).Namespace
+		}
+	}
+	return ""
 }
 
 // isCopy reports whether an object with these owners was copied for a BundleDeployment.
@@ -162,8 +185,8 @@ func metaOf(bd *fleet.BundleDeployment, o original) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: bd.Namespace, Name: o.key.Name, OwnerReferences: withOwner(nil, bd)}
 }
 
-// withOwner adds a BundleDeployment to the owners of a copy. BundleDeployments that want the same copy share it. It is
-// deleted together with the last of them.
+// withOwner adds a BundleDeployment to the owners of a copy. BundleDeployments of a workspace that want the same copy share
+// it. It is deleted together with the last of them.
 func withOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) []metav1.OwnerReference {
 	if isOwner(owners, bd) {
 		return owners

@@ -207,6 +207,92 @@ func TestCopyAll(t *testing.T) {
 	}
 }
 
+func TestCopiesOfTwoWorkspaces_AreNotShared(t *testing.T) {
+	creds, settings := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "ConfigMap", Name: "settings"}
+	own, other := deployment(creds, settings), deployment(creds, settings)
+	other.Name, other.UID = "db", "u-db"
+	other.Labels[fleet.LabelBundleName], other.Labels[fleet.LabelBundleNamespace] = "db", "ws2"
+	first := metav1.OwnerReference{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "db", UID: "u-db"}
+	second := metav1.OwnerReference{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "web", UID: "u-web"}
+	trouble := "downstreamResources[0]: Secret creds: " + errAnothers.Error()
+	for name, test := range map[string]struct {
+		owners                      []metav1.OwnerReference
+		data, trouble, want, config string
+	}{
+		"of the other one":                           {[]metav1.OwnerReference{first}, "1", trouble, "1", "1"},
+		"of the other one, with equal data":          {[]metav1.OwnerReference{first}, "2", trouble, "2", "2"},
+		"shared by an earlier release: of the first": {[]metav1.OwnerReference{first, second}, "1", trouble, "1", "1"},
+		"the same, this one is the first":            {[]metav1.OwnerReference{second, first}, "1", "", "2", "2"},
+		"the other BundleDeployment is gone":         {[]metav1.OwnerReference{{APIVersion: first.APIVersion, Kind: first.Kind, Name: "gone", UID: "u"}}, "1", "", "2", "2"},
+		"its name belongs to another one by now":     {[]metav1.OwnerReference{{APIVersion: first.APIVersion, Kind: first.Kind, Name: "db", UID: "u"}}, "1", "", "2", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret, configMap := secretOf(there, "creds", test.data), configMapOf(there, "settings", test.data)
+			secret.OwnerReferences, configMap.OwnerReferences = test.owners, test.owners
+			hub := hubtest.New(t)
+			h := handlerWith(t, secretOf("ws", "creds", "2"), configMapOf("ws", "settings", "2"), secret, configMap)
+			hub.App.Kube, h.app = h.app.Kube, hub.App
+			put(hub, own)
+			put(hub, other)
+			got, err := h.copyAll(t.Context(), own, everything(own))
+			if err != nil || got != test.trouble {
+				t.Errorf("trouble %q, %v: want %q", got, err, test.trouble)
+			}
+			after, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
+			if err != nil || string(after.Data["k"]) != test.want {
+				t.Errorf("the Secret has %q, %v: want %q", after.Data["k"], err, test.want)
+			}
+			config, err := h.app.Kube.CoreV1().ConfigMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
+			if err != nil || config.Data["k"] != test.config {
+				t.Errorf("the ConfigMap has %q, %v: want %q", config.Data["k"], err, test.config)
+			}
+		})
+	}
+}
+
+func TestCopyThatOthersChange_IsRestored(t *testing.T) {
+	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
+	for name, change := range map[string]func(*fake.Clientset) error{
+		"deleted": func(kube *fake.Clientset) error {
+			return kube.CoreV1().Secrets(there).Delete(t.Context(), "creds", metav1.DeleteOptions{})
+		},
+		"edited": func(kube *fake.Clientset) error {
+			_, err := kube.CoreV1().Secrets(there).Update(t.Context(), secretOf(there, "creds", "x", ownedBy("u-web")), metav1.UpdateOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kube := fake.NewClientset(secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web")))
+			hub := hubtest.New(t)
+			h := handlerWith(t)
+			hub.App.Kube, h.app = kube, hub.App
+			bd := deployment(creds)
+			put(hub, bd)
+			copied := original{kindSecret, types.NamespacedName{Namespace: there, Name: "creds"}}
+			if trouble, err := h.copyAll(t.Context(), bd, everything(bd)); trouble != "" || err != nil {
+				t.Fatalf("%q, %v", trouble, err)
+			}
+			if h.onObject(copied, "7"); h.queue.Behind() {
+				t.Error("the hub's own write is a change")
+			}
+			if err := change(kube); err != nil {
+				t.Fatal(err)
+			}
+			if h.onObject(copied, ""); !h.queue.Behind() {
+				t.Error("the BundleDeployment is not enqueued")
+			}
+			trouble, err := h.copyAll(t.Context(), bd, everything(bd))
+			if trouble != "" || err != nil || !h.done.takeChanged("u-web") {
+				t.Fatalf("%q, %v, or the agent is not notified", trouble, err)
+			}
+			after, err := kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
+			if err != nil || string(after.Data["k"]) != "1" {
+				t.Errorf("the copy has %q, %v", after.Data["k"], err)
+			}
+		})
+	}
+}
+
 func TestAConfigMapIsCopiedWhole(t *testing.T) {
 	h := handlerWith(t, configMapOf("ws", "settings", "1"))
 	settings := deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})

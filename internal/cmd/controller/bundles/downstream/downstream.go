@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
@@ -56,7 +57,7 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 	}
 	err = errors.Join(
 		queue.Watch(a.BundleDeployments.Informer(), h.onDeployment),
-		a.OnSecret(one, func(key types.NamespacedName) { h.onOriginal(original{kindSecret, key}) }),
+		a.OnSecret(one, func(key types.NamespacedName) { h.onObject(original{kindSecret, key}, a.SecretVersion(key)) }),
 		queue.Watch(configMaps, h.onConfigMap),
 		h.watchOthers(),
 	)
@@ -109,12 +110,27 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 }
 
 func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]) {
-	changed := change.New
-	if changed == nil {
-		changed = change.Old
+	older, newer := change.Old, change.New
+	switch {
+	case newer == nil:
+		h.onObject(original{kindConfigMap, reconcile.KeyOf(older)}, "")
+	case older == nil || older.ResourceVersion != newer.ResourceVersion:
+		h.onObject(original{kindConfigMap, reconcile.KeyOf(newer)}, newer.ResourceVersion)
 	}
-	if change.Old == nil || change.New == nil || change.Old.ResourceVersion != change.New.ResourceVersion {
-		h.onOriginal(original{kindConfigMap, reconcile.KeyOf(changed)})
+}
+
+// onObject handles a change of an object that may be an original, a copy, or in the place of a copy. version is its resource
+// version, or "" if it is gone.
+func (h *handler) onObject(changed original, version string) {
+	h.onOriginal(changed)
+	deployments, err := h.app.BundleDeployments.Cache().List(changed.key.Namespace, labels.Everything())
+	if err != nil {
+		return // only if the cache has not started, and then there are no copies
+	}
+	for _, bd := range deployments {
+		if h.done.isStale(bd.UID, changed.kind, changed.key.Name, version) {
+			h.queue.Add(reconcile.KeyOf(bd))
+		}
 	}
 }
 

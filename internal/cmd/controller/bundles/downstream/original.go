@@ -39,11 +39,12 @@ var (
 	errToken          = errors.New("it is the token of a ServiceAccount (type " + string(corev1.SecretTypeServiceAccountToken) + "), which is never copied; " +
 		"put what the bundle needs into a Secret of another type")
 	errOccupied = errors.New("the cluster's namespace has an object of that name that is not a copy; rename the original, or remove that object")
+	errAnothers = errors.New("the cluster's namespace has a copy of that name for a Bundle of another workspace; rename the original")
 )
 
 // isTrouble reports whether only a user can fix the error.
 func isTrouble(err error) bool {
-	for _, trouble := range []error{errKind, errMissing, errTaken, errOccupied} {
+	for _, trouble := range []error{errKind, errMissing, errTaken, errOccupied, errAnothers} {
 		if errors.Is(err, trouble) {
 			return true
 		}
