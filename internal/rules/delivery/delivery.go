@@ -169,7 +169,7 @@ func currentValues(in Input) (values []byte, known bool) {
 	switch {
 	case in.Values == nil:
 		return nil, false
-	case in.Values.Hash() == in.Existing.Spec.ValuesHash, isCurrent(in.Existing, in.Values.Current):
+	case in.Values.Hash() == in.Existing.Spec.ValuesHash, isCurrent(in, in.Values.Current):
 		return in.Values.Current, true
 	default:
 		return nil, false
@@ -177,12 +177,22 @@ func currentValues(in Input) (values []byte, known bool) {
 }
 
 // isCurrent reports whether the values belong to the agent's current deployment ID. This recognises them even if a
-// write was interrupted between the Secret and the BundleDeployment, so that the hash does not match the Secret.
-func isCurrent(bd *fleet.BundleDeployment, text []byte) bool {
-	options := *bd.Spec.Options.DeepCopy()
+// write was interrupted between the Secret and the BundleDeployment, so that the hash does not match the Secret. The ID
+// does not depend on the labels and annotations that targets add to the release's namespace, but the options have them.
+func isCurrent(in Input, text []byte) bool {
+	options := *in.Existing.Spec.Options.DeepCopy()
 	if err := putValues(&options, text); err != nil {
 		return false
 	}
+	if hasID(in.Existing, options) {
+		return true
+	}
+	options.NamespaceLabels, options.NamespaceAnnotations = in.Bundle.Spec.NamespaceLabels, in.Bundle.Spec.NamespaceAnnotations
+	return hasID(in.Existing, options)
+}
+
+// hasID reports whether a BundleDeployment's current deployment ID is that of these options.
+func hasID(bd *fleet.BundleDeployment, options fleet.BundleDeploymentOptions) bool {
 	manifestID, _ := content.SplitDeploymentID(bd.Spec.DeploymentID)
 	id, err := targeting.DeploymentID(manifestID, options)
 	return err == nil && id == bd.Spec.DeploymentID

@@ -145,7 +145,11 @@ func TestInterruptedWrite_IsFinished(t *testing.T) {
 		found            Values
 		known            bool
 	}{
-		"the agent's values":            {`{"helm":{"values":{"old":1,"f":1.5}}}`, `{"helm":{}}`, Values{Current: []byte(`{"f":1.5,"old":1}`), Staged: stagedValues}, true},
+		"the agent's values": {`{"helm":{"values":{"old":1,"f":1.5}}}`, `{"helm":{}}`, Values{Current: []byte(`{"f":1.5,"old":1}`), Staged: stagedValues}, true},
+		"a target adds labels to the namespace": {
+			`{"helm":{"values":{"old":1}},"namespaceLabels":{"team":"a"}}`, `{"helm":{},"namespaceLabels":{"team":"a","tier":"b"},"namespaceAnnotations":{"c":"d"}}`,
+			Values{Current: []byte(`{"old":1}`), Staged: stagedValues}, true,
+		},
 		"the agent had none":            {`{"helm":{}}`, `{"helm":{}}`, Values{Staged: stagedValues}, true},
 		"other values than the agent's": {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`{"old":2}`), Staged: stagedValues}, false},
 		"invalid JSON":                  {`{"helm":{"values":{"old":1}}}`, `{"helm":{}}`, Values{Current: []byte(`nope`), Staged: stagedValues}, false},
@@ -159,7 +163,9 @@ func TestInterruptedWrite_IsFinished(t *testing.T) {
 				t.Fatal(err)
 			}
 			bd.Spec.DeploymentID, bd.Spec.Options, bd.Spec.ValuesHash = id, targetingtest.Options(t, test.options), "of before"
-			in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Stage, Existing: bd, Values: &test.found}
+			bundle := targetingtest.Bundle(paused)
+			bundle.Spec.NamespaceLabels = map[string]string{"team": "a"}
+			in := Input{Bundle: bundle, Target: newTarget(t), Verdict: rollout.Stage, Existing: bd, Values: &test.found}
 			got, err := Decide(in)
 			if err != nil {
 				t.Fatal(err)
