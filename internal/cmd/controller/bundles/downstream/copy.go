@@ -129,7 +129,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	return updated, h.noteChange(err, bd, before)
 }
 
-// mayShare returns an error if an object that has the name of a copy is none, or is the copy of another workspace's original.
+// mayShare returns an error if an object with the name of a copy was not copied, or was copied for another workspace.
 func (h *handler) mayShare(bd *fleet.BundleDeployment, o original, owners []metav1.OwnerReference, same bool) error {
 	if !same && !isCopy(owners) {
 		return errOccupied

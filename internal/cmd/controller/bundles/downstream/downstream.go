@@ -125,7 +125,7 @@ func (h *handler) onObject(changed original, version string) {
 	h.onOriginal(changed)
 	deployments, err := h.app.BundleDeployments.Cache().List(changed.key.Namespace, labels.Everything())
 	if err != nil {
-		return // only if the cache has not started, and then there are no copies
+		return // only if the cache has not started; nothing has been copied then
 	}
 	for _, bd := range deployments {
 		if h.done.isStale(bd.UID, changed.kind, changed.key.Name, version) {
