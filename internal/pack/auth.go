@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/pack/charts"
+	"github.com/fleet-hub/fleet/internal/pack/charts/git"
 )
 
 // Credentials are used to fetch charts.
@@ -123,12 +124,14 @@ func (c Credentials) with(auth charts.Auth, url string, fetch func(charts.Auth) 
 	if err != nil {
 		return err
 	}
-	if allowed || !hasSecrets(auth) {
+	auth.SSHAgent = allowed
+	if allowed {
 		return fetch(auth)
 	}
+	withheld := hasSecrets(auth)
 	auth.Username, auth.Password, auth.SSHPrivateKey = "", "", nil
 	err = fetch(auth)
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || !withheld && !errors.Is(err, git.ErrNoKey) {
 		return err
 	}
 	var resolving *charts.ResolveError

@@ -121,7 +121,7 @@ func (l loader) load(ctx context.Context, wanted directory) (contents, error) {
 		if err := l.fetch(ctx, wanted, root, temporary); err != nil {
 			return contents{}, err
 		}
-		root, shown = temporary, temporary
+		root, shown, l.auth.Root = temporary, temporary, temporary
 	}
 	r := &reader{shown: l.folder, excluded: l.excluded, left: &l.left}
 	r.complete = func(folder string) (string, func(), error) { return l.complete(ctx, folder) }

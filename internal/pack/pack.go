@@ -116,6 +116,11 @@ func (p *packer) readOptions(folder Folder) (text []byte, file string, err error
 		return []byte("{}"), filepath.Join(folder.Path, optionsFile), nil
 	}
 	file = filepath.Join(folder.Path, name)
+	if folder.Options == "" {
+		if err := checkOptions(folder, name, file); err != nil {
+			return nil, file, err
+		}
+	}
 	text, err = readFile(file, maxOptions)
 	if err != nil {
 		return nil, file, fmt.Errorf("failed to open file %q: %w", name, err)
@@ -142,7 +147,7 @@ func (p *packer) make(ctx context.Context, folder Folder, text []byte, file stri
 	spec := &doc.BundleSpec
 	read, err := p.read(ctx, folder, spec)
 	if err != nil {
-		return nil, err
+		return nil, explainOutside(err, file)
 	}
 	if len(read.files) == 0 {
 		return nil, nil
@@ -168,8 +173,11 @@ func (p *packer) read(ctx context.Context, folder Folder, spec *fleet.BundleSpec
 	if err != nil {
 		return contents{}, err
 	}
+	if auth.Root, err = rootOf(folder); err != nil {
+		return contents{}, err
+	}
 	excluded := exclusions(folder.Options, valuesFiles(spec))
-	err = mergeValues(folder.Path, spec)
+	err = mergeValues(folder.Path, auth.Root, spec)
 	var read contents
 	if err == nil {
 		read, err = p.load(ctx, folder, auth, spec, excluded)

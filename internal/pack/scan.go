@@ -14,6 +14,8 @@ type Folder struct {
 	Path string
 	// Options is the file with the options, relative to Path. If it is empty, they are in fleet.yaml or fleet.yml.
 	Options string
+	// Given is the argument that Path was found below. If it is empty, it is Path.
+	Given string
 }
 
 // Names of the file with the options of a folder.
@@ -40,7 +42,7 @@ func Find(paths []string, options string) ([]Folder, error) {
 				return nil, err
 			}
 			for _, folder := range below {
-				found = append(found, Folder{Path: folder, Options: options})
+				found = append(found, Folder{Path: folder, Options: options, Given: match})
 			}
 		}
 	}

@@ -1,23 +1,25 @@
 package pack
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/helmvalues"
+	"github.com/fleet-hub/fleet/internal/pack/charts"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // mergeValues merges the values files of the Bundle and its targets into their values. Those of the Bundle itself are
-// only read if it names a chart.
-func mergeValues(folder string, spec *fleet.BundleSpec) error {
+// only read if it names a chart. They must be in the folder root.
+func mergeValues(folder, root string, spec *fleet.BundleSpec) error {
 	if helm := spec.Helm; helm != nil {
 		roundNumbers(helm)
 		if helm.Chart != "" || helm.Repo != "" {
-			if err := mergeFiles(folder, helm); err != nil {
+			if err := mergeFiles(folder, root, helm); err != nil {
 				return err
 			}
 		}
@@ -25,7 +27,7 @@ func mergeValues(folder string, spec *fleet.BundleSpec) error {
 	for i := range spec.Targets {
 		if helm := spec.Targets[i].Helm; helm != nil {
 			roundNumbers(helm)
-			if err := mergeFiles(folder, helm); err != nil {
+			if err := mergeFiles(folder, root, helm); err != nil {
 				return err
 			}
 		}
@@ -33,10 +35,10 @@ func mergeValues(folder string, spec *fleet.BundleSpec) error {
 	return nil
 }
 
-func mergeFiles(folder string, helm *fleet.HelmOptions) error {
+func mergeFiles(folder, root string, helm *fleet.HelmOptions) error {
 	for _, name := range helm.ValuesFiles {
 		path := filepath.Join(folder, name)
-		read, err := readValues(path)
+		read, err := readValues(root, path)
 		if err != nil {
 			return fmt.Errorf("reading values file: %s: %w", path, err)
 		}
@@ -48,7 +50,10 @@ func mergeFiles(folder string, helm *fleet.HelmOptions) error {
 	return nil
 }
 
-func readValues(path string) (map[string]any, error) {
+func readValues(root, path string) (map[string]any, error) {
+	if err := charts.Within(root, "helm.valuesFiles", path); errors.As(err, new(*charts.OutsideError)) {
+		return nil, err
+	}
 	text, err := readFile(path, maxOptions)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func TestValuesFiles_AreMergedInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			doc, err := parseOptions([]byte(test.text))
 			if err == nil {
-				err = mergeValues(dir+"/app", &doc.BundleSpec)
+				err = mergeValues(dir+"/app", dir, &doc.BundleSpec)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func TestValuesFilesOfTargets_AreReadWithoutChart(t *testing.T) {
 	spec := &fleet.BundleSpec{Targets: []fleet.BundleTarget{{}, {BundleDeploymentOptions: fleet.BundleDeploymentOptions{
 		Helm: &fleet.HelmOptions{ValuesFiles: []string{"t.yaml"}},
 	}}}}
-	if err := mergeValues(dir, spec); err != nil {
+	if err := mergeValues(dir, dir, spec); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]any{"b": 2.0}, spec.Targets[1].Helm.Values.Data); diff != "" {
@@ -68,7 +68,7 @@ func TestInvalidValuesFile_IsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := &fleet.BundleSpec{}
 			spec.Helm = &fleet.HelmOptions{Chart: "c", ValuesFiles: []string{name}}
-			err := mergeValues(dir, spec)
+			err := mergeValues(dir, dir, spec)
 			if err == nil || !strings.Contains(err.Error(), "reading values file: "+dir+"/"+name) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error %v, want one with %q", err, want)
 			}

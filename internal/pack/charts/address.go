@@ -56,7 +56,7 @@ func (a *address) repository(auth Auth) git.Repository {
 	return git.Repository{
 		URL: a.url, Ref: a.ref, Depth: a.depth, Folder: a.sub,
 		Username: auth.Username, Password: auth.Password, IsServer: func(u *url.URL) bool { return origin(u) == origin(a.url) },
-		CABundle: auth.CABundle, SSHKey: key, SSHKnownHosts: auth.SSHKnownHosts, InsecureSkipVerify: auth.InsecureSkipVerify,
+		CABundle: auth.CABundle, SSHKey: key, SSHAgent: auth.SSHAgent, SSHKnownHosts: auth.SSHKnownHosts, InsecureSkipVerify: auth.InsecureSkipVerify,
 	}
 }
 

@@ -23,8 +23,9 @@ type Auth struct {
 	Username, Password string
 	// CABundle are certificates in PEM that are trusted in addition to those of the system.
 	CABundle []byte
-	// SSHPrivateKey is a private key in PEM. If it is empty, the SSH agent is used.
+	// SSHPrivateKey is a private key in PEM. SSHAgent uses the SSH agent of the user if it is empty.
 	SSHPrivateKey []byte
+	SSHAgent      bool
 	// SSHKnownHosts are lines of a known_hosts file. If it is empty, the file of the user is used.
 	SSHKnownHosts []byte
 	// InsecureSkipVerify accepts every certificate and every SSH host key.
@@ -34,6 +35,9 @@ type Auth struct {
 	// Allow reports whether user name and password may be sent to the repository of a dependency. If it is nil, they
 	// are not sent. Fetch does not call it: its caller decides about the chart.
 	Allow func(repository string) bool
+	// Root is the folder that local charts, git repositories and dependencies must be in. If it is empty, they may be
+	// anywhere: then the addresses must be those of the user, not of a repository.
+	Root string
 }
 
 // Source is the chart to fetch.
@@ -139,9 +143,12 @@ func transfer(ctx context.Context, target target, into *unpack.Sink) error {
 	case schemeHTTP:
 		return download(ctx, address, target, into)
 	case schemeGit:
+		if err := confineRepository(address, target.auth.Root); err != nil {
+			return err
+		}
 		return git.Write(ctx, address.repository(target.auth), into)
 	}
-	return copyLocal(address, target.folder, into)
+	return copyLocal(address, target.folder, target.auth.Root, into)
 }
 
 // absolute returns a local path as an absolute one.

@@ -41,7 +41,7 @@ func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writ
 		return "", nil, err
 	}
 	remove = func() { _ = os.RemoveAll(temporary) }
-	complete, err = copyChart(dir, dependencies, temporary, limits)
+	complete, err = copyChart(dir, dependencies, temporary, auth.Root, limits)
 	if err == nil {
 		err = update(ctx, complete, loaded, auth, progress, limits)
 	}
@@ -53,14 +53,17 @@ func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writ
 }
 
 // copyChart copies a chart, and the folders of its dependencies, which are relative to it: each to its path below the
-// directory to.
-func copyChart(dir string, dependencies []*chart.Dependency, to string, limits unpack.Limits) (string, error) {
+// directory to. The dependencies must be in the folder root, unless that is empty.
+func copyChart(dir string, dependencies []*chart.Dependency, to, root string, limits unpack.Limits) (string, error) {
 	for _, dependency := range dependencies {
 		local, isLocal := strings.CutPrefix(dependency.Repository, "file://")
 		if !isLocal {
 			continue
 		}
 		from, err := absolute(dir, local)
+		if err == nil {
+			err = Within(root, "dependency "+dependency.Name, from)
+		}
 		if err == nil {
 			err = checkFiles(from, limits)
 		}
@@ -85,7 +88,7 @@ func copyTo(from, to string, limits unpack.Limits) error {
 		return err
 	}
 	defer into.Close()
-	return copyLocal(&address{path: from}, "", into)
+	return copyLocal(&address{path: from}, "", "", into)
 }
 
 // load loads the chart in a folder.

@@ -198,7 +198,7 @@ func TestStandardOutput_ContainsOnlyBundles(t *testing.T) {
 		"b/fleet.yaml":      "{}",
 		"c/Chart.yaml":      "apiVersion: v2\nname: c\nversion: 1.0.0\n",
 		"b/.fleetignore":    "docs/\n",
-		"other/readme.yaml": "x: 1\n",
+		"other/readme.yaml": "x: 1\n", ".git/HEAD": "",
 	})
 	got := apply(t, dir, nil, "-o", "-", "--bundle-creation-max-concurrency", "1", "demo", "a", "b")
 	if got.Code != exit.Done || strings.Count(got.Stdout, "apiVersion: fleet.cattle.io/v1alpha1\n") != 2 || strings.Contains(got.Stdout, "Saving") {

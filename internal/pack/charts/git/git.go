@@ -49,8 +49,9 @@ type Repository struct {
 	IsServer func(*url.URL) bool
 	// CABundle are certificates in PEM that are trusted in addition to those of the system.
 	CABundle []byte
-	// SSHKey is a private key in PEM. If it is empty, the SSH agent is used.
-	SSHKey []byte
+	// SSHKey is a private key in PEM. SSHAgent uses the SSH agent of the user if it is empty.
+	SSHKey   []byte
+	SSHAgent bool
 	// SSHKnownHosts are lines of a known_hosts file. If it is empty, the file of the user is used.
 	SSHKnownHosts []byte
 	// InsecureSkipVerify accepts every certificate and every SSH host key.
@@ -264,6 +265,9 @@ func authenticateSSH(from Repository, user, dir string) (transport.AuthMethod, e
 		hosts.HostKeyAlgorithms = known.HostKeyAlgorithms(from.URL.Hostname() + ":" + port)
 	}
 	if len(from.SSHKey) == 0 {
+		if !from.SSHAgent {
+			return nil, ErrNoKey
+		}
 		agent, err := gitssh.NewSSHAgentAuth(user)
 		if err != nil {
 			return nil, fmt.Errorf("there is no SSH key: %w", err)
@@ -290,6 +294,9 @@ func (l limitedSSH) ClientConfig() (*ssh.ClientConfig, error) {
 	}
 	return config, err
 }
+
+// ErrNoKey means that an SSH server needs a key, and that the SSH agent must not be used.
+var ErrNoKey = errors.New("no SSH key is given, and the SSH agent is not used for this address")
 
 var errTooLarge = errors.New("the git repository is too large")
 
