@@ -111,7 +111,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		f.systemUID = string(uid)
 	}
 	if !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
-		return nil
+		return j.readProof(ctx, f)
 	}
 	_, err := j.heartbeat(ctx, *f)
 	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
@@ -120,6 +120,46 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		return hubProblem(j.text, err)
 	}
 	return nil
+}
+
+// readProof finds out whether the hub of the text is that of the agent. The agent's own identity is not sent.
+func (j *joiner) readProof(ctx context.Context, f *found) error {
+	if !f.mayMove(j.text) {
+		return nil
+	}
+	kept, err := j.readKept(ctx)
+	if f.hubKey = kept.HubKey != ""; err != nil || !f.hubKey {
+		return err
+	}
+	client, err := hubclient.New(j.text.URL, []byte(j.text.CA), j.text.Token, j.clock)
+	if err != nil {
+		return err
+	}
+	var document corev1.ConfigMap
+	_, err = client.Send(ctx, http.MethodGet, "api/v1/namespaces/"+metav1.NamespacePublic+"/configmaps/"+names.HubDocument, "", nil, &document)
+	if hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound) {
+		return nil
+	}
+	if err != nil {
+		return hubProblem(j.text, err)
+	}
+	f.signed = isSigned(j.text, kept, document.Data[names.HubDocumentKey])
+	return nil
+}
+
+// readKept reads the agent's recovery Secret. It is in kube-system, or in the agent's namespace. It is empty if it does not
+// exist, or the user may not read it.
+func (j *joiner) readKept(ctx context.Context) (protocol.Kept, error) {
+	for _, namespace := range []string{metav1.NamespaceSystem, j.namespace} {
+		secret, err := j.cluster.Core.CoreV1().Secrets(namespace).Get(ctx, names.RecoverySecret(j.namespace), metav1.GetOptions{})
+		switch {
+		case err == nil:
+			return protocol.ParseKept(secret.Data), nil
+		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+			return protocol.Kept{}, access.Explain("reading Secret "+namespace+"/"+names.RecoverySecret(j.namespace), err)
+		}
+	}
+	return protocol.Kept{}, nil
 }
 
 // readObjects reads the agent's objects.

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -29,6 +30,9 @@ type found struct {
 	// signer identifies the key that has signed the identity.
 	identity       *protocol.Identity
 	server, signer string
+	// hubKey means that the agent knows the key of its hub. signed means that the hub of the text has a document that is signed
+	// with that key and names the address and the CA of the text.
+	hubKey, signed bool
 	// rejected means that the hub does not accept the identity. newCA means that the agent does not trust the hub's CA.
 	rejected, newCA bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
@@ -128,12 +132,33 @@ func (f found) clientID() string {
 }
 
 // movesTo reports whether the text is for this agent at another address of its hub: it is for the workspace and the client ID
-// of the agent. The agent tries its identity at that address first. Every hub that the cluster has ever joined knows the
-// default client ID: then the same key must have signed the token of the text and the identity.
+// of the agent, and the hub there is proven to be that of the agent. The agent then sends its identity to that address. Other
+// hubs may know workspace and client ID.
 func (f found) movesTo(text jointext.Text) bool {
-	isOwn := text.ClientID == f.config.ClientID || text.ClientID == f.clientID() && f.signer != "" && f.signer == protocol.SignerOf(text.Token)
+	return f.mayMove(text) && f.isOwnHub(text)
+}
+
+// mayMove reports whether the text names another address and is for the workspace and the client ID of the agent.
+func (f found) mayMove(text jointext.Text) bool {
 	return !sameHub(text, f.server, text.Workspace) && f.identity.ClusterNamespace == text.Workspace && !f.imported &&
-		text.ClientID != "" && isOwn
+		text.ClientID != "" && text.ClientID == f.clientID()
+}
+
+// isOwnHub reports whether the hub of the text is that of the agent: it has a document signed with the key of that hub. For an
+// agent that does not know that key, the same key must have signed the token of the text and the identity.
+func (f found) isOwnHub(text jointext.Text) bool {
+	if f.hubKey {
+		return f.signed
+	}
+	return f.signer != "" && f.signer == protocol.SignerOf(text.Token)
+}
+
+// isSigned reports whether a document of a hub is signed with the key of the agent's hub and names the address and the CA of the
+// text. Any hub can publish a copy of the document of another one.
+func isSigned(text jointext.Text, kept protocol.Kept, signed string) bool {
+	document, err := identity.VerifyDocument(kept.HubKey, signed)
+	return err == nil && document.Serial >= kept.Serial && strings.TrimSuffix(document.URL, "/") == strings.TrimSuffix(text.URL, "/") &&
+		strings.Contains(string(document.CA), strings.TrimSpace(text.CA))
 }
 
 // refuse returns the error for a cluster with another agent, with the ways out.

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -37,9 +39,9 @@ func TestDecide(t *testing.T) {
 	const hub = "https://hub:6443"
 	text := jointext.Text{URL: hub, Workspace: "fleet-default", ClientID: "west-1", Token: "eyJraWQiOiJrZXktMSJ9.e30.x"}
 	signer := protocol.SignerOf(text.Token)
-	identity := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}
+	own := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}
 	joined := func(change func(*found)) found {
-		f := found{namespace: "n", exists: true, identity: identity, server: hub, deployment: true, release: release.StatusDeployed, config: config.Agent{ClientID: "west-1"}}
+		f := found{namespace: "n", exists: true, identity: own, server: hub, deployment: true, release: release.StatusDeployed, config: config.Agent{ClientID: "west-1"}}
 		if change != nil {
 			change(&f)
 		}
@@ -82,7 +84,18 @@ func TestDecide(t *testing.T) {
 				f.server, f.config.ClientID, f.systemUID, f.signer = "https://before", "", "west-1", signer
 			}), want: stepInstall,
 		},
-		"the hub has moved: it is installed":          {found: joined(func(f *found) { f.server = "https://before" }), want: stepInstall},
+		"the hub has moved: it is installed": {found: joined(func(f *found) { f.server, f.signer = "https://before", signer }), want: stepInstall},
+		"the hub has moved, and its document proves it": {
+			found: joined(func(f *found) { f.server, f.signer, f.hubKey, f.signed = "https://before", "key-2", true, true }), want: stepInstall,
+		},
+		"another hub is refused, although it knows the configured client ID": {
+			found: joined(func(f *found) { f.server, f.signer = "https://other", "key-2" }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+		},
+		"another hub is refused, although it has copied the name of a key": {
+			found: joined(func(f *found) { f.server, f.signer, f.hubKey = "https://other", signer, true }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+		},
 		"another agent, and a scope: it is installed": {found: found{namespace: "n", others: []string{"Deployment x/fleet-agent"}, scoped: true}, want: stepInstall},
 		"the hub's own cluster is refused": {
 			found: found{namespace: "n", ownHub: true}, code: exit.Refused,
@@ -142,6 +155,48 @@ func TestDecide(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), test.err)
 			}
 		})
+	}
+}
+
+func TestHubDocument_ProvesTheHubOfItsAddress(t *testing.T) {
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ca = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
+	text := jointext.Text{URL: "https://now:6443", CA: ca}
+	document := func(by identity.Key, change func(*identity.Document)) string {
+		d := identity.Document{URL: "https://now:6443/", CA: []byte(ca), Serial: 7}
+		if change != nil {
+			change(&d)
+		}
+		signed, err := by.SignDocument(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	for name, test := range map[string]struct {
+		document string
+		want     bool
+	}{
+		"that of the hub":        {document(key, nil), true},
+		"a CA more":              {document(key, func(d *identity.Document) { d.CA = []byte("x\n" + ca) }), true},
+		"none":                   {"", false},
+		"of another key":         {document(other, nil), false},
+		"a copy, at another URL": {document(key, func(d *identity.Document) { d.URL = "https://before:6443" }), false},
+		"without a URL":          {document(key, func(d *identity.Document) { d.URL = "" }), false},
+		"of another CA":          {document(key, func(d *identity.Document) { d.CA = []byte("x") }), false},
+		"an old one":             {document(key, func(d *identity.Document) { d.Serial = 6 }), false},
+	} {
+		kept := protocol.Kept{Recovery: protocol.Recovery{HubKey: key.Public()}, Serial: 7}
+		if got := isSigned(text, kept, test.document); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
