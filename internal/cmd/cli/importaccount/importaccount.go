@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // The label of all objects that `fleet import` creates.
@@ -47,6 +48,27 @@ func IsOurs(object metav1.Object) bool { return object.GetLabels()[label] == mar
 
 // KubeconfigSecret returns the name of the Secret on the hub with the kubeconfig of a Cluster.
 func KubeconfigSecret(cluster string) string { return names.SafeConcat(cluster, "kubeconfig") }
+
+// SharedBy returns another Cluster that names the kubeconfig Secret of a Cluster, as namespace/name, or an empty text. For
+// a user with rights to this workspace only, it looks at the Clusters of the workspace.
+func SharedBy(ctx context.Context, hub *access.Cluster, workspace, cluster string) (other string, err error) {
+	name := KubeconfigSecret(cluster)
+	look := func(c *fleet.Cluster) error {
+		from := c.Spec.KubeConfigSecretNamespace
+		if from == "" {
+			from = c.Namespace
+		}
+		if itself := c.Namespace == workspace && c.Name == cluster; !itself && c.Spec.KubeConfigSecret == name && from == workspace {
+			other = c.Namespace + "/" + c.Name
+		}
+		return nil
+	}
+	_, err = access.Each(ctx, hub.Clusters(metav1.NamespaceAll), metav1.ListOptions{}, look)
+	if apierrors.IsForbidden(err) {
+		_, err = access.Each(ctx, hub.Clusters(workspace), metav1.ListOptions{}, look)
+	}
+	return other, access.Explain("reading Clusters", err)
+}
 
 // Account is the service account on the cluster that the hub uses, with its binding and its Secret, which have the same
 // name. Its token does not expire, because the hub needs it for repairs. Deleting the Secret or the account revokes it.

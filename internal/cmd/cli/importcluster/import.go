@@ -7,6 +7,7 @@
 package importcluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,6 +133,10 @@ type importer struct {
 	madeSecret, madeCluster *types.UID
 	// changedCluster is the UID of the Cluster to which this run has given the kubeconfig, or nil.
 	changedCluster *types.UID
+	// before is the Secret before this run has changed it, or nil.
+	before *corev1.Secret
+	// existing is the Cluster that the step was decided for, or nil.
+	existing *fleet.Cluster
 	// hadAgent means that an agent was on the cluster before.
 	hadAgent bool
 }
@@ -202,6 +207,11 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 	if err := i.checkNotHub(ctx); err != nil {
 		return "", err
 	}
+	return i.decide(ctx)
+}
+
+// decide reads what is on the hub, and returns what to do.
+func (i *importer) decide(ctx context.Context) (todo step, err error) {
 	existing, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
 	if err != nil {
 		existing = nil
@@ -216,6 +226,7 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 			return "", access.Explain(fmt.Sprintf("reading Secret %s/%s", i.flags.Namespace(), importaccount.KubeconfigSecret(i.name)), err)
 		}
 	}
+	i.existing = existing
 	return decide(i.options, existing, secret, i.address)
 }
 
@@ -330,8 +341,26 @@ func (i *importer) write(ctx context.Context, todo step) error {
 	return nil
 }
 
-// writeCluster creates the Cluster, or gives the kubeconfig to one without an agent.
+// conflictLimit is how often a decision is repeated because another client has changed the Cluster.
+const conflictLimit = 5
+
+// writeCluster creates the Cluster, or gives the kubeconfig to one without an agent. If another client has changed or created
+// it meanwhile, it decides again.
 func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.Cluster) error {
+	for range conflictLimit - 1 {
+		err := i.tryCluster(ctx, todo, cluster)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if todo, err = i.decide(ctx); err != nil {
+			return err
+		}
+	}
+	return i.tryCluster(ctx, todo, cluster)
+}
+
+// tryCluster is one attempt of writeCluster.
+func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Cluster) error {
 	clusters, doing := i.hub.Clusters(cluster.Namespace), "creating Cluster "+i.fullName()
 	write, made := func(ctx context.Context) (*fleet.Cluster, error) {
 		return clusters.Create(ctx, cluster, metav1.CreateOptions{})
@@ -340,7 +369,8 @@ func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.C
 	case stepCreate:
 	case stepChange:
 		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"labels": i.labels}, "spec": map[string]any{"kubeConfigSecret": cluster.Spec.KubeConfigSecret},
+			"metadata": map[string]any{"labels": i.labels, "uid": i.existing.UID, "resourceVersion": i.existing.ResourceVersion},
+			"spec":     map[string]any{"kubeConfigSecret": cluster.Spec.KubeConfigSecret},
 		})
 		if err != nil {
 			return err
@@ -391,12 +421,69 @@ func (i *importer) changeSecret(ctx context.Context, secret *corev1.Secret) erro
 	if err := checkSecret(existing); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": existing.ResourceVersion}, "data": secret.Data})
-	if err != nil {
-		return errors.New("encoding the kubeconfig failed")
+	if err := checkServer(existing, i.address); err != nil {
+		return err
 	}
-	_, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if other, err := importaccount.SharedBy(ctx, i.hub, secret.Namespace, i.name); err != nil || other != "" {
+		return i.refuseShared(secret, other, err)
+	}
+	written, err := access.Write(ctx,
+		func(ctx context.Context) (*corev1.Secret, error) {
+			return i.patchSecret(ctx, existing, existing.ResourceVersion, secret.Data)
+		},
+		func(ctx context.Context) (*corev1.Secret, error) {
+			return secrets.Get(ctx, secret.Name, metav1.GetOptions{})
+		},
+		func(found *corev1.Secret) bool { return found.UID == existing.UID && hasData(found, secret.Data) })
+	if written != nil {
+		i.before = existing
+	}
 	return access.Explain(doing, err)
+}
+
+// refuseShared returns the error for a Secret that another Cluster names.
+func (i *importer) refuseShared(secret *corev1.Secret, other string, err error) error {
+	if err != nil {
+		return err
+	}
+	return refuse("Secret %s/%s is the kubeconfig of Cluster %s, too", secret.Namespace, secret.Name, other).With("import under another name")
+}
+
+// patchSecret replaces data of a Secret, if it has this resource version. A nil value removes a key.
+func (i *importer) patchSecret(ctx context.Context, secret *corev1.Secret, version string, data map[string][]byte) (*corev1.Secret, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": secret.UID, "resourceVersion": version}, "data": data})
+	if err != nil {
+		return nil, errors.New("encoding the kubeconfig failed")
+	}
+	return i.hub.Core.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+}
+
+// hasData reports whether a Secret contains data.
+func hasData(secret *corev1.Secret, data map[string][]byte) bool {
+	for key, value := range data {
+		if !bytes.Equal(secret.Data[key], value) {
+			return false
+		}
+	}
+	return true
+}
+
+// restoreSecret restores a Secret that this run has changed, unless another client has changed it since.
+func (i *importer) restoreSecret(ctx context.Context) error {
+	now, err := i.hub.Core.CoreV1().Secrets(i.before.Namespace).Get(ctx, i.before.Name, metav1.GetOptions{})
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	written, _ := i.objects()
+	if now.UID != i.before.UID || !hasData(now, written.Data) {
+		return nil
+	}
+	data := map[string][]byte{}
+	for key := range written.Data {
+		data[key] = i.before.Data[key]
+	}
+	_, err = i.patchSecret(ctx, now, now.ResourceVersion, data)
+	return ignoreMissing(err)
 }
 
 // await waits until the hub has imported the cluster and its agent reports.
@@ -430,6 +517,9 @@ func (i *importer) undo(ctx context.Context) {
 	}
 	if i.changedCluster != nil {
 		problems = append(problems, i.revertCluster(ctx))
+	}
+	if i.before != nil {
+		problems = append(problems, i.restoreSecret(ctx))
 	}
 	if i.madeSecret != nil {
 		options := metav1.NewPreconditionDeleteOptions(string(*i.madeSecret))

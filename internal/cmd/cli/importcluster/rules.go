@@ -120,7 +120,7 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 		return "", err
 	}
 	if existing == nil {
-		return stepCreate, nil
+		return only(stepCreate, checkServer(secret, server))
 	}
 	if existing.Spec.KubeConfigSecret != "" && existing.DeletionTimestamp.IsZero() {
 		return decideImported(o, existing, secret, server)
@@ -133,7 +133,28 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 		return "", refuse("Cluster %s has joined with a token, and its agent reports", name).
 			With(fmt.Sprintf("import under another name, or run first: fleet unregister %s -n %s", o.name, o.flags.Namespace()))
 	}
-	return stepChange, nil
+	return only(stepChange, checkServer(secret, server))
+}
+
+// only returns the step, unless there is an error.
+func only(todo step, err error) (step, error) {
+	if err != nil {
+		return "", err
+	}
+	return todo, nil
+}
+
+// checkServer refuses a Secret with the kubeconfig of another cluster. It may be nil.
+func checkServer(secret *corev1.Secret, server string) error {
+	if secret == nil {
+		return nil
+	}
+	other := serverOf(secret.Data[protocol.KubeconfigValueKey])
+	if other == server {
+		return nil
+	}
+	return refuse("Secret %s/%s has the kubeconfig of another address: %s", secret.Namespace, secret.Name, output.Line(other)).
+		With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
 }
 
 // checkSecret refuses a Secret that this command has not created. It may be nil.

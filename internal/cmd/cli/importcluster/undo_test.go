@@ -11,13 +11,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -55,6 +58,9 @@ func TestInterruptedImport_LeavesTheHubAsItWas(t *testing.T) {
 		for at := range test.writes {
 			t.Run(name, func(t *testing.T) {
 				i, server, _ := open(t, test.before...)
+				if todo, err := i.decide(t.Context()); err != nil || todo != test.todo {
+					t.Fatal(todo, err)
+				}
 				ctx, cancel := context.WithCancel(t.Context())
 				count := 0
 				server.React = func(*clitest.Server, string, *clitest.Object) {
@@ -88,6 +94,104 @@ func TestSecretThatAppears_IsNotOverwritten(t *testing.T) {
 	err := i.write(t.Context(), stepCreate)
 	if exit.CodeOf(err) != exit.Refused || len(server.Writes()) != 1 {
 		t.Errorf("error %v, requests %v", err, server.Writes())
+	}
+}
+
+// kubeconfigOf returns a Secret of an import with the kubeconfig of an address.
+func kubeconfigOf(t *testing.T, server, token string) *corev1.Secret {
+	t.Helper()
+	stored, err := own(&rest.Config{}, server, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: named("east-kubeconfig"), Data: map[string][]byte{protocol.KubeconfigValueKey: stored}}
+	secret.Labels = importaccount.Labels()
+	return secret
+}
+
+func TestSecretOfAnotherImport_IsNotOverwritten(t *testing.T) {
+	const address = "https://203.0.113.7:6443"
+	for name, test := range map[string]struct {
+		server string
+		other  *fleet.Cluster
+		code   exit.Code
+	}{
+		"same address":                            {address, nil, exit.Done},
+		"another address":                         {"https://203.0.113.8:6443", nil, exit.Refused},
+		"another Cluster names it":                {address, &fleet.Cluster{ObjectMeta: named("west"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}}, exit.Refused},
+		"a Cluster of another workspace names it": {address, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "west"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", KubeConfigSecretNamespace: "fleet-default"}}, exit.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := kubeconfigOf(t, test.server, "before")
+			objects := []runtime.Object{before}
+			if test.other != nil {
+				objects = append(objects, test.other)
+			}
+			i, server, _ := open(t, objects...)
+			i.address, i.kubeconfig = address, kubeconfigOf(t, address, "now").Data[protocol.KubeconfigValueKey]
+			stored := func() string {
+				value, _, _ := unstructured.NestedString(server.Get(before).Object, "data", protocol.KubeconfigValueKey)
+				return value
+			}
+			was := stored()
+			if err := i.write(t.Context(), stepCreate); exit.CodeOf(err) != test.code {
+				t.Fatalf("error %v, requests %v", err, server.Writes())
+			}
+			if changed := stored() != was; changed != (test.code == exit.Done) {
+				t.Errorf("changed: %v", changed)
+			}
+			i.undo(t.Context())
+			if stored() != was {
+				t.Error("undo did not restore the kubeconfig")
+			}
+		})
+	}
+}
+
+func TestUndo_KeepsAKubeconfigThatAnotherClientHasWritten(t *testing.T) {
+	const address = "https://203.0.113.7:6443"
+	i, server, _ := open(t, kubeconfigOf(t, address, "before"))
+	i.address, i.kubeconfig = address, kubeconfigOf(t, address, "now").Data[protocol.KubeconfigValueKey]
+	if err := i.write(t.Context(), stepCreate); err != nil {
+		t.Fatal(err)
+	}
+	later := kubeconfigOf(t, address, "later")
+	server.Put(later)
+	writes := len(server.Writes())
+	i.undo(t.Context())
+	if got := server.Writes()[writes:]; len(got) != 1 { // the Cluster is deleted
+		t.Errorf("requests %v", got)
+	}
+}
+
+// The Cluster that was decided on is replaced before it is changed.
+func TestClusterThatChanges_IsDecidedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		lastSeen bool
+		code     exit.Code
+	}{"still without an agent": {false, exit.Done}, "its agent reports by now": {true, exit.Refused}} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &fleet.Cluster{ObjectMeta: named("east")}
+			cluster.UID = "1"
+			i, server, _ := open(t, cluster)
+			todo, err := i.decide(t.Context())
+			if err != nil || todo != stepChange {
+				t.Fatal(todo, err)
+			}
+			another := &fleet.Cluster{ObjectMeta: named("east")}
+			another.UID = "2"
+			if test.lastSeen {
+				another.Status.Agent.LastSeen = metav1.Now()
+			}
+			server.Put(another)
+			if err := i.write(t.Context(), todo); exit.CodeOf(err) != test.code {
+				t.Errorf("error %v, requests %v", err, server.Writes())
+			}
+			secret, _, _ := unstructured.NestedString(server.Get(another).Object, "spec", "kubeConfigSecret")
+			if (secret == "east-kubeconfig") != (test.code == exit.Done) {
+				t.Errorf("Secret %q", secret)
+			}
+		})
 	}
 }
 

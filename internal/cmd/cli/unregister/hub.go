@@ -101,21 +101,8 @@ func (f *hubFound) readKubeconfig(ctx context.Context, hub *access.Cluster) erro
 		return nil
 	}
 	secret.Data, f.kubeconfig = nil, secret
-	_, err = access.Each(ctx, hub.Clusters(metav1.NamespaceAll), metav1.ListOptions{}, func(c *fleet.Cluster) error {
-		itself := c.Namespace == f.workspace && c.Name == f.name
-		from := c.Spec.KubeConfigSecretNamespace
-		if from == "" {
-			from = c.Namespace
-		}
-		if !itself && c.Spec.KubeConfigSecret == name && from == f.workspace {
-			f.sharedBy = c.Namespace + "/" + c.Name
-		}
-		return nil
-	})
-	if apierrors.IsForbidden(err) { // who manages only this workspace cannot know others
-		return nil
-	}
-	return access.Explain("reading Clusters", err)
+	f.sharedBy, err = importaccount.SharedBy(ctx, hub, f.workspace, f.name)
+	return err
 }
 
 // hubSteps returns the deletions on the hub. Tokens are the first, so that no agent joins again meanwhile.
