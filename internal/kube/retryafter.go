@@ -1,9 +1,12 @@
 package kube
 
 import (
+	"net/http"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 )
 
 // LongestRetryAfter is the maximum pause that is accepted from a server.
@@ -15,4 +18,24 @@ const LongestRetryAfter = 5 * time.Minute
 func RetryAfter(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return min(time.Duration(max(seconds, 0))*time.Second, LongestRetryAfter)
+}
+
+// soon is the maximum pause that RetrySoon accepts.
+const soon = 2 * time.Second
+
+// RetrySoon returns a copy of cfg whose requests client-go tries again after at most two seconds, although an overloaded server
+// asks for more. It is for a few small requests that must not be late, such as the renewal of a lease: API servers ask for up to
+// half a minute, and client-go would wait that long, even if the server has recovered.
+func RetrySoon(cfg *rest.Config) *rest.Config {
+	const header = "Retry-After"
+	return Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(request)
+		if err != nil {
+			return answer, err
+		}
+		if seconds, invalid := strconv.Atoi(answer.Header.Get(header)); invalid == nil && seconds > int(soon/time.Second) {
+			answer.Header.Set(header, strconv.Itoa(int(soon/time.Second)))
+		}
+		return answer, nil
+	})
 }

@@ -64,3 +64,33 @@ func TestRetryAfterOfAHeader(t *testing.T) {
 		})
 	}
 }
+
+func TestRetrySoon_LimitsRetryAfter(t *testing.T) {
+	for name, test := range map[string]struct{ asked, want string }{
+		"longer: limited":           {"30", "2"},
+		"longest number: limited":   {"9223372036854775807", "2"},
+		"shorter: stays":            {"1", "1"},
+		"none: stays":               {"", ""},
+		"a date: client-go ignores": {"Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:00 GMT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", test.asked)
+				w.WriteHeader(http.StatusTooManyRequests)
+			}))
+			defer server.Close()
+			client, err := rest.HTTPClientFor(RetrySoon(&rest.Config{Host: server.URL}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := client.Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+			if got := answer.Header.Get("Retry-After"); got != test.want {
+				t.Errorf("Retry-After %q, want %q", got, test.want)
+			}
+		})
+	}
+}

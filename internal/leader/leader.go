@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/fleet-hub/fleet/internal/kube"
 )
 
 // ErrLeaseLost is returned by Lead when the lease could not be renewed in time. Another replica may be leading
@@ -158,9 +160,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// electionConfig limits each request, so that a stuck request does not outlast the renew deadline.
+// electionConfig limits each request, so that a stuck request does not outlast the renew deadline. An overloaded API server
+// may ask for a longer pause than the lease lasts.
 func electionConfig(o Options) *rest.Config {
-	cfg := rest.CopyConfig(o.Config)
+	cfg := kube.RetrySoon(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
 	cfg = o.rewinds.watch(cfg, o.Name)
 	if o.Fence != nil {

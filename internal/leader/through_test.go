@@ -44,6 +44,7 @@ func TestWhatIsInTheWayOfRequestsLetsConnectionsBeClosed(t *testing.T) {
 			return (&rewinds{versions: map[string]string{}}).watch(cfg, "lease")
 		},
 		"the relisting of caches": kube.RelistAfterOutage,
+		"the limit of pauses":     kube.RetrySoon,
 		"all of them, as the controllers have it": func(cfg *rest.Config) *rest.Config {
 			return NewFence(time.Now).Guard(kube.RelistAfterOutage(cfg))
 		},

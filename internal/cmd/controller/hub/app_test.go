@@ -152,6 +152,25 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// A controller that lost its lease in an overload starts again while it lasts.
+func TestCheck_OverloadedServerAsksForALongPause_IsAskedAgainSoon(t *testing.T) {
+	t.Parallel()
+	s, once := &server{answers: map[string][]any{groupPath: {everything()}}}, sync.Once{}
+	err := Check(t.Context(), options(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isFirst := false
+		once.Do(func() { isFirst = true })
+		if !isFirst {
+			s.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}), io.Discard), 12*time.Second)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // On a busy machine the first answer may come after a short timeout, so the timeout is longer.
 func TestCheck_MissingCRDs_TimesOut(t *testing.T) {
 	t.Parallel()

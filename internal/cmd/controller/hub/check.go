@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -40,14 +41,14 @@ var (
 )
 
 // Check refuses a start that would otherwise fail later and less clearly. It waits for the API server and the CRDs
-// until the timeout (StartTimeout if 0). Problems that only a person can fix are returned at once.
+// until the timeout (StartTimeout if 0), and asks again soon, whatever pause an overloaded one wants. Problems that only a person can fix are returned at once.
 func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	if timeout == 0 {
 		timeout = StartTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	client, err := kubernetes.NewForConfig(o.Own.Config)
+	client, err := kubernetes.NewForConfig(kube.RetrySoon(o.Own.Config))
 	if err != nil {
 		return fmt.Errorf("building client: %w", err)
 	}
