@@ -35,18 +35,23 @@ type Document struct {
 	Serial int64
 	// AddressSerial is the serial of the first document with this URL and these CAs.
 	AddressSerial int64
+	// RecoverySpread is the time over which agents spread their recovery requests after the hub rejected all of them. 0 means
+	// that the hub has few clusters, or an earlier release. Agents limit it.
+	RecoverySpread time.Duration
 	// Tokens contains the recovery token of each workspace, see AddToken.
 	Tokens map[string]string
 }
 
 // documentPayload is the signed text. After a change, hubs and agents of other releases no longer understand each other.
+// They ignore fields that they do not know.
 type documentPayload struct {
-	URL           string            `json:"url,omitempty"`
-	CA            []byte            `json:"ca,omitempty"`
-	Lifetime      int64             `json:"lifetimeSeconds,omitempty"`
-	Serial        int64             `json:"serial"`
-	AddressSerial int64             `json:"addressSerial,omitempty"`
-	Tokens        map[string]string `json:"tokens,omitempty"`
+	URL            string            `json:"url,omitempty"`
+	CA             []byte            `json:"ca,omitempty"`
+	Lifetime       int64             `json:"lifetimeSeconds,omitempty"`
+	Serial         int64             `json:"serial"`
+	AddressSerial  int64             `json:"addressSerial,omitempty"`
+	RecoverySpread int64             `json:"recoverySpreadSeconds,omitempty"`
+	Tokens         map[string]string `json:"tokens,omitempty"`
 }
 
 // AddToken adds the recovery token of the workspace with this key, encrypted with the key. The name of the entry is a
@@ -84,8 +89,8 @@ func (d *Document) check() error {
 	switch {
 	case d.Serial <= 0, d.AddressSerial < 0, d.AddressSerial > d.Serial:
 		return fmt.Errorf("document without a valid serial: %w", ErrDocument)
-	case d.Lifetime < 0:
-		return fmt.Errorf("document with a negative lifetime: %w", ErrDocument)
+	case d.Lifetime < 0, d.RecoverySpread < 0:
+		return fmt.Errorf("document with a negative time: %w", ErrDocument)
 	case len(d.URL) > maxURL, len(d.CA) > maxCA:
 		return fmt.Errorf("URL of %d bytes and CA of %d bytes, the maximum is %d and %d: %w", len(d.URL), len(d.CA), maxURL, maxCA, ErrDocument)
 	case d.URL == "":
@@ -103,7 +108,8 @@ func (k Key) SignDocument(d Document) (string, error) {
 		return "", err
 	}
 	document, err := json.Marshal(documentPayload{
-		URL: d.URL, CA: d.CA, Lifetime: int64(d.Lifetime / time.Second), Serial: d.Serial, AddressSerial: d.AddressSerial, Tokens: d.Tokens,
+		URL: d.URL, CA: d.CA, Lifetime: int64(d.Lifetime / time.Second), Serial: d.Serial, AddressSerial: d.AddressSerial,
+		RecoverySpread: int64(d.RecoverySpread / time.Second), Tokens: d.Tokens,
 	})
 	if err != nil {
 		return "", fmt.Errorf("encoding a document: %w", err)
@@ -132,7 +138,8 @@ func VerifyDocument(hub, text string) (Document, error) {
 	const longest = int64(100 * 365 * 24 * time.Hour / time.Second)
 	d := Document{
 		URL: p.URL, CA: p.CA, Lifetime: time.Duration(min(p.Lifetime, longest)) * time.Second,
-		Serial: p.Serial, AddressSerial: p.AddressSerial, Tokens: p.Tokens,
+		Serial: p.Serial, AddressSerial: p.AddressSerial, RecoverySpread: time.Duration(min(p.RecoverySpread, longest)) * time.Second,
+		Tokens: p.Tokens,
 	}
 	return d, d.check()
 }

@@ -37,6 +37,7 @@ func TestDocument_IsReadAsItWasSigned(t *testing.T) {
 		"without a CA":         {URL: "https://hub", Serial: 1},
 		"lasting credentials":  {URL: "https://hub", CA: []byte("PEM"), Serial: 7, AddressSerial: 7},
 		"address as of before": {URL: "https://hub", Serial: 7, AddressSerial: 1},
+		"large hub":            {URL: "https://hub", Serial: 7, RecoverySpread: 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := VerifyDocument(hub.Public(), documentOf(t, hub, want))
@@ -92,6 +93,7 @@ func TestForgedDocument_IsRejected(t *testing.T) {
 		"negative serial":            `{"serial":-1}`,
 		"serial of the address is 2": `{"serial":1,"addressSerial":2}`,
 		"negative lifetime":          `{"serial":1,"lifetimeSeconds":-1}`,
+		"negative recovery spread":   `{"serial":1,"recoverySpreadSeconds":-1}`,
 		"URL without TLS":            `{"serial":1,"url":"http://hub"}`,
 		"URL without a host":         `{"serial":1,"url":"https://"}`,
 		"URL of a file":              `{"serial":1,"url":"file:///etc/passwd"}`,
@@ -115,6 +117,7 @@ func TestInvalidDocument_IsNotSigned(t *testing.T) {
 		"no serial":               func(d *Document) { d.Serial = 0 },
 		"address of a later time": func(d *Document) { d.AddressSerial = d.Serial + 1 },
 		"negative lifetime":       func(d *Document) { d.Lifetime = -time.Second },
+		"negative spread":         func(d *Document) { d.RecoverySpread = -time.Second },
 		"URL without TLS":         func(d *Document) { d.URL = "http://hub" },
 		"CA of 200 KiB":           func(d *Document) { d.CA = make([]byte, 200<<10) },
 		"tokens of two megabytes": func(d *Document) { d.Tokens = map[string]string{"a": strings.Repeat("x", 2<<20)} },

@@ -30,6 +30,8 @@ const (
 	EncryptedKey = "encrypted"
 	// SerialKey is the key of the serial of the last hub document in the recovery Secret.
 	SerialKey = "serial"
+	// RecoverySpreadKey is the key of the recovery spread of that document, in seconds.
+	RecoverySpreadKey = "recoverySpread"
 	// ClientIDKey is the key of the client ID in the recovery Secret.
 	ClientIDKey = "clientID"
 	// ValuesKey is the key of a values Secret. It is also allowed in a bootstrap Secret.

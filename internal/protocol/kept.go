@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -32,13 +33,15 @@ type Kept struct {
 	ClientID string
 	// Serial is the serial of the last hub document that the agent stored.
 	Serial int64
+	// RecoverySpread is the time over which the agents of the hub spread their recovery requests, as of that document.
+	RecoverySpread time.Duration
 }
 
 // keptKeys are the keys that Encode may return.
 func keptKeys() []string {
 	return []string{
 		recoveryTokenKey, recoveryTicketKey, hubKeyKey, workspaceKeyKey, APIServerURLKey, APIServerCAKey, clusterNamespaceKey,
-		registrationKey, ClientIDKey, SerialKey,
+		registrationKey, ClientIDKey, SerialKey, RecoverySpreadKey,
 	}
 }
 
@@ -52,6 +55,9 @@ func (k Kept) Encode() map[string][]byte {
 	data[ClientIDKey] = []byte(k.ClientID)
 	if k.Serial > 0 {
 		data[SerialKey] = []byte(strconv.FormatInt(k.Serial, 10))
+	}
+	if seconds := int64(k.RecoverySpread / time.Second); seconds > 0 {
+		data[RecoverySpreadKey] = []byte(strconv.FormatInt(seconds, 10))
 	}
 	for key, value := range data {
 		if len(value) == 0 {
@@ -100,6 +106,9 @@ func ParseKept(data map[string][]byte) Kept {
 	}
 	if serial, err := strconv.ParseInt(string(data[SerialKey]), 10, 64); err == nil && serial > 0 {
 		kept.Serial = serial
+	}
+	if seconds, err := strconv.ParseInt(string(data[RecoverySpreadKey]), 10, 32); err == nil && seconds > 0 {
+		kept.RecoverySpread = time.Duration(seconds) * time.Second
 	}
 	if len(kept.APIServerCA) == 0 {
 		kept.APIServerCA = nil

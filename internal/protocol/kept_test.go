@@ -30,6 +30,7 @@ func someKept(t *testing.T) protocol.Kept {
 		Recovery:     protocol.Recovery{Token: rulestest.BoundJWT("account", time.Time{}), Ticket: "ticket", HubKey: "key", WorkspaceKey: []byte{0, 1, 255}},
 		APIServerURL: "https://hub.example", APIServerCA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca}),
 		ClusterNamespace: "ws", SystemRegistrationNamespace: "sys", ClientID: "client", Serial: 5,
+		RecoverySpread: 2 * time.Minute,
 	}
 }
 
@@ -58,6 +59,7 @@ func TestParseKept_LeavesOutDamagedValues(t *testing.T) {
 		"systemRegistrationNamespace": {[]string{"", "a/b", strings.Repeat("a", 1<<20)}, func(k *protocol.Kept) { k.SystemRegistrationNamespace = "" }},
 		"clientID":                    {[]string{"", strings.Repeat("a", 1<<20)}, func(k *protocol.Kept) { k.ClientID = "" }},
 		"serial":                      {[]string{"", "-1", "0", "1e3", "9223372036854775808"}, func(k *protocol.Kept) { k.Serial = 0 }},
+		"recoverySpread":              {[]string{"", "-1", "0", "1m", "9223372036854775807"}, func(k *protocol.Kept) { k.RecoverySpread = 0 }},
 	} {
 		for _, value := range test.damaged {
 			want := someKept(t)

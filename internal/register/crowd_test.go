@@ -28,27 +28,45 @@ func (r randomBytes) Read(buffer []byte) (int, error) {
 	return len(buffer), nil
 }
 
-// returning is an agent that has lost its identity.
+// returning is an agent that has lost its identity, or whose identity is rejected.
 type returning struct {
-	state registering.Recovery
-	pace  pace.Pace
+	state  registering.Recovery
+	stored *registering.StoredIdentity
+	pace   pace.Pace
 }
 
 // requests reports whether the agent makes a recovery request now.
 func (r *returning) requests(now time.Time) bool {
-	step := registering.Decide(registering.Input{Now: now, Running: true, Recovery: &r.state})
+	step := registering.Decide(registering.Input{Now: now, Running: true, Stored: r.stored, Recovery: &r.state})
 	return step.Stage == registering.Request && step.Recovery && r.pace.Until(now) <= 0
 }
 
 // A hub is restored to before ten thousand agents have joined, and answers 429 to most of their requests.
 func TestTenThousandAgents_AllReturnToABusyHub(t *testing.T) {
+	allReturn(t, crowd/20, 0, nil) // they take turns for a minute, and then each of them waits longer than before
+}
+
+// The hub has published that it has so many agents: it can serve them as they come.
+func TestTenThousandAgents_AllReturnOverTenMinutes(t *testing.T) {
+	allReturn(t, served, 10*time.Minute, func(since time.Time) *registering.StoredIdentity {
+		return &registering.StoredIdentity{Verdict: registering.Verdict{Answer: registering.Rejected, Since: since}}
+	})
+}
+
+// allReturn expects that all agents return, with at most so many requests in a second.
+func allReturn(t *testing.T, limit int, spread time.Duration, stored func(since time.Time) *registering.StoredIdentity) {
+	t.Helper()
 	random, loss := randomBytes{rand.New(rand.NewPCG(1, 2))}, time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	var away []*returning
 	for range crowd {
-		away = append(away, &returning{
-			state: registering.Recovery{CanRequest: true, CanVerify: true, Since: loss, Chance: pace.Chance(random)},
+		agent := &returning{
+			state: registering.Recovery{CanRequest: true, CanVerify: true, Since: loss, Chance: pace.FineChance(random), Spread: spread},
 			pace:  pace.New(firstRecoveryPause, longRecoveryPause, random),
-		})
+		}
+		if stored != nil {
+			agent.stored = stored(loss)
+		}
+		away = append(away, agent)
 	}
 	busy, most, now := apierrors.NewTooManyRequests("busy", 1), 0, loss
 	for ; len(away) > 0 && now.Before(loss.Add(time.Hour)); now = now.Add(time.Second) {
@@ -69,7 +87,7 @@ func TestTenThousandAgents_AllReturnToABusyHub(t *testing.T) {
 	if len(away) > 0 {
 		t.Errorf("%d agents did not return", len(away))
 	}
-	if most > crowd/20 { // they take turns for a minute, and then each of them waits longer than before
+	if most > limit {
 		t.Errorf("%d requests in a second", most)
 	}
 }

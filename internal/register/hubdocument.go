@@ -89,7 +89,7 @@ func (a *agent) fetchDocument(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// takeDocument stores what is new in a hub document: the recovery token, and the address and the CA after a test. It
+// takeDocument stores what is new in a hub document: the recovery token and spread, and the address and the CA after a test. It
 // accepts only the hub key that the agent has. works means that the hub accepts the agent at its current address.
 func (a *agent) takeDocument(ctx context.Context, text string, works bool) error {
 	data := a.kept.data
@@ -110,6 +110,7 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 			data.Token = token
 		}
 	}
+	data.RecoverySpread = document.RecoverySpread
 	var failed error
 	if test {
 		current, failed = a.moveTo(ctx, current, document)

@@ -1,6 +1,7 @@
 package register
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
 
@@ -15,7 +17,11 @@ const otherURL = "https://other.example:6443"
 
 // signed is a hub document with this address, and with the recovery token of now.
 func (k *keeper) signed(w *world, serial int64, url string, ca []byte) string {
-	document := identity.Document{URL: url, CA: ca, Serial: serial, AddressSerial: serial}
+	return k.sign(w, identity.Document{URL: url, CA: ca, Serial: serial, AddressSerial: serial})
+}
+
+// sign adds the recovery token of now to a document and signs it.
+func (k *keeper) sign(w *world, document identity.Document) string {
 	if err := document.AddToken(k.hub.WorkspaceKey("fleet-default"), w.recoveryToken); err != nil {
 		w.t.Error(err)
 	}
@@ -189,4 +195,59 @@ func TestNewHubKey_IsAcceptedFromTheCredentialOnly(t *testing.T) {
 			t.Errorf("hub key %s", got)
 		}
 	})
+}
+
+// A hub with many clusters rejects the agent, which stored the spread with a document before. Without it, it would send its
+// request five minutes earlier.
+func TestRecoverySpreadOfTheHub_IsStoredAndUsed(t *testing.T) {
+	for name, test := range map[string]struct {
+		published time.Duration
+		after     time.Duration // the request, after the rejection
+	}{
+		"ten minutes": {10 * time.Minute, registering.RejectionPatience + 5*time.Minute},
+		"nothing":     {0, registering.RejectionPatience + registering.RecoverySpread/2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w)
+				w.accounts["old"] = true
+				w.identitySecret("old")
+				w.document = k.sign(w, identity.Document{URL: hubURL, CA: w.ca, Serial: 6, RecoverySpread: test.published})
+				var rejected time.Time
+				w.later(time.Hour, "hub", "no longer knows the account", func() {
+					rejected = time.Now()
+					delete(w.accounts, "old")
+					w.turnAway(401, nil)
+				})
+				w.run(2 * time.Hour)
+				want := k.kept(w)
+				want.Serial, want.RecoverySpread = 6, test.published
+				w.expectKept(want) // also after the recovery
+				if w.times("POST clusterregistration as fleet-recovery: ok") != 1 {
+					t.Fatalf("the story:\n%s", strings.Join(w.lines, "\n"))
+				}
+				if late := w.when("POST clusterregistration as fleet-recovery: ok").Sub(rejected.Add(test.after)).Abs(); late > 10*time.Second {
+					t.Errorf("the request is %s away from its turn", late)
+				}
+			})
+		})
+	}
+}
+
+// when returns the time of the first line of the story with this text.
+func (w *world) when(text string) time.Time {
+	w.t.Helper()
+	for _, line := range w.lines {
+		if at, what, _ := strings.Cut(line, "s  "); strings.Contains(what, text) {
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(at), 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return w.start.Add(time.Duration(seconds * float64(time.Second)))
+		}
+	}
+	w.t.Fatalf("no line with %q", text)
+	return time.Time{}
 }

@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,12 +60,12 @@ func (k kept) asTicket(settings config.Agent) (clientID string, labels map[strin
 	return ticket.ClientID, ticket.Labels
 }
 
-// serialOf returns the serial of the last hub document, if it was signed with this key.
-func (k kept) serialOf(hubKey string) int64 {
+// documentOf returns the serial and the recovery spread of the last hub document, if it was signed with this key.
+func (k kept) documentOf(hubKey string) (serial int64, spread time.Duration) {
 	if k.data.HubKey != hubKey {
-		return 0
+		return 0, 0
 	}
-	return k.data.Serial
+	return k.data.Serial, k.data.RecoverySpread
 }
 
 // keep stores the data in the recovery Secret if it has changed.

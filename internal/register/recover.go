@@ -19,7 +19,7 @@ func (a *agent) noticeLoss() {
 	case a.found.Identity != nil && answer != registering.Rejected && answer != registering.Untrusted:
 		a.loss = loss{}
 	case a.loss.since.IsZero():
-		a.loss = loss{since: a.now(), chance: pace.Chance(a.Random)}
+		a.loss = loss{since: a.now(), chance: pace.FineChance(a.Random)}
 		if a.found.Identity != nil {
 			a.loss.since = a.verdict.Since
 		}
@@ -49,7 +49,10 @@ func (a *agent) recoveryState() *registering.Recovery {
 	if a.kept.key.Public() == "" || !complete && !canVerify {
 		return nil
 	}
-	state := &registering.Recovery{Server: access.APIServerURL, CanRequest: complete, CanVerify: canVerify, Since: a.loss.since, Chance: a.loss.chance}
+	state := &registering.Recovery{
+		Server: access.APIServerURL, CanRequest: complete, CanVerify: canVerify,
+		Since: a.loss.since, Chance: a.loss.chance, Spread: a.kept.data.RecoverySpread,
+	}
 	if a.recovering != nil {
 		state.Attempt = a.recovering.Attempt
 	}
@@ -71,7 +74,7 @@ func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {
 		a.pause(ctx, step.Pause)
 		return
 	}
-	if a.pause(ctx, min(step.Pause, a.asks.Until(a.now()))) {
+	if a.pause(ctx, min(step.Pause, max(step.AskPause, a.asks.Until(a.now())))) {
 		a.askStored(ctx)
 	}
 }

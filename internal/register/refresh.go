@@ -75,7 +75,7 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 // merged returns the data of the recovery Secret with what the hub gave. The address and the CA are those in use.
 func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept {
 	access, data := a.found.Access, a.kept.data
-	data.Serial = a.kept.serialOf(given.HubKey)
+	data.Serial, data.RecoverySpread = a.kept.documentOf(given.HubKey)
 	data.Recovery = given
 	data.APIServerURL, data.APIServerCA = access.Server, access.CA
 	data.ClusterNamespace = a.found.Identity.ClusterNamespace
@@ -102,8 +102,8 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 			ClusterNamespace:            at.bootstrap.ClusterNamespace,
 			SystemRegistrationNamespace: at.bootstrap.SystemRegistrationNamespace,
 			ClientID:                    at.Request.ClientID,
-			Serial:                      a.kept.serialOf(at.granted.HubKey),
 		}
+		data.Serial, data.RecoverySpread = a.kept.documentOf(at.granted.HubKey)
 		a.refreshDaily()
 	}
 	a.warnUnlessKept(a.keep(ctx, data))

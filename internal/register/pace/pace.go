@@ -81,3 +81,6 @@ func Chance(random io.Reader) int {
 	}
 	return int(one[0])
 }
+
+// FineChance returns a random number from 0 to 65535, or 32768, the middle, if random fails.
+func FineChance(random io.Reader) int { return Chance(random)<<8 | (Chance(random) ^ 128) }

@@ -4,11 +4,12 @@ import "time"
 
 // RecoverySpread is the time over which agents spread their first recovery requests after a loss. When 1,000 agents
 // lose their credentials at once, they make 17 requests a second. An API server that has just started is slow, and
-// receives the requests of several seconds in one. They must be fewer than 60 even then.
-const RecoverySpread = 60 * time.Second
+// receives the requests of several seconds in one. They must be fewer than 60 even then. A hub with more agents publishes a
+// longer time, so that they make no more requests a second. Agents wait for at most LongestRecoverySpread.
+const RecoverySpread, LongestRecoverySpread = 60 * time.Second, 10 * time.Minute
 
-// chances is the number of values of Recovery.Chance.
-const chances = 256
+// chances is the number of values of Recovery.Chance. It is large enough that agents of a large hub rarely share one.
+const chances = 1 << 16
 
 // Recovery describes with what an agent can return without a bootstrap secret, and what came of it.
 type Recovery struct {
@@ -20,19 +21,42 @@ type Recovery struct {
 	CanVerify bool
 	// Since is when this process noticed that it has no identity that the hub accepts.
 	Since time.Time
-	// Chance is a random number from 0 to 255, which is drawn once for each loss.
+	// Chance is a random number from 0 to 65535, which is drawn once for each loss.
 	Chance int
+	// Spread is the time over which agents of this hub spread their first requests, as the hub has published it, or 0.
+	Spread time.Duration
 	// Attempt describes the request with the recovery token.
 	Attempt
 }
 
 // turn returns the time until the agent may make its first recovery request. It includes RejectionPatience, so that a
-// bootstrap secret that arrives in a moment, or a hub that has just started, makes the recovery unnecessary.
-func (r Recovery) turn(now time.Time) time.Duration {
+// bootstrap secret that arrives in a moment, or a hub that has just started, makes the recovery unnecessary. Many
+// agents are rejected at once, but each loses its own Secret alone, so that only rejected ones use the hub's spread.
+func (r Recovery) turn(now time.Time, isStored bool) time.Duration {
 	if r.Request != nil {
 		return 0
 	}
-	return r.Since.Add(RejectionPatience + RecoverySpread*time.Duration(r.Chance)/chances).Sub(now)
+	return r.Since.Add(RejectionPatience + r.spread(isStored)*time.Duration(r.Chance)/chances).Sub(now)
+}
+
+func (r Recovery) spread(isStored bool) time.Duration {
+	if !isStored {
+		return RecoverySpread
+	}
+	return min(max(r.Spread, RecoverySpread), LongestRecoverySpread)
+}
+
+// asksPerSpread is how often an agent of a large hub tests its rejected identity at most while it waits for its turn. The pauses
+// grow with the number of agents, so that the hub gets no more requests a second. On other hubs, the usual pauses are as long.
+const asksPerSpread = 4
+
+// waitForTurn returns the step of an agent that waits for its turn.
+func waitForTurn(in Input, pause time.Duration) Outcome {
+	out := Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: in.Stored != nil, Pause: pause}
+	if spread := in.Recovery.spread(out.AskAgain); spread > RecoverySpread {
+		out.AskPause = spread / asksPerSpread
+	}
+	return out
 }
 
 // canRecover reports whether a recovery may replace the lost identity. A bootstrap secret for another hub forbids it,
@@ -47,8 +71,8 @@ func canRecover(in Input) bool {
 // contain another token, address or CA.
 func recoverIdentity(in Input) Outcome {
 	r := in.Recovery
-	if pause := r.turn(in.Now); pause > 0 {
-		return Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: in.Stored != nil, Pause: pause}
+	if pause := r.turn(in.Now, in.Stored != nil); pause > 0 {
+		return waitForTurn(in, pause)
 	}
 	refused := r.Token.Answer == Rejected && r.Request == nil // a pending request may still be granted
 	useless := !r.CanRequest || refused || r.Token.Answer == Untrusted || r.Token.against(in.Now, RejectionPatience)

@@ -10,7 +10,7 @@ import (
 // agentRecovery adds what an agent needs to return. It lost its identity this long ago.
 func agentRecovery(ago time.Duration, modifiers ...func(*Recovery, time.Time)) func(*Input) {
 	return func(s *Input) {
-		s.Recovery = &Recovery{Server: agentHub, CanRequest: true, CanVerify: true, Since: s.Now.Add(-ago), Chance: 128}
+		s.Recovery = &Recovery{Server: agentHub, CanRequest: true, CanVerify: true, Since: s.Now.Add(-ago), Chance: chances / 2}
 		for _, modify := range modifiers {
 			modify(s.Recovery, s.Now)
 		}
@@ -33,6 +33,8 @@ func recoveryGranted(proof Answer, ago time.Duration) func(*Recovery, time.Time)
 		r.Proof = Verdict{Answer: proof, Since: now.Add(-ago)}
 	}
 }
+
+func onLargeHub(r *Recovery, _ time.Time) { r.Spread = 24 * time.Hour }
 
 func noDocument(r *Recovery, _ time.Time) { r.CanVerify = false }
 
@@ -69,6 +71,13 @@ func TestDecide_Recovery(t *testing.T) {
 		"lasting rejection: the agent waits for its turn and asks again": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentRecovery(RejectionPatience)),
 			want: Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: true, Pause: RecoverySpread / 2},
+		},
+		"lasting rejection on a large hub: the agent waits longer": {
+			in:   agentState(agentStored(Rejected, RejectionPatience), agentRecovery(RejectionPatience, onLargeHub)),
+			want: Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: true, AskPause: LongestRecoverySpread / 4, Pause: LongestRecoverySpread / 2},
+		},
+		"Secret is missing on a large hub: it is the only one": {
+			in: agentState(agentRecovery(0, onLargeHub)), want: Outcome{Stage: Await, Awaited: RecoveryTurn, Pause: turn},
 		},
 		"Secret is missing: the agent waits for its turn": {
 			in: agentState(agentRecovery(0)), want: Outcome{Stage: Await, Awaited: RecoveryTurn, Pause: turn},
@@ -166,19 +175,34 @@ func TestDecide_Recovery(t *testing.T) {
 	}
 }
 
-// 1,000 agents that lose their credentials in the same second make at most 60 recovery requests a second.
-func TestRecoveryTurns_SpreadRequestsOfAThousandAgents(t *testing.T) {
-	perSecond := map[int]int{}
-	for i := range 1000 {
-		r := Recovery{Since: agentNoon(), Chance: i % chances}
-		perSecond[int(r.turn(agentNoon()).Seconds())]++
-	}
-	for second, requests := range perSecond {
-		if requests > 20 || second < 10 || second >= 70 {
-			t.Errorf("%d requests in second %d", requests, second)
-		}
-	}
-	if len(perSecond) != 60 {
-		t.Errorf("requests in %d seconds, want 60", len(perSecond))
+// Agents whose credentials are rejected in the same second make at most 20 recovery requests a second.
+func TestRecoveryTurns_SpreadRequestsOfManyAgents(t *testing.T) {
+	for name, test := range map[string]struct {
+		agents   int
+		spread   time.Duration // as the hub has published it
+		isStored bool
+		seconds  int // from the first request to the last
+	}{
+		"1,000 agents, hub publishes nothing":           {1000, 0, true, 60},
+		"10,000 agents, a minute for each 1,000":        {10_000, 10 * time.Minute, true, 600},
+		"hub publishes less than a minute":              {1000, time.Second, true, 60},
+		"hub publishes a day: ten minutes":              {1000, 24 * time.Hour, true, 600},
+		"each has lost its Secret: it does not wait on": {1000, 10 * time.Minute, false, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			perSecond := map[int]int{}
+			for i := range test.agents {
+				r := Recovery{Since: agentNoon(), Chance: i * chances / test.agents, Spread: test.spread}
+				perSecond[int(r.turn(agentNoon(), test.isStored).Seconds())]++
+			}
+			for second, requests := range perSecond {
+				if requests > 20 || second < 10 || second >= 10+test.seconds {
+					t.Errorf("%d requests in second %d", requests, second)
+				}
+			}
+			if len(perSecond) != test.seconds {
+				t.Errorf("requests in %d seconds, want %d", len(perSecond), test.seconds)
+			}
+		})
 	}
 }

@@ -217,6 +217,8 @@ type Outcome struct {
 	Store bool
 	// Recovery means that the step continues Input.Recovery: it uses the recovery token and not a bootstrap secret.
 	Recovery bool
+	// AskPause is the minimum pause before the stored identity is tested again while the agent waits for RecoveryTurn.
+	AskPause time.Duration
 	// Pause is how long the agent waits for RecoveryTurn.
 	Pause time.Duration
 	// DropBootstrap means that the agent deletes the bootstrap secret, because it was used or is not needed.

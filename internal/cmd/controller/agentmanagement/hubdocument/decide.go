@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // Limits of the tokens in a document. A ConfigMap has at most 1 MiB, and each encoding of a token adds a third.
@@ -13,6 +14,13 @@ const (
 	maxWorkspaces = 500
 	maxToken      = 8 << 10
 	maxTokens     = 480 << 10
+)
+
+// Agents that the hub has rejected return over a minute for each 1,000 Clusters. spreadSlack is how many Clusters less make
+// that a minute shorter: otherwise, each Cluster that comes and goes could change the document.
+const (
+	clustersPerMinute = 1000
+	spreadSlack       = 100
 )
 
 // input describes what is published, and what is to be published.
@@ -30,6 +38,8 @@ type input struct {
 	lifetime time.Duration
 	// tokens are the recovery tokens by workspace.
 	tokens map[string]string
+	// clusters is the number of Clusters whose agents can return with their key.
+	clusters int
 }
 
 // outcome is what to publish.
@@ -47,6 +57,7 @@ type outcome struct {
 func decide(in input) outcome {
 	out := outcome{document: identity.Document{URL: in.url, CA: in.ca, Lifetime: in.lifetime, Serial: in.now.Unix()}}
 	out.workspaces, out.leftOut = fitting(in.tokens)
+	out.document.RecoverySpread = spreadOf(in)
 	if in.last == nil {
 		out.sign, out.document.AddressSerial = true, out.document.Serial
 		return out
@@ -56,8 +67,24 @@ func decide(in input) outcome {
 	if in.last.SameAddress(&out.document) && in.last.AddressSerial > 0 {
 		out.document.AddressSerial = in.last.AddressSerial
 	}
-	out.sign = !in.started || !in.last.SameAddress(&out.document) || in.last.Lifetime != in.lifetime || !sameTokens(in, out.workspaces)
+	out.sign = !in.started || !in.last.SameAddress(&out.document) || in.last.Lifetime != in.lifetime ||
+		in.last.RecoverySpread != out.document.RecoverySpread || !sameTokens(in, out.workspaces)
 	return out
+}
+
+// spreadOf returns the recovery spread to publish. It is 0 for at most 1,000 Clusters, and never longer than agents wait: any
+// user who can create Clusters can make it longer for all agents.
+func spreadOf(in input) time.Duration {
+	minutes := (in.clusters + clustersPerMinute - 1) / clustersPerMinute
+	if in.last != nil {
+		if last := int(in.last.RecoverySpread / time.Minute); minutes < last && in.clusters > (last-1)*clustersPerMinute-spreadSlack {
+			minutes = last
+		}
+	}
+	if minutes <= 1 {
+		return 0
+	}
+	return min(time.Duration(minutes)*time.Minute, registering.LongestRecoverySpread)
 }
 
 // fitting returns the first workspaces by name whose tokens fit into a document.

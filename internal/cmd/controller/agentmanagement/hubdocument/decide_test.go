@@ -65,6 +65,39 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestRecoverySpread_FollowsTheNumberOfClusters(t *testing.T) {
+	tests := map[string]struct {
+		clusters   int
+		last, want time.Duration
+	}{
+		"none":                                {0, 0, 0},
+		"1,000: agents have their own":        {1000, 0, 0},
+		"one more: two minutes":               {1001, 0, 2 * time.Minute},
+		"10,000: a minute for each 1,000":     {10_000, 0, 10 * time.Minute},
+		"a million: no longer than that":      {1_000_000, 0, 10 * time.Minute},
+		"some less than 1,000: as before":     {901, 2 * time.Minute, 2 * time.Minute},
+		"100 less than 1,000: shorter":        {900, 2 * time.Minute, 0},
+		"some less than 3,000: as before":     {2950, 4 * time.Minute, 4 * time.Minute},
+		"far less: shorter at once":           {1500, 8 * time.Minute, 2 * time.Minute},
+		"longer than agents wait: limited":    {100_000, time.Hour, 10 * time.Minute},
+		"of another release, in between: set": {1500, 90 * time.Second, 2 * time.Minute},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			out := decide(published(func(in *input) { in.clusters, in.last.RecoverySpread = test.clusters, test.last }))
+			if got := out.document.RecoverySpread; got != test.want || out.sign != (test.last != test.want) {
+				t.Errorf("spread %s, want %s; sign %t", got, test.want, out.sign)
+			}
+			if test.last == 0 {
+				out = decide(published(func(in *input) { in.clusters, in.last = test.clusters, nil }))
+				if out.document.RecoverySpread != test.want {
+					t.Errorf("first document: spread %s, want %s", out.document.RecoverySpread, test.want)
+				}
+			}
+		})
+	}
+}
+
 func TestTokens_AreLimited(t *testing.T) {
 	many := map[string]string{}
 	for i := range maxWorkspaces + 7 {

@@ -106,6 +106,9 @@ func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.
 		published: map[string]string{},
 	}
 	var err error
+	if in.clusters, err = h.returning(); err != nil {
+		return in, err
+	}
 	if in.tokens, err = h.recoveryTokens(ctx); err != nil || written == nil {
 		return in, err
 	}
@@ -120,6 +123,17 @@ func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.
 		}
 	}
 	return in, nil
+}
+
+// returning returns the number of Clusters whose agents can return with their key.
+func (h *handler) returning() (count int, err error) {
+	all, err := h.app.Clusters.Cache().List(metav1.NamespaceAll, labels.Everything())
+	for _, cluster := range all {
+		if cluster.Annotations[fleet.AnnotationAgentKey] != "" {
+			count++
+		}
+	}
+	return count, err
 }
 
 // recoveryTokens returns the token of each recovery account. An account whose token does not exist yet follows later.

@@ -278,3 +278,27 @@ func TestServerThatFailsReads_IsAskedAgain(t *testing.T) {
 		})
 	}
 }
+
+// Clusters whose agents have no key cannot return, and are not counted.
+func TestRecoverySpread_CountsClustersWithAKey(t *testing.T) {
+	key := newKey(t)
+	hub := start(t, key)
+	add := func(from, to int, annotations map[string]string) {
+		for i := from; i < to; i++ {
+			hub.Put(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: fmt.Sprint("c", i), Annotations: annotations}})
+		}
+		hub.Requests()
+		handle(t, hub)
+	}
+	add(0, 1000, map[string]string{fleet.AnnotationAgentKey: "key"})
+	add(1000, 1500, nil)
+	hubtest.ExpectRequests(t, hub, readOld)
+	if got := current(t, hub, key).RecoverySpread; got != 0 {
+		t.Errorf("1,000 clusters: spread %s", got)
+	}
+	add(1500, 1501, map[string]string{fleet.AnnotationAgentKey: "key"})
+	hubtest.ExpectRequests(t, hub, readOld, updates)
+	if got := current(t, hub, key).RecoverySpread; got != 2*time.Minute {
+		t.Errorf("1,001 clusters: spread %s", got)
+	}
+}
