@@ -69,7 +69,7 @@ func together(children []markedChild) []error {
 
 // ensure creates or updates one child.
 func (k Kind) ensure(desired Object) error {
-	live, err := k.known(KeyOf(desired))
+	live, err := k.Known(KeyOf(desired))
 	if err != nil {
 		return err
 	}

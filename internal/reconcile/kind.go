@@ -180,8 +180,8 @@ func index(informer cache.SharedIndexInformer) {
 	}
 }
 
-// known returns an object from the cache or from the recent writes. It returns nil if it is in neither.
-func (k Kind) known(key types.NamespacedName) (Object, error) {
+// Known returns an object from the cache or from the recent writes. It returns nil if it is in neither.
+func (k Kind) Known(key types.NamespacedName) (Object, error) {
 	passed := k.informer.GetIndexer().LastStoreSyncResourceVersion() // read first: the cache may change in between
 	if passed == "" {                                                // client-go's feature gate AtomicFIFO is off
 		passed = k.informer.LastSyncResourceVersion()

@@ -27,7 +27,7 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	found, err := kind.known(KeyOf(desired))
+	found, err := kind.Known(KeyOf(desired))
 	if err != nil || found == nil || found.GetLabels()[fleet.LabelSetHash] != s.Hash(owner) || s.isOfNamesake(owner, found) ||
 		kind.keepAlive || !leaves(kind, found, nil) {
 		return err
@@ -50,7 +50,7 @@ func (k Kind) Ensure(object Object) error {
 // CreateOnce creates an object unless it is in the cache or this process has just created it. An existing object is
 // not an error and stays as it is. made reports whether the object was created.
 func (k Kind) CreateOnce(object Object) (made bool, err error) {
-	if known, err := k.known(KeyOf(object)); err != nil || known != nil {
+	if known, err := k.Known(KeyOf(object)); err != nil || known != nil {
 		return false, err
 	}
 	err = k.create(object)

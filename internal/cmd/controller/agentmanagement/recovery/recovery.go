@@ -48,8 +48,8 @@ type handler struct {
 	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
 	// reported.
 	tokens, reported sync.Map
-	// written are the last Secrets with recovery data, by the UID of their Cluster.
-	written reconcile.MutationCache[types.UID, *corev1.Secret]
+	// secrets are the Secrets with recovery data.
+	secrets reconcile.Kind
 	// toPin maps a Cluster, as "<workspace>/<name>", to the time when its agent's key is pinned.
 	toPin sync.Map
 	// compared maps a workspace to the state in which its account and rights were last compared with the desired ones. All
@@ -67,10 +67,12 @@ type compared struct {
 
 // Register watches Clusters, their recovery Secrets, and the recovery accounts.
 func Register(ctx context.Context, a *hub.Context) error {
+	secrets := reconcile.KindOf(a.RecoverySecrets)
 	h := &handler{
 		app:      a,
 		accounts: reconcile.NewSet(recoveries.SetID, reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings)).InWaves(),
-		data:     reconcile.NewSet(dataSetID, reconcile.KindOf(a.RecoverySecrets)),
+		data:     reconcile.NewSet(dataSetID, secrets),
+		secrets:  secrets,
 	}
 	a.First(h.loadKey)
 	a.First(func(ctx context.Context) {
@@ -312,24 +314,23 @@ func (h *handler) offer(ctx context.Context, cluster *fleet.Cluster, account *co
 		return err
 	}
 	secret := recovery.Secret(cluster, h.app.Namespaces.Registration, data)
-	if err := h.data.Apply(reconcile.OwnerOf(fleet.SchemeGroupVersion.WithKind("Cluster"), cluster), secret); err != nil {
-		return err
-	}
-	h.written.Note(cluster.UID, secret, nil, h.app.Clock())
-	return nil
+	return h.data.Apply(reconcile.OwnerOf(fleet.SchemeGroupVersion.WithKind("Cluster"), cluster), secret)
 }
 
-// latest returns the Secret with the recovery data of a Cluster, or nil. A Secret that the cache does not have yet is not
-// signed and written again.
+// latest returns the Secret with the recovery data of a Cluster, or nil. A Secret that was just written is not signed and
+// written again while the cache does not show it. Writes are remembered for three seconds: if the cache is further behind,
+// the same data are signed once more. This is one more write in three seconds at most, and harmless: both tickets are valid
+// and differ only in their time, and the agent reads the later one.
 func (h *handler) latest(cluster *fleet.Cluster) (*corev1.Secret, error) {
-	found, err := reconcile.Optional(h.app.RecoverySecrets.Cache().Get(clusters.NamespaceOf(cluster), names.Recovery))
-	if err != nil {
+	found, err := h.secrets.Known(types.NamespacedName{Namespace: clusters.NamespaceOf(cluster), Name: names.Recovery})
+	if err != nil || found == nil {
 		return nil, err
 	}
-	if found != nil {
-		h.written.CaughtUp(cluster.UID, found)
+	secret, ok := found.(*corev1.Secret)
+	if !ok {
+		return nil, fmt.Errorf("reading Secret %s: unexpected object type %T", reconcile.KeyOf(found), found)
 	}
-	return h.written.Newest(cluster.UID, found, h.app.Clock()), nil
+	return secret, nil
 }
 
 // pendingDelay returns the time until the token of a recovery account is read again. account may be nil.

@@ -262,6 +262,21 @@ func TestRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "create Secret "+clusterNamespace+"/fleet-recovery")
 }
 
+// The cache is behind after the change of an existing Secret.
+func TestChangedRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
+	keyed := annotated(fleet.AnnotationAgentKey, agentKey(t))
+	hub := settled(t, cluster(keyed))
+	handle(t, hub)
+	hub.Sync()
+	hub.Put(cluster(keyed, func(c *fleet.Cluster) { c.Labels["env"] = "prod" }))
+	hub.Requests()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
+	hub.Pass(time.Second)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+}
+
 func TestNothingIsCreated(t *testing.T) {
 	now := metav1.Now()
 	for name, modify := range map[string]func(*fleet.Cluster){
