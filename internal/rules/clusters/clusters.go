@@ -99,11 +99,39 @@ func IsAnother(cluster *fleet.Cluster, owners []metav1.OwnerReference) bool {
 	return namesake
 }
 
+// LastSeen returns the time of a Cluster's last heartbeat in RFC 3339, or "" if there was none.
 func LastSeen(cluster *fleet.Cluster) string {
 	if cluster.Status.Agent.LastSeen.IsZero() {
 		return ""
 	}
 	return cluster.Status.Agent.LastSeen.UTC().Format(time.RFC3339)
+}
+
+// Heartbeat identifies a Cluster's last heartbeat: by its time in RFC 3339 and, after a space, by the time at which the
+// credential of the agent expires, if it does. Heartbeats of two agents in one second have the same time, but their credentials
+// expire at different ones. It returns "" if there was no heartbeat.
+func Heartbeat(cluster *fleet.Cluster) string {
+	seen, expires := LastSeen(cluster), cluster.Status.Agent.CredentialExpires
+	if seen == "" || expires.IsZero() {
+		return seen
+	}
+	return seen + " " + expires.UTC().Format(time.RFC3339)
+}
+
+// SameHeartbeat reports whether two recorded results of Heartbeat are of the same heartbeat. If one has no second time, as those
+// that earlier releases recorded, only the first ones are compared.
+func SameHeartbeat(a, b string) bool {
+	seenA, _, expiresA := strings.Cut(a, " ")
+	seenB, _, expiresB := strings.Cut(b, " ")
+	if expiresA && expiresB {
+		return a == b
+	}
+	return seenA == seenB
+}
+
+// IsHeartbeat reports whether a Cluster's last heartbeat is the recorded one.
+func IsHeartbeat(recorded string, cluster *fleet.Cluster) bool {
+	return SameHeartbeat(recorded, Heartbeat(cluster))
 }
 
 // FirstOf returns the Cluster that agents join as, of those with the same client ID: the oldest one that is not being

@@ -130,7 +130,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
 	want := before
 	if !noted && !request.Status.Granted || !given(in, cluster) {
-		want = clusters.LastSeen(cluster)
+		want = clusters.Heartbeat(cluster)
 	}
 	own := &Ownership{TokenUID: tokenUID(in), Key: keyOf(in), Lifetime: lifetimeText(in), Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
@@ -140,7 +140,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 		return nil
 	}
 	if own.LastSeen = want; !noted {
-		own.LastSeen = clusters.LastSeen(cluster)
+		own.LastSeen = clusters.Heartbeat(cluster)
 	}
 	if !request.Status.Granted { // the address that older requests were granted with is unknown
 		own.HubAddress = in.HubAddress

@@ -53,7 +53,7 @@ type Input struct {
 	ReportedKey string
 	// UsedBy is the UID of the account that is known to have used the request's credential, or "" if that is unknown.
 	UsedBy string
-	// HeartbeatAsked is the heartbeat whose account was read last, in RFC 3339, or "" if none was.
+	// HeartbeatAsked is the heartbeat whose account was read last, see clusters.Heartbeat, or "" if none was.
 	HeartbeatAsked string
 	// Recovery is set for recovery requests. Their ReaderAccount is the recovery account of the workspace.
 	Recovery Recovery

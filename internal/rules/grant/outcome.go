@@ -101,8 +101,8 @@ type Outcome struct {
 // Ownership describes what the grant writes into a request's metadata.
 type Ownership struct {
 	Owner metav1.OwnerReference
-	// LastSeen is the Cluster's last heartbeat before the grant in RFC 3339, or "" if there was none. A different
-	// heartbeat is the first use of the credential.
+	// LastSeen is the Cluster's last heartbeat before the grant, see clusters.Heartbeat, or "" if there was none. A
+	// different heartbeat is the first use of the credential.
 	LastSeen string
 	// TokenUID is the UID of the ClusterRegistrationToken that the request names. "" removes the recorded UID.
 	TokenUID string

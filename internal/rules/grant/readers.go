@@ -94,7 +94,7 @@ func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
 // deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
 func unreadable(in Input, cluster *fleet.Cluster) bool {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	return len(readersOf(in)) == 0 && noted && clusters.LastSeen(cluster) == before
+	return len(readersOf(in)) == 0 && noted && clusters.IsHeartbeat(before, cluster)
 }
 
 // Most objects of a request are in its workspace or in its Cluster's namespace. The Role and RoleBinding that make

@@ -18,6 +18,8 @@ func TestGrantSupersedes(t *testing.T) {
 	forever := rulestest.BoundJWT("account-1", time.Time{})
 	used := rulestest.At(-10 * time.Second) // a heartbeat after the grant
 	before := rulestest.At(-time.Hour)      // one before it
+	sameSecond := rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(used))
+	notedExpiry := before.UTC().Format(time.RFC3339) + " " + rulestest.At(0).UTC().Format(time.RFC3339)
 	older := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(rulestest.At(-time.Hour)), requestGranted}, modifiers...)...)
 	}
@@ -84,6 +86,18 @@ func TestGrantSupersedes(t *testing.T) {
 		"older ones when it says that it is this one's": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
 			modified: []func(*grant.Input){spokenBy("account-1")},
+		},
+		"older ones when both agents report in the same second, with credentials that expire at different times": {
+			seen: sameSecond, noted: &notedExpiry, others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
+			modified: []func(*grant.Input){spokenBy("account-1")},
+		},
+		"none when the older agent has another credential in the same second": {
+			seen: sameSecond, noted: &notedExpiry, others: []*fleet.ClusterRegistration{older("request-a")},
+			modified: []func(*grant.Input){spokenBy("account-0")},
+		},
+		"none in the same second with the same credential": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(rulestest.At(0))), noted: &notedExpiry,
+			others: []*fleet.ClusterRegistration{older("request-a")}, modified: []func(*grant.Input){spokenBy("account-1")},
 		},
 		"registrations of the other implementation as any other": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-a"},

@@ -46,7 +46,7 @@ func isOnlyAgent(in Input) bool {
 // useUnknown reports whether a credential may be in use, and only the account of the last heartbeat tells. Each
 // heartbeat is read once.
 func useUnknown(in Input, cluster *fleet.Cluster) bool {
-	if !in.Request.Status.Granted || !requests.Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.LastSeen(cluster) {
+	if !in.Request.Status.Granted || !requests.Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.Heartbeat(cluster) {
 		return false
 	}
 	return isFetchable(in) || in.Credential == nil && mayBeFetched(in)
@@ -93,7 +93,7 @@ func joinOf(in Input, cluster *fleet.Cluster) *Join {
 // credential, and its rivals, once it is known that this agent has.
 func superseded(in Input, cluster *fleet.Cluster) []string {
 	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
-	if seen := clusters.LastSeen(cluster); noted && (seen == "" || seen == before) {
+	if noted && (clusters.LastSeen(cluster) == "" || clusters.IsHeartbeat(before, cluster)) {
 		return nil // the old credential may be the only one in use
 	}
 	used := inUse(in, cluster)
@@ -116,7 +116,7 @@ func isRival(in Input, other *fleet.ClusterRegistration, cluster *fleet.Cluster)
 	alike, likewise := theirs[fleet.AnnotationLastSeenAtGrant]
 	token := theirs[fleet.AnnotationTokenUIDAtGrant]
 	switch key := ours[fleet.AnnotationAgentKeyAtGrant]; {
-	case !other.Status.Granted || !noted || !likewise || before != alike:
+	case !other.Status.Granted || !noted || !likewise || !clusters.SameHeartbeat(before, alike):
 		return false
 	case in.Imported != nil && string(in.Imported.UID) == token && clusters.Owns(cluster, in.Imported.OwnerReferences):
 		return false

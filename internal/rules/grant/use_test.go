@@ -24,8 +24,14 @@ func TestFirstUse_RetiresTheCredential(t *testing.T) {
 		return grantInput(append([]mod{asked, requestAccount, requestRights, noted(""), forever, seen(rulestest.ClusterSeen(first))}, more...)...)
 	}
 	again := noted(earlier.UTC().Format(time.RFC3339))
+	expired := noted(earlier.UTC().Format(time.RFC3339) + " " + earlier.UTC().Format(time.RFC3339)) // of another credential
+	sameSecond := func(c *fleet.Cluster) {
+		rulestest.ClusterSeen(earlier)(c)
+		rulestest.ClusterCredentialExpires(first)(c)
+	}
 	by := func(account string) mod { return func(in *grant.Input) { in.HeartbeatAccount = account } }
 	known := func(account string) mod { return func(in *grant.Input) { in.UsedBy = account } }
+	askedEarlier := func(in *grant.Input) { in.HeartbeatAsked = earlier.UTC().Format(time.RFC3339) }
 	askedAbout := func(in *grant.Input) { in.HeartbeatAsked = first.UTC().Format(time.RFC3339) }
 	noCredential := func(in *grant.Input) { in.Credential = nil }
 	another := others(aRequest(requestNamed("request-0"), requestGranted))
@@ -47,6 +53,11 @@ func TestFirstUse_RetiresTheCredential(t *testing.T) {
 		"Cluster with another request: account needed":            {answered(another), true, grant.Done, "", true},
 		"heartbeat that was read already: kept, not read again":   {answered(again, askedAbout), false, grant.Done, "", true},
 		"newer heartbeat than the one that was read: read":        {answered(again, askedAbout, seen(rulestest.ClusterSeen(heard))), true, grant.Done, "", true},
+		"same second, another credential: account needed":         {answered(expired, seen(sameSecond)), true, grant.Done, "", true},
+		"same second, this account's credential: retired":         {answered(expired, seen(sameSecond), by("account-1")), false, grant.Done, grant.RetireCredential, false},
+		"same second, the other account's credential: kept":       {answered(expired, seen(sameSecond), by("account-0")), true, grant.Done, "", true},
+		"same second, read already: read again for another one":   {answered(expired, seen(sameSecond), askedEarlier), true, grant.Done, "", true},
+		"same second, recorded by an earlier release: kept":       {answered(noted(earlier.UTC().Format(time.RFC3339)), seen(sameSecond)), false, grant.Done, "", true},
 		"known use: retired whatever reports since":               {answered(again, known("account-1"), by("account-0")), false, grant.Done, grant.RetireCredential, false},
 		"known use of a replaced account: kept":                   {answered(known("account-0")), true, grant.Done, "", true},
 		"heartbeat of an agent of unknown grant: kept":            {answered(with(requestGranted)), false, grant.Done, "", true},

@@ -16,6 +16,12 @@ func TestSpeaker(t *testing.T) {
 	wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", Subresource: "status", FieldsV1: metav1.NewFieldsV1(fields)}
 	}
+	const expires, both = `{"f:status":{"f:agent":{"f:credentialExpires":{}}}}`, `{"f:status":{"f:agent":{"f:lastSeen":{},"f:credentialExpires":{}}}}`
+	wroteAt := func(seconds int, manager, fields string) metav1.ManagedFieldsEntry {
+		entry, at := wrote(manager, fields), rulestest.At(time.Duration(seconds)*time.Second)
+		entry.Time = &at
+		return entry
+	}
 	ours := func(account string) string {
 		return protocol.HeartbeatManager(rulestest.BoundJWT(account, time.Time{}))
 	}
@@ -30,10 +36,18 @@ func TestSpeaker(t *testing.T) {
 		"one that an agent has sent that says nothing": {[]metav1.ManagedFieldsEntry{
 			wrote(ours("a-1"), `{"f:status":{"f:agent":{"f:namespace":{}}}}`), wrote("fleetagent", seen),
 		}, ""},
-		"nobody was heard of":                 {nil, ""},
-		"fields that nobody can read":         {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{`)}, ""},
-		"an entry without fields":             {[]metav1.ManagedFieldsEntry{{Manager: ours("a-1")}}, ""},
-		"whoever writes something else of it": {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{"f:status":{"f:display":{}}}`)}, ""},
+		"same second as another account: the later credential": {[]metav1.ManagedFieldsEntry{wroteAt(0, ours("a-1"), seen), wroteAt(0, ours("a-2"), expires)}, "a-2"},
+		"a credential that expires with that of another account": {[]metav1.ManagedFieldsEntry{
+			wroteAt(1, ours("a-2"), seen), wroteAt(0, ours("a-1"), expires),
+		}, "a-2"},
+		"a later heartbeat of the other account":        {[]metav1.ManagedFieldsEntry{wroteAt(1, ours("a-1"), both), wroteAt(0, ours("a-2"), `{}`)}, "a-1"},
+		"an agent without a name, in the same second":   {[]metav1.ManagedFieldsEntry{wroteAt(0, ours("a-1"), seen), wroteAt(0, "fleetagent", expires)}, ""},
+		"an account, in the same second as one without": {[]metav1.ManagedFieldsEntry{wroteAt(0, "fleetagent", seen), wroteAt(0, ours("a-2"), expires)}, "a-2"},
+		"only the credential expires at another time":   {[]metav1.ManagedFieldsEntry{wroteAt(0, ours("a-1"), expires)}, ""},
+		"nobody was heard of":                           {nil, ""},
+		"fields that nobody can read":                   {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{`)}, ""},
+		"an entry without fields":                       {[]metav1.ManagedFieldsEntry{{Manager: ours("a-1")}}, ""},
+		"whoever writes something else of it":           {[]metav1.ManagedFieldsEntry{wrote(ours("a-1"), `{"f:status":{"f:display":{}}}`)}, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

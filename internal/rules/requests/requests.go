@@ -58,8 +58,7 @@ func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	if !noted || cluster == nil {
 		return false
 	}
-	seen := clusters.LastSeen(cluster)
-	return seen != "" && seen != before
+	return clusters.LastSeen(cluster) != "" && !clusters.IsHeartbeat(before, cluster)
 }
 
 // Unused reports whether a granted request is known not to be used by its agent yet.

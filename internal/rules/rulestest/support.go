@@ -158,6 +158,10 @@ func ClusterSeen(t metav1.Time) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) { c.Status.Agent.LastSeen = t }
 }
 
+func ClusterCredentialExpires(t metav1.Time) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Agent.CredentialExpires = &t }
+}
+
 func ClusterWithoutNamespace(c *fleet.Cluster) { c.Status.Namespace = "" }
 
 func ClusterGoing(c *fleet.Cluster) {

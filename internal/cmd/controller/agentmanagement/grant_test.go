@@ -61,7 +61,16 @@ func registerWith(t *testing.T, holder *client.Client, request *fleet.ClusterReg
 
 // beat reports a heartbeat as the agent does.
 func (a agent) beat(ctx context.Context, clusterName string, at time.Time) error {
-	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q}}]`, at.UTC().Format(time.RFC3339), cmp.Or(a.namespace, system))
+	return a.beatUntil(ctx, clusterName, at, time.Time{})
+}
+
+// beatUntil reports a heartbeat of an agent whose credential expires.
+func (a agent) beatUntil(ctx context.Context, clusterName string, at, expires time.Time) error {
+	more := ""
+	if !expires.IsZero() {
+		more = fmt.Sprintf(`,"credentialExpires":%q`, expires.UTC().Format(time.RFC3339))
+	}
+	patch := fmt.Sprintf(`[{"op":"add","path":"/status/agent","value":{"lastSeen":%q,"namespace":%q%s}}]`, at.UTC().Format(time.RFC3339), cmp.Or(a.namespace, system), more)
 	return a.client.Fleet.Patch(types.JSONPatchType).Namespace(a.request.Namespace).Resource(client.Clusters).Name(clusterName).
 		SubResource("status").Param("fieldManager", protocol.HeartbeatManager(a.credential.Token)).Body([]byte(patch)).Do(ctx).Error()
 }
@@ -205,6 +214,24 @@ func TestAnOlderRequestGoesWhenTheNewerIsUsed(t *testing.T) {
 	})
 	expectRevoked(t, hub, first)
 	g.Expect(second.beat(t.Context(), cluster, noon.Add(3*time.Minute))).To(Succeed())
+}
+
+// Two agents of one client report in the same second. Their credentials expire at different times.
+func TestAgentThatReportsInTheSecondOfTheFormerOne_IsRecognized(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-same-second")
+	newToken(t, hub, ws, "t1", 0)
+	holder := bearer(t, valuesOf(t, hub, ws, "t1"))
+	cluster := names.Cluster("client-3")
+	now := time.Now()
+	first := register(t, holder, ws, "client-3", "first")
+	g.Expect(first.beatUntil(t.Context(), cluster, now, now.Add(time.Hour))).To(Succeed())
+	second := register(t, holder, ws, "client-3", "second")
+	g.Expect(second.beatUntil(t.Context(), cluster, now, now.Add(2*time.Hour))).To(Succeed())
+	eventually(t, func(g Gomega) {
+		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, first.request.Name, &fleet.ClusterRegistration{})).To(notFound())
+	})
+	expectRevoked(t, hub, first)
 }
 
 // expectAsked waits until the controller has looked at the client's requests since now: one more is answered, which

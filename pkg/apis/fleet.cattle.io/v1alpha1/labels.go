@@ -89,7 +89,8 @@ const (
 	// version keeps its current configuration.
 	AnnotationVersion = "fleet.cattle.io/version"
 	// AnnotationLastSeenAtGrant, on a ClusterRegistration, is the Cluster's status.agent.lastSeen at the time the
-	// credential was written. A later heartbeat is the first use of the credential. Not in Rancher Fleet.
+	// credential was written and, after a space, its status.agent.credentialExpires, if set. Another heartbeat is the
+	// first use of the credential. Not in Rancher Fleet.
 	AnnotationLastSeenAtGrant = "fleet.cattle.io/last-seen-at-grant"
 	// AnnotationTokenUIDAtGrant, on a ClusterRegistration, is the UID of the ClusterRegistrationToken whose account
 	// may read the credential. A token that was deleted and created again with the same name has another UID. Not in

@@ -162,8 +162,8 @@ func (h *handler) gatherReader(in *grant.Input) error {
 	return err
 }
 
-// heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat, and the heartbeat's time.
-func (h *handler) heartbeatAccount(cached *fleet.Cluster) (account, lastSeen string, err error) {
+// heartbeatAccount returns the UID of the account that sent a Cluster's last heartbeat, and the heartbeat.
+func (h *handler) heartbeatAccount(cached *fleet.Cluster) (account, heartbeat string, err error) {
 	cluster, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
 	if err != nil {
 		return "", "", fmt.Errorf("reading cluster %s/%s: %w", cached.Namespace, cached.Name, err)
@@ -171,7 +171,7 @@ func (h *handler) heartbeatAccount(cached *fleet.Cluster) (account, lastSeen str
 	if cluster == nil {
 		return "", "", nil
 	}
-	return protocol.HeartbeatAccount(cluster), clusters.LastSeen(cluster), nil
+	return protocol.HeartbeatAccount(cluster), clusters.Heartbeat(cluster), nil
 }
 
 // isOf reports whether a Role or RoleBinding in the registration namespace was made for a request.
