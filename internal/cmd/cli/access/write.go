@@ -3,12 +3,16 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // writeTimeout limits a write that is not interrupted.
@@ -39,6 +43,20 @@ func Write[T metav1.Object](ctx context.Context, write, read func(context.Contex
 	}
 	uid := found.GetUID()
 	return &uid, err
+}
+
+// Unmark removes the mark of an interrupted `fleet unregister` from the namespace of an agent, before another agent uses it.
+func Unmark(ctx context.Context, core kubernetes.Interface, namespace string) error {
+	namespaces := core.CoreV1().Namespaces()
+	found, err := namespaces.Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && found.Labels[fleet.LabelUnregistering] == "" {
+		return nil
+	}
+	if err == nil {
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null}}}`, found.UID, fleet.LabelUnregistering)
+		_, err = namespaces.Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	return Explain("removing the label "+fleet.LabelUnregistering+" of namespace "+namespace, err)
 }
 
 // isRefused reports whether an API server has answered that it does not carry out a request.

@@ -320,6 +320,9 @@ func (i *importer) write(ctx context.Context, todo step) error {
 		return nil
 	}
 	i.hadAgent = i.hasAgent(ctx)
+	if err := access.Unmark(ctx, i.cluster.Core, i.agentNamespace()); err != nil {
+		return err
+	}
 	if !i.asIs {
 		token, err := i.account.Ensure(ctx)
 		if err != nil {
@@ -545,6 +548,14 @@ func (i *importer) revertCluster(ctx context.Context) error {
 	}
 	_, err = i.hub.Clusters(i.flags.Namespace()).Patch(ctx, i.name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return ignoreMissing(err)
+}
+
+// agentNamespace returns the namespace in which the hub installs the agent.
+func (i *importer) agentNamespace() string {
+	if i.existing != nil && i.existing.Spec.AgentNamespace != "" {
+		return i.existing.Spec.AgentNamespace
+	}
+	return names.SystemNamespace
 }
 
 // hasAgent reports whether there is an agent on the cluster. An error counts as no.

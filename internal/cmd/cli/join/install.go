@@ -63,6 +63,9 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
+	if err := access.Unmark(uninterrupted, j.cluster.Core, j.namespace); err != nil {
+		return "", err
+	}
 	j.created.release = f.release == "" || f.release == release.StatusUninstalled
 	if err := j.helm.Install(uninterrupted, j.values); err != nil {
 		return "", installProblem(j.namespace, err)

@@ -2,7 +2,9 @@ package unregister
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +54,7 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 		if err != nil {
 			return c, err
 		}
-		if a.marked = slices.Contains(marked, namespace); !a.marked && !a.exists() {
+		if a.markedAs, a.marked = marked[namespace]; !a.marked && !a.exists() {
 			continue
 		}
 		if other := whose(a, t); other != "" {
@@ -96,20 +98,24 @@ func targetOf(ctx context.Context, hub *access.Cluster, f hubFound) (target, err
 	return t, nil
 }
 
-// candidates returns the namespaces that may contain an agent, and those among them that an earlier run has marked.
-func candidates(ctx context.Context, core kubernetes.Interface, f hubFound, mark string) (all, marked []string, err error) {
-	list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: fleet.LabelUnregistering + "=" + mark, Limit: maxAgents})
+// candidates returns the namespaces that may contain an agent, and those among them that an earlier run has marked, with the
+// hash of the agent's account in the mark.
+func candidates(ctx context.Context, core kubernetes.Interface, f hubFound, mark string) (all []string, marked map[string]string, err error) {
+	list, err := core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: fleet.LabelUnregistering, Limit: maxAgents})
 	if err != nil {
 		return nil, nil, access.Explain("reading namespaces", err)
 	}
+	marked = map[string]string{}
 	for i := range list.Items {
-		marked = append(marked, list.Items[i].Name)
+		if value, account, _ := strings.Cut(list.Items[i].Labels[fleet.LabelUnregistering], "."); value == mark {
+			marked[list.Items[i].Name] = account
+		}
 	}
 	deployments, err := core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: maxAgents})
 	if err != nil {
 		return nil, nil, access.Explain("reading Deployments", err)
 	}
-	all = append([]string{names.SystemNamespace}, marked...)
+	all = slices.AppendSeq([]string{names.SystemNamespace}, maps.Keys(marked))
 	for i := range deployments.Items {
 		all = append(all, deployments.Items[i].Namespace)
 	}
@@ -121,7 +127,8 @@ func candidates(ctx context.Context, core kubernetes.Interface, f hubFound, mark
 	return slices.Compact(all), marked, nil
 }
 
-// markOf returns the value of the label on the namespace of an agent that is being removed.
+// markOf returns the value of the label on the namespace of an agent that is being removed. A dot and the hash of the agent's
+// account follow.
 func markOf(t target) string {
 	return names.SetHash("unregister/"+t.hubUID+"/"+t.workspace+"/"+t.name, names.Owner{})
 }

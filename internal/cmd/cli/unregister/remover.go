@@ -28,6 +28,9 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 	}
 	for _, a := range c.agents {
 		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
+		if hash := accountHash(a.account); hash != "" {
+			r.value += "." + hash
+		}
 		steps = append(steps, r.steps()...)
 	}
 	for _, one := range c.account {
@@ -66,8 +69,10 @@ func (r *remover) steps() []step {
 	steps = append(steps, step{last, r.removeNamespace})
 	first := steps[0].do
 	steps[0].do = func(ctx context.Context) (string, error) {
-		if err := r.label(ctx, r.value); err != nil {
-			return "", err
+		if !r.agent.marked { // otherwise the mark could lose the account, which a second run may not find
+			if err := r.label(ctx, r.value); err != nil {
+				return "", err
+			}
 		}
 		return first(ctx)
 	}

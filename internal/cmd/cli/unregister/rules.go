@@ -2,6 +2,7 @@ package unregister
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
@@ -73,8 +74,10 @@ func removeAgent(f hubFound) []string {
 // agent is an agent on the cluster.
 type agent struct {
 	namespace string
-	// marked means that an earlier run has begun to remove it for this Cluster.
-	marked bool
+	// marked means that an earlier run has begun to remove it for this Cluster. markedAs is the hash of the account that the
+	// agent had, or empty.
+	marked   bool
+	markedAs string
 	// identity is that of Secret fleet-agent, or nil. server and account are the address of its hub and the UID of its
 	// account there.
 	identity        *protocol.Identity
@@ -107,12 +110,12 @@ type target struct {
 // whose describes the Cluster of an agent. It is empty if that is the target.
 func whose(a agent, t target) string {
 	switch {
-	case a.marked:
-		return ""
 	case a.hubUID != "" && a.hubUID != t.hubUID:
 		return "the agent of another hub"
 	case a.identity != nil:
 		return whoseIdentity(a, t)
+	case a.marked:
+		return whoseMark(a, t)
 	case t.clientID != "" && a.clientID == t.clientID:
 		return ""
 	case a.bootstrap != nil && a.bootstrap.ClusterNamespace == t.workspace && a.bootstrap.TokenName == names.ImportToken(t.name) && a.hubUID == t.hubUID:
@@ -121,9 +124,21 @@ func whose(a agent, t target) string {
 	return "an agent that has not registered as this Cluster"
 }
 
+// whoseMark is whose for an agent that an earlier run has marked, and that has no identity. It may have been replaced by an agent
+// that registers at another hub.
+func whoseMark(a agent, t target) string {
+	if a.bootstrap == nil || t.isAt(a.bootstrap.APIServerURL, a.bootstrap.ClusterNamespace) {
+		return ""
+	}
+	return "an agent that registers at another hub, " + short(a.bootstrap.APIServerURL)
+}
+
 // whoseIdentity is whose for an agent with an identity. Another hub may have a Cluster with the same name, so the name alone
 // proves nothing.
 func whoseIdentity(a agent, t target) string {
+	if a.marked && a.markedAs != "" && a.markedAs == accountHash(a.account) {
+		return ""
+	}
 	name := a.identity.ClusterNamespace + "/" + a.identity.ClusterName
 	if name != t.workspace+"/"+t.name {
 		return "the agent of Cluster " + short(name)
@@ -136,12 +151,25 @@ func whoseIdentity(a agent, t target) string {
 			return ""
 		}
 	}
-	for _, url := range t.urls {
-		if url != "" && strings.TrimSuffix(url, "/") == strings.TrimSuffix(a.server, "/") {
-			return ""
-		}
+	if t.isAt(a.server, t.workspace) {
+		return ""
 	}
 	return "the agent of a Cluster with the same name of another hub, " + short(a.server)
+}
+
+// isAt reports whether an address is one of the hub, and a workspace that of the Cluster.
+func (t target) isAt(server, workspace string) bool {
+	return workspace == t.workspace && slices.ContainsFunc(t.urls, func(url string) bool {
+		return url != "" && strings.TrimSuffix(url, "/") == strings.TrimSuffix(server, "/")
+	})
+}
+
+// accountHash returns a short hash of the UID of an agent's account, or an empty text for an agent without one.
+func accountHash(account string) string {
+	if account == "" {
+		return ""
+	}
+	return names.SetHash("unregister account/"+account, names.Owner{})[:16]
 }
 
 // clusterFound is what the cluster of --cluster-context has. The zero value means that there is no such cluster.

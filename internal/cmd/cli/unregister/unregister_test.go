@@ -416,6 +416,11 @@ func TestWhose(t *testing.T) {
 		mine   bool
 	}{
 		"marked by an earlier run":              {agent{marked: true}, gone, true},
+		"marked, of another hub since":          {agent{marked: true, hubUID: "other"}, gone, false},
+		"marked, and the same account":          {agent{marked: true, markedAs: accountHash("a"), account: "a", identity: &protocol.Identity{ClusterNamespace: "elsewhere", ClusterName: "x"}}, gone, true},
+		"marked, and another account":           {agent{marked: true, markedAs: accountHash("a"), account: "b", identity: &protocol.Identity{ClusterNamespace: gone.workspace, ClusterName: gone.name}, server: "https://other"}, gone, false},
+		"marked, and another Cluster":           {agent{marked: true, identity: &protocol.Identity{ClusterNamespace: "elsewhere", ClusterName: "x"}}, gone, false},
+		"marked, and registering elsewhere":     {agent{marked: true, bootstrap: &protocol.Bootstrap{APIServerURL: "https://other", ClusterNamespace: gone.workspace}}, gone, false},
 		"installed by this hub":                 {agent{identity: this, hubUID: "uid-hub"}, gone, true},
 		"installed by another hub":              {agent{identity: this, hubUID: "uid-other", clientID: "client-1"}, of, false},
 		"the same client ID":                    {agent{identity: this, server: "https://moved", clientID: "client-1"}, of, true},
