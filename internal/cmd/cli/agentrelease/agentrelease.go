@@ -167,15 +167,17 @@ func (h *Helm) last() (*release.Release, error) {
 }
 
 // Install installs the chart. If an earlier attempt left a release, it replaces it. It returns when all objects are written.
-func (h *Helm) Install(ctx context.Context, values map[string]any) error {
+// created means that there was no release before, also if there is an error.
+func (h *Helm) Install(ctx context.Context, values map[string]any) (created bool, err error) {
 	loaded, err := load()
 	if err != nil {
-		return err
+		return false, err
 	}
 	last, err := h.last()
 	if err != nil {
-		return err
+		return false, err
 	}
+	created = last == nil || last.Info.Status == release.StatusUninstalled
 	switch {
 	case last == nil:
 		install := action.NewInstall(h.config)
@@ -183,18 +185,19 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) error {
 		_, err = install.RunWithContext(ctx, loaded, values)
 	case last.Info.Status.IsPending(), last.Info.Status == release.StatusUninstalling, last.Info.Status == release.StatusUninstalled:
 		if err := h.forget(last); err != nil {
-			return err
+			return false, err
 		}
-		return h.Install(ctx, values)
+		_, err := h.Install(ctx, values)
+		return created, err
 	default:
 		upgrade := action.NewUpgrade(h.config)
 		upgrade.Namespace = h.namespace
 		_, err = upgrade.RunWithContext(ctx, chartName, loaded, values)
 	}
 	if err != nil {
-		return fmt.Errorf("installing chart %s as %s/%s: %w", chartName, h.namespace, chartName, err)
+		return created, fmt.Errorf("installing chart %s as %s/%s: %w", chartName, h.namespace, chartName, err)
 	}
-	return nil
+	return created, nil
 }
 
 // forget marks a revision as failed that another process did not complete or has removed, so that Helm goes on.
@@ -207,9 +210,14 @@ func (h *Helm) forget(last *release.Release) error {
 }
 
 // Uninstall removes the release and all its objects. A missing release is not an error.
-func (h *Helm) Uninstall() error {
+func (h *Helm) Uninstall() error { return h.uninstall(true) }
+
+// UninstallWithoutHooks removes the release, but not the objects that the agent has created besides it.
+func (h *Helm) UninstallWithoutHooks() error { return h.uninstall(false) }
+
+func (h *Helm) uninstall(hooks bool) error {
 	uninstall := action.NewUninstall(h.config)
-	uninstall.IgnoreNotFound = true
+	uninstall.IgnoreNotFound, uninstall.DisableHooks = true, !hooks
 	if _, err := uninstall.Run(chartName); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
 		return fmt.Errorf("uninstalling Helm release %s/%s: %w", h.namespace, chartName, err)
 	}

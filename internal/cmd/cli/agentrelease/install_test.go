@@ -6,6 +6,7 @@ import (
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/kube"
 	kubefake "helm.sh/helm/v3/pkg/kube/fake"
 	"helm.sh/helm/v3/pkg/release"
 	"helm.sh/helm/v3/pkg/storage"
@@ -14,6 +15,44 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
+
+// counting is a cluster that counts the objects that are created.
+type counting struct {
+	kubefake.PrintingKubeClient
+
+	created int
+}
+
+// Create counts the objects.
+func (c *counting) Create(resources kube.ResourceList) (*kube.Result, error) {
+	c.created++
+	return c.PrintingKubeClient.Create(resources)
+}
+
+// The chart's hooks create an object to delete it.
+func TestUninstall_RunsHooksOnlyIfWanted(t *testing.T) {
+	values, err := Values(jointext.Text{
+		URL: "https://hub", Workspace: "fleet-default", Token: "t", TokenName: "west", SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, uninstall := range map[string]func(*Helm) error{"with hooks": (*Helm).Uninstall, "without": (*Helm).UninstallWithoutHooks} {
+		memory := driver.NewMemory()
+		memory.SetNamespace(names.SystemNamespace)
+		cluster := &counting{PrintingKubeClient: kubefake.PrintingKubeClient{Out: io.Discard, LogOutput: io.Discard}}
+		helm := &Helm{&action.Configuration{
+			Releases: storage.Init(memory), KubeClient: cluster, Capabilities: chartutil.DefaultCapabilities, Log: func(string, ...any) {},
+		}, names.SystemNamespace}
+		if _, err := helm.Install(t.Context(), values); err != nil {
+			t.Fatal(err)
+		}
+		cluster.created = 0
+		if err := uninstall(helm); err != nil || (cluster.created > 0) != (name == "with hooks") {
+			t.Errorf("%s: %d objects created, error %v", name, cluster.created, err)
+		}
+	}
+}
 
 func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 	text := jointext.Text{
@@ -34,7 +73,7 @@ func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 		}
 		helm := &Helm{config, names.SystemNamespace}
 		if status != "" {
-			if err := helm.Install(t.Context(), values); err != nil {
+			if _, err := helm.Install(t.Context(), values); err != nil {
 				t.Fatal(err)
 			}
 			last, err := helm.last()
@@ -46,8 +85,9 @@ func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := helm.Install(t.Context(), values); err != nil {
-			t.Errorf("%s: %v", status, err)
+		created, err := helm.Install(t.Context(), values)
+		if want := status == "" || status == release.StatusUninstalled; err != nil || created != want {
+			t.Errorf("%s: created %v, error %v", status, created, err)
 		}
 		if got, err := helm.Status(); got != release.StatusDeployed || err != nil {
 			t.Errorf("%s: status %s, error %v", status, got, err)

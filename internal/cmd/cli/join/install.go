@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-
-	"helm.sh/helm/v3/pkg/release"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +35,8 @@ type created struct {
 	// namespace is the UID of the namespace, or nil.
 	namespace *types.UID
 	release   bool
+	// kept are the agent's own objects that existed before. The release deletes them when it is uninstalled.
+	kept []ownObject
 }
 
 // install is phase 4. Helm is not interrupted, because it would go on in the background while its objects are removed.
@@ -63,11 +64,14 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if err := access.Unmark(uninterrupted, j.cluster.Core, j.namespace); err != nil {
+	err := access.Unmark(uninterrupted, j.cluster.Core, j.namespace)
+	if err != nil {
 		return "", err
 	}
-	j.created.release = f.release == "" || f.release == release.StatusUninstalled
-	if err := j.helm.Install(uninterrupted, j.values); err != nil {
+	if j.created.kept, err = j.ownObjects(uninterrupted); err != nil {
+		return "", err
+	}
+	if j.created.release, err = j.helm.Install(uninterrupted, j.values); err != nil {
 		return "", installProblem(j.namespace, err)
 	}
 	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil
@@ -199,7 +203,7 @@ func (j *joiner) undo(ctx context.Context, cause error) error {
 	defer cancel()
 	var problems []error
 	if j.created.release {
-		problems = append(problems, j.helm.Uninstall())
+		problems = append(problems, j.uninstall(ctx))
 	}
 	if j.created.namespace != nil {
 		problems = append(problems, j.removeNamespace(ctx))
@@ -214,6 +218,23 @@ func (j *joiner) undo(ctx context.Context, cause error) error {
 		fmt.Fprintln(j.streams.ErrOut, "removed what was created; to keep it for a look, use --keep")
 	}
 	return cause
+}
+
+// uninstall removes the release, and what the agent has created besides it. What existed before stays, such as the recovery
+// key of an earlier agent.
+func (j *joiner) uninstall(ctx context.Context) error {
+	if len(j.created.kept) == 0 {
+		return j.helm.Uninstall()
+	}
+	problems := []error{j.helm.UninstallWithoutHooks()}
+	now, err := j.ownObjects(ctx)
+	problems = append(problems, err)
+	for _, object := range now {
+		if !slices.Contains(j.created.kept, object) {
+			problems = append(problems, j.deleteOwn(ctx, object))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // removeNamespace deletes the namespace and waits until it is gone, so that the command can be run again at once.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,20 +70,8 @@ func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
 	}{"the CA of the text": {own, false}, "another CA": {other, true}} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, joined(url, test.ca.pem)...)
-			command := &options{clock: time.Now, flags: access.NewFlags(), streams: genericiooptions.IOStreams{ErrOut: io.Discard}}
-			j := &joiner{options: command, text: textFor(url, own), namespace: names.SystemNamespace}
-			set := pflag.NewFlagSet("", pflag.ContinueOnError)
-			command.flags.Bind(set)
-			err := set.Parse([]string{"--kubeconfig", server.Kubeconfig})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if j.cluster, err = command.flags.Open(); err != nil {
-				t.Fatal(err)
-			}
-			if j.helm, err = agentrelease.New(j.cluster.Config, j.namespace); err != nil {
-				t.Fatal(err)
-			}
+			j := joinerOf(t, server)
+			j.text = textFor(url, own)
 			tokens := seen(hub)
 			f, err := j.gather(t.Context())
 			if err != nil || f.newCA != test.want || f.rejected {
@@ -93,6 +82,51 @@ func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestUndo_KeepsTheRecoveryKeyOfAnEarlierAgent(t *testing.T) {
+	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(names.SystemNamespace), UID: "1"}}
+	server := clitest.Start(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}, key)
+	j := joinerOf(t, server)
+	var err error
+	if j.created.kept, err = j.ownObjects(t.Context()); err != nil || len(j.created.kept) != 1 {
+		t.Fatal(j.created.kept, err)
+	}
+	j.created.release = true
+	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent, UID: "2"}
+	appeared := []runtime.Object{&corev1.Secret{ObjectMeta: at}, &coordinationv1.Lease{ObjectMeta: at}}
+	for _, object := range appeared {
+		server.Put(object)
+	}
+	_ = j.undo(t.Context(), nil)
+	if server.Get(key) == nil {
+		t.Error("the recovery key was deleted")
+	}
+	for _, object := range appeared {
+		if server.Get(object) != nil {
+			t.Errorf("%T was not deleted: %v", object, server.Writes())
+		}
+	}
+}
+
+// joinerOf returns a joiner whose cluster is a server.
+func joinerOf(t *testing.T, server *clitest.Server) *joiner {
+	t.Helper()
+	command := &options{clock: time.Now, flags: access.NewFlags(), streams: genericiooptions.IOStreams{ErrOut: io.Discard}}
+	j := &joiner{options: command, namespace: names.SystemNamespace}
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	command.flags.Bind(set)
+	err := set.Parse([]string{"--kubeconfig", server.Kubeconfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.cluster, err = command.flags.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if j.helm, err = agentrelease.New(j.cluster.Config, j.namespace); err != nil {
+		t.Fatal(err)
+	}
+	return j
 }
 
 // seen returns how many requests had a token.
