@@ -65,7 +65,7 @@ var _ = Describe("A cluster is imported with a kubeconfig as it is", Ordered, fu
 		given, err := kubeconfigs.Safe(secret.Data["value"])
 		Expect(err).NotTo(HaveOccurred())
 		Expect(given.BearerToken == configOf(cape).BearerToken).To(BeTrue())
-		_, err = world.On(cape).Kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "fleet-import-fleet-default-cape", metav1.GetOptions{})
+		_, err = world.On(cape).Kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, accountOf(ctx, cape), metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})
 })

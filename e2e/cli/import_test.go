@@ -36,7 +36,7 @@ var _ = Describe("A cluster is imported", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		given, err := kubeconfigs.Safe(secret.Data["value"])
 		Expect(err).NotTo(HaveOccurred())
-		account, err := world.On(east).Kube.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, "fleet-import-fleet-default-east", metav1.GetOptions{})
+		account, err := world.On(east).Kube.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, accountOf(ctx, east), metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(given.BearerToken == string(account.Data["token"])).To(BeTrue())
 		Expect(given.CertData).To(BeEmpty())

@@ -137,7 +137,7 @@ func traces(ctx SpecContext) []string {
 			found = append(found, what)
 		}
 	}
-	const account = "fleet-import-fleet-default-" + bay
+	account := accountOf(ctx, bay)
 	core := world.On(bay).Kube
 	_, err := core.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
 	add("ServiceAccount", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/repair"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/unregister"
@@ -55,8 +56,16 @@ func hasNoAgent(ctx SpecContext, cluster string) {
 	for _, binding := range bindings.Items {
 		Expect(binding.Name).NotTo(ContainSubstring("fleet"))
 	}
-	_, err = kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "fleet-import-fleet-default-"+cluster, metav1.GetOptions{})
+	_, err = kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, accountOf(ctx, cluster), metav1.GetOptions{})
 	Expect(err).To(Satisfy(isGone))
+}
+
+// accountOf returns the name of the account that an import creates on a cluster.
+func accountOf(ctx SpecContext, cluster string) string {
+	GinkgoHelper()
+	system, err := world.Hub.Kube.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return importaccount.New(nil, string(system.UID), framework.Workspace, cluster).Name
 }
 
 // workload is a Bundle with a ConfigMap for the clusters with a label.

@@ -1,9 +1,10 @@
 // Package importaccount manages what `fleet import` creates besides the Cluster: the service account on the cluster, and the
 // Secret on the hub with its token. `fleet unregister` removes both.
 //
-//	workspace, name of the Cluster ─► names ─► Account: Ensure (its token), Find, Remove
+//	hub, workspace, name of the Cluster ─► names ─► Account: Ensure (its token), Find, Remove
 //
-// All objects have a label. Objects without it are never changed.
+// All objects have a label, and those on the cluster the UID of the hub. Objects without them are never changed, except that
+// unregister finds the accounts of earlier releases, whose names two Clusters may share.
 package importaccount
 
 import (
@@ -73,23 +74,48 @@ func SharedBy(ctx context.Context, hub *access.Cluster, workspace, cluster strin
 // Account is the service account on the cluster that the hub uses, with its binding and its Secret, which have the same
 // name. Its token does not expire, because the hub needs it for repairs. Deleting the Secret or the account revokes it.
 type Account struct {
-	// Name is the name of the account.
+	// Name is the name of the account. It contains a hash of hub, workspace and Cluster, because a cluster can be imported by
+	// several hubs, and the names of workspace and Cluster alone can be read in two ways.
 	Name string
 	// Created means that Ensure has created one of the objects.
 	Created bool
 
 	core kubernetes.Interface
+	// hubUID identifies the hub.
+	hubUID string
+	// earlier is the name that earlier releases used.
+	earlier string
 	// made are the kinds of the objects that Ensure has created.
 	made []string
 }
 
-// New returns the account of a Cluster on its cluster.
-func New(core kubernetes.Interface, workspace, cluster string) *Account {
-	return &Account{core: core, Name: names.SafeConcat("fleet-import", workspace, cluster)}
+// hashLength is the number of hexadecimal digits in the name of an account.
+const hashLength = 16
+
+// New returns the account of a Cluster on its cluster. hubUID is the UID of the hub's namespace kube-system.
+func New(core kubernetes.Interface, hubUID, workspace, cluster string) *Account {
+	hash := names.SetHash("import/"+hubUID+"/"+workspace+"/"+cluster, names.Owner{})[:hashLength]
+	return &Account{
+		core: core, hubUID: hubUID,
+		Name: names.SafeConcat("fleet-import", workspace, cluster, hash), earlier: names.SafeConcat("fleet-import", workspace, cluster),
+	}
 }
 
 func (a *Account) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: a.Name, Labels: Labels()}
+	return metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: a.Name, Labels: Labels(), Annotations: map[string]string{fleet.AnnotationHubUID: a.hubUID},
+	}
+}
+
+// isOurs reports whether `fleet import` has created an object of the account for this hub.
+func (a *Account) isOurs(object metav1.Object) bool {
+	return IsOurs(object) && object.GetAnnotations()[fleet.AnnotationHubUID] == a.hubUID
+}
+
+// isEarlier reports whether an earlier release has created an object. Such an object does not name its hub.
+func isEarlier(object metav1.Object) bool {
+	_, named := object.GetAnnotations()[fleet.AnnotationHubUID]
+	return IsOurs(object) && !named
 }
 
 // Objects returns the account, its binding and its Secret.
@@ -101,7 +127,7 @@ func (a *Account) Objects() (*corev1.ServiceAccount, *rbacv1.ClusterRoleBinding,
 	}
 	binding.Namespace = ""
 	secret := &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: a.meta(), Type: corev1.SecretTypeServiceAccountToken}
-	secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: a.Name}
+	secret.Annotations[corev1.ServiceAccountNameKey] = a.Name
 	return &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: a.meta()}, binding, secret
 }
 
@@ -144,14 +170,14 @@ func (a *Account) ensure(ctx context.Context, kind string, write, read func(cont
 	existing, err := read(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		made, err := access.Write(ctx, write, read, IsOurs)
+		made, err := access.Write(ctx, write, read, a.isOurs)
 		if made != nil {
 			a.Created, a.made = true, append(a.made, kind)
 		}
 		return access.Explain("creating "+kind+" "+a.Name, err)
 	case err != nil:
 		return access.Explain("reading "+kind+" "+a.Name, err)
-	case !IsOurs(existing):
+	case !a.isOurs(existing):
 		return exit.Errorf(exit.Refused, "%s %s exists and was not created by this command", kind, a.Name).
 			With(fmt.Sprintf("delete it if nothing needs it: kubectl delete %s -n %s %s", strings.ToLower(kind), metav1.NamespaceSystem, a.Name))
 	}
@@ -183,18 +209,33 @@ func isTokenReady(secret *corev1.Secret) bool {
 // Part is an object of the account that exists.
 type Part struct {
 	Kind, Namespace, Name string
+	// Earlier means that an earlier release has created it. Another Cluster or hub may use it, too.
+	Earlier bool
 	// Delete deletes the object, if it is still the same one.
 	Delete func(context.Context) error
 }
 
 // Find returns the objects of the account that exist, in the order of their deletion. The binding is the first, because the
-// rights end with it.
+// rights end with it. Those of an earlier release follow.
 func (a *Account) Find(ctx context.Context) ([]Part, error) {
+	parts, err := a.find(ctx, a.Name, a.isOurs)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := a.find(ctx, a.earlier, isEarlier)
+	for i := range earlier {
+		earlier[i].Earlier = true
+	}
+	return append(parts, earlier...), err
+}
+
+// find returns the objects of this name.
+func (a *Account) find(ctx context.Context, name string, isOurs func(metav1.Object) bool) ([]Part, error) {
 	bindings, secrets := a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(metav1.NamespaceSystem)
 	accounts := a.core.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
-	binding, bindingErr := bindings.Get(ctx, a.Name, metav1.GetOptions{})
-	secret, secretErr := secrets.Get(ctx, a.Name, metav1.GetOptions{})
-	account, accountErr := accounts.Get(ctx, a.Name, metav1.GetOptions{})
+	binding, bindingErr := bindings.Get(ctx, name, metav1.GetOptions{})
+	secret, secretErr := secrets.Get(ctx, name, metav1.GetOptions{})
+	account, accountErr := accounts.Get(ctx, name, metav1.GetOptions{})
 	var parts []Part
 	for _, one := range []struct {
 		kind, namespace string
@@ -209,23 +250,23 @@ func (a *Account) Find(ctx context.Context) ([]Part, error) {
 		switch {
 		case apierrors.IsNotFound(one.err):
 		case one.err != nil:
-			return nil, access.Explain(fmt.Sprintf("reading %s %s", one.kind, a.Name), one.err)
-		case IsOurs(one.object):
-			parts = append(parts, Part{Kind: one.kind, Namespace: one.namespace, Name: a.Name, Delete: a.deletion(one.kind, one.object, one.remove)})
+			return nil, access.Explain(fmt.Sprintf("reading %s %s", one.kind, name), one.err)
+		case isOurs(one.object):
+			parts = append(parts, Part{Kind: one.kind, Namespace: one.namespace, Name: name, Delete: deletion(one.kind, one.object, one.remove)})
 		}
 	}
 	return parts, nil
 }
 
 // deletion returns a function that deletes exactly this object.
-func (a *Account) deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
-	uid := object.GetUID()
+func deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
+	uid, name := object.GetUID(), object.GetName()
 	return func(ctx context.Context) error {
-		err := remove(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err := remove(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return access.Explain(fmt.Sprintf("deleting %s %s", kind, a.Name), err)
+		return access.Explain(fmt.Sprintf("deleting %s %s", kind, name), err)
 	}
 }
 
@@ -234,7 +275,7 @@ func (a *Account) Undo(ctx context.Context) error {
 	if !a.Created {
 		return nil
 	}
-	parts, err := a.Find(ctx)
+	parts, err := a.find(ctx, a.Name, a.isOurs)
 	problems := []error{err}
 	for _, part := range parts {
 		if slices.Contains(a.made, part.Kind) {

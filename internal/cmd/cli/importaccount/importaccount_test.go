@@ -17,9 +17,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const name = "fleet-import-fleet-default-east"
+// The account of this hub, and its name.
+const (
+	hubUID = "uid-hub"
+	name   = "fleet-import-fleet-default-east-958111e3c3aee16d"
+)
 
 // start starts a cluster with objects, and returns the account on it.
 func start(t *testing.T, objects ...runtime.Object) (*clitest.Server, *importaccount.Account) {
@@ -33,7 +38,7 @@ func start(t *testing.T, objects ...runtime.Object) (*clitest.Server, *importacc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return server, importaccount.New(cluster.Core, "fleet-default", "east")
+	return server, importaccount.New(cluster.Core, hubUID, "fleet-default", "east")
 }
 
 // part returns an object of the account.
@@ -41,6 +46,7 @@ func part(object runtime.Object, labels map[string]string) runtime.Object {
 	meta := object.(metav1.Object)
 	meta.SetName(name)
 	meta.SetLabels(labels)
+	meta.SetAnnotations(map[string]string{fleet.AnnotationHubUID: hubUID})
 	if _, isBinding := object.(*rbacv1.ClusterRoleBinding); !isBinding {
 		meta.SetNamespace(metav1.NamespaceSystem)
 	}
@@ -103,6 +109,49 @@ func TestUndoOfOneObjectThatFails_DeletesTheOthers(t *testing.T) {
 	_, _ = account.Ensure(t.Context())
 	if err := account.Undo(t.Context()); err == nil || server.Get(all()[0]) != nil {
 		t.Errorf("error %v, requests %v", err, server.Writes())
+	}
+}
+
+func TestAccounts_AreOfOneHubAndCluster(t *testing.T) {
+	seen := map[string]bool{}
+	for _, one := range [][3]string{{"hub-1", "team", "a-east"}, {"hub-1", "team-a", "east"}, {"hub-2", "team", "a-east"}} {
+		account := importaccount.New(nil, one[0], one[1], one[2])
+		if seen[account.Name] {
+			t.Errorf("%v: the name %s is that of another one", one, account.Name)
+		}
+		seen[account.Name] = true
+	}
+}
+
+func TestFind_ReturnsOnlyObjectsOfThisHub(t *testing.T) {
+	other := all()[0].(*corev1.ServiceAccount)
+	other.Annotations = map[string]string{fleet.AnnotationHubUID: "uid-other"}
+	earlier := func(hub string) *corev1.Secret {
+		secret := &corev1.Secret{}
+		secret.Namespace, secret.Name, secret.Labels = metav1.NamespaceSystem, "fleet-import-fleet-default-east", importaccount.Labels()
+		if hub != "" {
+			secret.Annotations = map[string]string{fleet.AnnotationHubUID: hub}
+		}
+		return secret
+	}
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		want    []bool // whether each is of an earlier release
+	}{
+		"all of this hub":                      {all(), []bool{false, false, false}},
+		"one of another hub":                   {[]runtime.Object{other, all()[1]}, []bool{false}},
+		"one of an earlier release":            {[]runtime.Object{all()[1], earlier("")}, []bool{false, true}},
+		"the name of earlier, and another hub": {[]runtime.Object{earlier("uid-other")}, nil},
+	} {
+		_, account := start(t, test.objects...)
+		parts, err := account.Find(t.Context())
+		var got []bool
+		for _, part := range parts {
+			got = append(got, part.Earlier)
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, error %v", name, got, err)
+		}
 	}
 }
 

@@ -197,7 +197,6 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 	if err := rest.LoadTLSFiles(i.cluster.Config); err != nil {
 		return "", exit.Errorf(exit.Preflight, "reading the files of context %s: %w", i.clusterContext, err).With("kubectl config view --minify --context " + i.clusterContext)
 	}
-	i.account = importaccount.New(i.cluster.Core, i.flags.Namespace(), i.name)
 	if i.address = i.server; i.address == "" {
 		i.address = i.cluster.Config.Host
 	}
@@ -260,7 +259,7 @@ func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) err
 	return err
 }
 
-// checkNotHub refuses the hub's own cluster.
+// checkNotHub refuses the hub's own cluster. It sets the account.
 func (i *importer) checkNotHub(ctx context.Context) error {
 	var uids []types.UID
 	for _, side := range []*access.Cluster{i.hub, i.cluster} {
@@ -271,6 +270,7 @@ func (i *importer) checkNotHub(ctx context.Context) error {
 		uids = append(uids, system.UID)
 	}
 	if uids[0] != uids[1] {
+		i.account = importaccount.New(i.cluster.Core, string(uids[0]), i.flags.Namespace(), i.name)
 		return nil
 	}
 	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(fleet.ReasonTargetIsHub).

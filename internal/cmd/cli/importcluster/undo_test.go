@@ -38,7 +38,7 @@ func open(t *testing.T, objects ...runtime.Object) (*importer, *clitest.Server, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &importer{options: o, hub: cluster, cluster: cluster, account: importaccount.New(cluster.Core, "fleet-default", "east"), kubeconfig: []byte("x")}, server, said
+	return &importer{options: o, hub: cluster, cluster: cluster, account: importaccount.New(cluster.Core, "uid-hub", "fleet-default", "east"), kubeconfig: []byte("x")}, server, said
 }
 
 func named(name string) metav1.ObjectMeta {

@@ -66,7 +66,7 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 	if err := readObjects(ctx, cluster, f, &c); err != nil {
 		return c, err
 	}
-	c.account, err = importaccount.New(cluster.Core, f.workspace, f.name).Find(ctx)
+	c.account, err = importaccount.New(cluster.Core, t.hubUID, f.workspace, f.name).Find(ctx)
 	return c, err
 }
 

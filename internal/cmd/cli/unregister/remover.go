@@ -34,7 +34,13 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 		steps = append(steps, r.steps()...)
 	}
 	for _, one := range c.account {
-		steps = append(steps, step{Change{On: c.context, Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}, func(ctx context.Context) (string, error) {
+		change := Change{On: c.context, Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}
+		if one.Earlier && len(c.foreign) > 0 {
+			change.Cause = "the cluster has another agent, whose hub may use it"
+			steps = append(steps, step{Change: change})
+			continue
+		}
+		steps = append(steps, step{change, func(ctx context.Context) (string, error) {
 			return "", one.Delete(ctx)
 		}})
 	}

@@ -107,7 +107,7 @@ func setHash() string { return names.SetHash(names.AgentSetID(""), names.Owner{}
 
 // onTheCluster returns what an import has created on the cluster.
 func onTheCluster(more ...runtime.Object) []runtime.Object {
-	account, binding, secret := importaccount.New(nil, "fleet-default", "east").Objects()
+	account, binding, secret := importaccount.New(nil, "uid-hub", "fleet-default", "east").Objects()
 	account.UID, binding.UID, secret.UID = "uid-account", "uid-binding", "uid-secret"
 	return append([]runtime.Object{
 		system("uid-east"), &corev1.Namespace{ObjectMeta: at("", agents, fleet.LabelSetHash, setHash())},
@@ -347,20 +347,22 @@ func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 func TestObjectsOfOthers_AreKept(t *testing.T) {
 	sharing := &fleet.Cluster{ObjectMeta: at("team", "x"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", KubeConfigSecretNamespace: "fleet-default"}}
 	own := &corev1.Secret{ObjectMeta: at("fleet-default", "east-kubeconfig")}
-	theirs := &corev1.ServiceAccount{ObjectMeta: at("kube-system", "fleet-import-fleet-default-east")}
+	theirs := &corev1.ServiceAccount{ObjectMeta: at("kube-system", importaccount.New(nil, "uid-hub", "fleet-default", "east").Name)}
+	earlier := &corev1.ServiceAccount{ObjectMeta: at("kube-system", "fleet-import-fleet-default-east", "app.kubernetes.io/managed-by", "fleet-import")}
 	for name, test := range map[string]struct {
 		hub, cluster []runtime.Object
 		kept         runtime.Object
 		onHub        bool
 		want         string
 	}{
-		"a kubeconfig that another Cluster names":         {[]runtime.Object{sharing}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
-		"a kubeconfig of a user":                          {[]runtime.Object{own}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
-		"an account of a user":                            {nil, []runtime.Object{theirs}, theirs, false, ""},
-		"a namespace with something else":                 {nil, []runtime.Object{&corev1.Service{ObjectMeta: at(agents, "web")}}, &corev1.Service{ObjectMeta: at(agents, "web")}, false, "it also contains Service web"},
-		"a namespace that was there before":               {nil, []runtime.Object{&corev1.Namespace{ObjectMeta: at("", agents)}}, &corev1.Namespace{ObjectMeta: at("", agents)}, false, "it was not created with the agent"},
-		"the PriorityClass, while there is another agent": {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &schedulingv1.PriorityClass{ObjectMeta: at("", "fleet-agent-priority-class")}, false, ""},
-		"the other agent":                                 {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent")}, false, ""},
+		"a kubeconfig that another Cluster names":             {[]runtime.Object{sharing}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
+		"a kubeconfig of a user":                              {[]runtime.Object{own}, nil, own, true, "kept on hub: Secret fleet-default/east-kubeconfig ("},
+		"an account of an earlier release, and another agent": {nil, []runtime.Object{earlier, identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, earlier, false, "kept on east: ServiceAccount kube-system/fleet-import-fleet-default-east (the cluster has another agent, whose hub may use it)"},
+		"an account of a user":                                {nil, []runtime.Object{theirs}, theirs, false, ""},
+		"a namespace with something else":                     {nil, []runtime.Object{&corev1.Service{ObjectMeta: at(agents, "web")}}, &corev1.Service{ObjectMeta: at(agents, "web")}, false, "it also contains Service web"},
+		"a namespace that was there before":                   {nil, []runtime.Object{&corev1.Namespace{ObjectMeta: at("", agents)}}, &corev1.Namespace{ObjectMeta: at("", agents)}, false, "it was not created with the agent"},
+		"the PriorityClass, while there is another agent":     {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &schedulingv1.PriorityClass{ObjectMeta: at("", "fleet-agent-priority-class")}, false, ""},
+		"the other agent":                                     {nil, []runtime.Object{identity("scoped", "fleet-default", "west", "https://hub"), &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent", "app", "fleet-agent")}}, &appsv1.Deployment{ObjectMeta: at("scoped", "fleet-agent")}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, onTheHub(test.hub...), onTheCluster(test.cluster...))
