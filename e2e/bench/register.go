@@ -32,10 +32,17 @@ type batch struct {
 	failures int
 }
 
+// patient limits a step in which agents register. It ends early if the hub refuses one, which would wait until the limit.
+func (b *bench) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	ctx, release := b.Observer.UnlessRefused(ctx)
+	return ctx, func() { release(); cancel() }
+}
+
 // join registers n more agents, and waits until each has reported its own Bundle as ready and there are no more
 // writes.
 func (b *bench) join(ctx context.Context, n int) (batch, error) {
-	patient, cancel := context.WithTimeout(ctx, b.patience)
+	patient, cancel := b.patient(ctx)
 	defer cancel()
 	here, err := b.Controller(patient)
 	if err != nil {
@@ -226,7 +233,7 @@ func (b *bench) growProfiled(ctx context.Context, n int) (batch, profiled, error
 // single registers clusters one after another. Each one starts when the previous one has reported everything.
 func (b *bench) single(ctx context.Context) (figures.Spread, error) {
 	b.Say("%d clusters register one after another", b.singles)
-	ctx, cancel := context.WithTimeout(ctx, b.patience)
+	ctx, cancel := b.patient(ctx)
 	defer cancel()
 	var took []time.Duration
 	for range b.singles {

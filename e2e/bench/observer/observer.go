@@ -9,10 +9,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/rules/requests"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Observer records when each client registers, and when its first heartbeat is accepted.
+// ErrRefused means that the hub has refused a ClusterRegistration. Its agent would wait for half an hour.
+var ErrRefused = errors.New("the hub refuses a registration")
+
+// maxMessage is the maximum length of a condition's message in an error.
+const maxMessage = 500
+
+// Observer records when each client registers, when its first heartbeat is accepted, and which registrations are refused.
 type Observer struct {
 	clock  func() time.Time
 	hub    *client.Client
@@ -22,16 +32,34 @@ type Observer struct {
 	mu         sync.Mutex // guards the fields below
 	registered map[string]time.Time
 	beaten     map[string]time.Time
-	changed    chan struct{} // closed and replaced at every event
+	refused    map[string]bool // by the name of the ClusterRegistration
+	refusal    error           // the last one
+	changed    chan struct{}   // closed and replaced at every event
 }
 
 // seen is the decoded part of a ClusterRegistration or Cluster.
 type seen struct {
 	Type   string
 	Object struct {
-		Spec   struct{ ClientID string }
-		Status struct{ Agent struct{ LastSeen string } }
+		Metadata struct{ Namespace, Name string }
+		Spec     struct{ ClientID string }
+		Status   struct {
+			Granted    bool
+			Conditions []genericcondition.GenericCondition
+			Agent      struct{ LastSeen string }
+		}
 	}
+}
+
+// refusal returns why a ClusterRegistration is refused, or nil if it is granted or waits for something.
+func (s *seen) refusal() error {
+	request := &fleet.ClusterRegistration{}
+	request.Status.Granted, request.Status.Conditions = s.Object.Status.Granted, s.Object.Status.Conditions
+	if request.Status.Granted || requests.InProgress(request) {
+		return nil
+	}
+	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	return fmt.Errorf("%w: ClusterRegistration %s/%s, %s: %.*q", ErrRefused, s.Object.Metadata.Namespace, s.Object.Metadata.Name, said.Reason, maxMessage, said.Message)
 }
 
 // Start watches a hub until the observer is stopped.
@@ -39,7 +67,7 @@ func Start(hub *client.Client, clock func() time.Time) *Observer {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &Observer{
 		clock: clock, hub: hub, cancel: cancel,
-		registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{}),
+		registered: map[string]time.Time{}, beaten: map[string]time.Time{}, refused: map[string]bool{}, changed: make(chan struct{}),
 	}
 	o.ended.Go(func() { o.follow(ctx, client.ClusterRegistrations) })
 	o.ended.Go(func() { o.follow(ctx, client.Clusters) })
@@ -87,6 +115,9 @@ func (o *Observer) see(resource string, event seen) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	into := o.registered
+	if resource == client.ClusterRegistrations {
+		o.seeRefusal(event)
+	}
 	if resource == client.Clusters {
 		into = o.beaten
 		if event.Object.Status.Agent.LastSeen == "" {
@@ -98,8 +129,52 @@ func (o *Observer) see(resource string, event seen) {
 		return
 	}
 	into[id] = o.clock()
+	o.announce()
+}
+
+func (o *Observer) announce() {
 	close(o.changed)
 	o.changed = make(chan struct{})
+}
+
+// seeRefusal records a ClusterRegistration that is refused, once.
+func (o *Observer) seeRefusal(event seen) {
+	name := event.Object.Metadata.Namespace + "/" + event.Object.Metadata.Name
+	if o.refused[name] || event.Type == "DELETED" {
+		return
+	}
+	if err := event.refusal(); err != nil {
+		o.refused[name], o.refusal = true, err
+		o.announce()
+	}
+}
+
+// UnlessRefused returns a context that ends with ErrRefused as its cause as soon as the hub refuses another registration.
+func (o *Observer) UnlessRefused(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	before, changed, _ := o.refusals()
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+			var count int
+			var err error
+			if count, changed, err = o.refusals(); count > before {
+				cancel(err)
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// refusals returns the number of refusals, a channel that is closed at the next event, and the last refusal.
+func (o *Observer) refusals() (count int, changed <-chan struct{}, last error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.refused), o.changed, o.refusal
 }
 
 // Took waits for a client's ClusterRegistration and first accepted heartbeat, and returns the time between them.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
@@ -14,7 +16,7 @@ import (
 func seeing(t *testing.T, lines ...[2]string) *Observer {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	o := &Observer{registered: map[string]time.Time{}, beaten: map[string]time.Time{}, changed: make(chan struct{})}
+	o := &Observer{registered: map[string]time.Time{}, beaten: map[string]time.Time{}, refused: map[string]bool{}, changed: make(chan struct{})}
 	for i, line := range lines {
 		o.clock = func() time.Time { return now.Add(time.Duration(i) * time.Second) }
 		var event seen
@@ -67,6 +69,48 @@ func TestObserver_MeasuresFirstHeartbeats(t *testing.T) {
 			if got != test.want || err != nil {
 				t.Errorf("got %s, %v, want %s", got, err, test.want)
 			}
+		})
+	}
+}
+
+func TestUnlessRefused_EndsWithTheAnswerOfTheHub(t *testing.T) {
+	request := func(name, kind, status string) [2]string {
+		return [2]string{client.ClusterRegistrations, `{"type":"` + kind + `","object":{"metadata":{"namespace":"ws","name":"` + name + `"},"spec":{"clientID":"a"},"status":{` + status + `}}}`}
+	}
+	said := func(status, reason, message string) string {
+		return `"conditions":[{"type":"Granted","status":"` + status + `","reason":"` + reason + `","message":"` + message + `"}]`
+	}
+	tooMany := said("False", "TooManyClusters", "delete some")
+	tests := map[string]struct {
+		before, then [2]string
+		want         string // "" means that the context does not end
+	}{
+		"refused":                     {request("r", "ADDED", ""), request("r", "MODIFIED", tooMany), `ws/r, TooManyClusters: "delete some"`},
+		"refused with a long message": {request("r", "ADDED", ""), request("r", "MODIFIED", said("False", "NameTaken", strings.Repeat("x", 10000))), strings.Repeat("x", 500) + `"`},
+		"another one was refused":     {request("q", "ADDED", tooMany), request("r", "ADDED", tooMany), "ws/r"},
+		"refused before, seen again":  {request("r", "ADDED", tooMany), request("r", "ADDED", tooMany), ""},
+		"waits for its turn":          {request("r", "ADDED", ""), request("r", "MODIFIED", said("False", "TooManyRequests", "")), ""},
+		"has no condition":            {request("r", "ADDED", ""), request("r", "MODIFIED", ""), ""},
+		"granted":                     {request("r", "ADDED", ""), request("r", "MODIFIED", `"granted":true,`+said("True", "", "")), ""},
+		"refused and deleted":         {request("r", "ADDED", ""), request("r", "DELETED", tooMany), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := seeing(t, test.before)
+				ctx, cancel := o.UnlessRefused(t.Context())
+				defer cancel()
+				var event seen
+				if err := json.Unmarshal([]byte(test.then[1]), &event); err != nil {
+					t.Fatal(err)
+				}
+				o.see(test.then[0], event)
+				synctest.Wait()
+				err := context.Cause(ctx)
+				if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), test.want) || len(err.Error()) > 700) {
+					t.Errorf("ended with %v", err)
+				}
+			})
 		})
 	}
 }
