@@ -98,9 +98,7 @@ func (a *agent) serve(ctx context.Context, session register.Session) error {
 	parts.Go(func() error {
 		return heartbeat.Run(ctx, heartbeat.Options{
 			Hub: session.Hub, ClusterNamespace: session.ClusterNamespace, ClusterName: session.ClusterName, AgentNamespace: a.name,
-			Interval: beatInterval, RecoveryKey: session.RecoveryKey, HubSerial: session.HubSerial,
-			CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
-			Pulse:             &a.pulse, Clock: time.Now, Random: rand.Reader, Log: a.log,
+			Interval: beatInterval, Status: session.Status, Pulse: &a.pulse, Clock: time.Now, Random: rand.Reader, Log: a.log,
 			OnBeat: func(_ time.Time, err error) { a.noteBeat(session.Token(), err) },
 		})
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Options configures Run.
@@ -51,12 +52,9 @@ type Session struct {
 	Hub *rest.Config
 	// Token returns the current token of the identity. Requests of Hub use it, too.
 	Token func() string
-	// RecoveryKey returns the agent's public key, or "" before it was read.
-	RecoveryKey func() string
-	// RecoveryTicket returns the receipt of the recovery data that the agent has, or "". See identity.Receipt.
-	RecoveryTicket func() string
-	// HubSerial returns the serial of the last hub document that the agent stored, or 0.
-	HubSerial func() int64
+	// Status returns what the heartbeats report of the identity: when its token expires, and what the agent has for a
+	// recovery.
+	Status func() fleet.AgentStatus
 	// ClusterNamespace and ClusterName identify the Cluster of this agent.
 	ClusterNamespace, ClusterName string
 	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
@@ -89,10 +87,10 @@ type agent struct {
 	attempt *attempt            // with the current bootstrap secret; nil before the first
 	renewal renewal             // of the token in use
 
-	kept       kept     // the recovery Secret
-	loss       loss     // since when there has been no identity that the hub accepts
-	recovering *attempt // with the recovery token; nil before the first
-	reported   *atomic.Pointer[reported]
+	kept       kept                               // the recovery Secret
+	loss       loss                               // since when there has been no identity that the hub accepts
+	recovering *attempt                           // with the recovery token; nil before the first
+	reported   *atomic.Pointer[fleet.AgentStatus] // of the recovery Secret
 
 	obtained string            // the last token that this process was granted
 	stage    registering.Stage // as last reported
@@ -149,12 +147,6 @@ type renewal struct {
 type kept struct {
 	key  identity.Key // the zero Key if it was not read yet
 	data protocol.Kept
-}
-
-// reported is what the heartbeats of the agent report of its recovery Secret.
-type reported struct {
-	key, ticket string
-	serial      int64
 }
 
 // loss is since when the agent has had no identity that the hub accepts, and a random number for this loss.

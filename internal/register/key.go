@@ -38,7 +38,7 @@ func (a *agent) setKept(now kept) {
 		a.recoveries.Reset()
 	}
 	a.kept = now
-	a.reported.Store(&reported{key: now.key.Public(), ticket: now.receipt(), serial: now.data.Serial})
+	a.reported.Store(&fleet.AgentStatus{RecoveryKey: now.key.Public(), RecoveryTicket: now.receipt(), HubSerial: now.data.Serial})
 }
 
 // receipt returns the receipt of the recovery data, or "" if a recovery with them is not possible.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,6 +104,13 @@ func TestRecoveryKey_IsCreatedOnceAndReused(t *testing.T) {
 				t.Errorf("the log has the key:\n%s", log)
 			}
 		})
+	}
+}
+
+func TestRecoverySecretUnread_HeartbeatReportsNothingOfIt(t *testing.T) {
+	a := newAgent(Options{Random: zeros{}}, nil)
+	if diff := cmp.Diff(fleet.AgentStatus{}, a.heartbeatStatus("token")); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/recovery"
 	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers
@@ -73,7 +74,8 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	a.documents = pace.New(firstRecoveryPause, longDocumentPause, o.Random)
 	a.keeps = pace.New(firstPause, longKeepPause, o.Random)
 	a.refreshes = pace.New(firstRefreshPause, longRefreshPause, o.Random)
-	a.reported = &atomic.Pointer[reported]{}
+	a.reported = &atomic.Pointer[fleet.AgentStatus]{}
+	a.reported.Store(&fleet.AgentStatus{})
 	a.tokens = pace.New(firstTokenPause, longTokenPause, o.Random)
 	a.proofs = pace.New(firstProofPause, longProofPause, o.Random)
 	return a

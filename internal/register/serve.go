@@ -7,9 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var (
@@ -98,17 +101,16 @@ func (a *agent) serve(ctx context.Context) {
 	hub, granted, renewed := a.found.Access.Config(), a.found.Access.Token, &atomic.Pointer[string]{}
 	hubclient.UseToken(hub, renewed)
 	hubclient.SignalRejections(hub, a.rejected)
+	token := func() string {
+		if token := renewed.Load(); token != nil {
+			return *token
+		}
+		return granted
+	}
 	session := Session{
-		Hub: hub,
-		Token: func() string {
-			if token := renewed.Load(); token != nil {
-				return *token
-			}
-			return granted
-		},
-		RecoveryKey:         func() string { return a.reported.Load().key },
-		RecoveryTicket:      func() string { return a.reported.Load().ticket },
-		HubSerial:           func() int64 { return a.reported.Load().serial },
+		Hub:                 hub,
+		Token:               token,
+		Status:              func() fleet.AgentStatus { return a.heartbeatStatus(token()) },
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,
 		DeploymentNamespace: identity.DeploymentNamespace,
@@ -122,6 +124,15 @@ func (a *agent) serve(ctx context.Context) {
 		defer close(started.done)
 		started.err = a.use(ctx, session)
 	}()
+}
+
+// heartbeatStatus returns what the heartbeats report of an identity with this token.
+func (a *agent) heartbeatStatus(token string) fleet.AgentStatus {
+	status := *a.reported.Load()
+	if expires := protocol.ExpiryOf(token); !expires.IsZero() {
+		status.CredentialExpires = &metav1.Time{Time: expires}
+	}
+	return status
 }
 
 // collects returns the configured interval. While the configuration cannot be read, it returns the interval in

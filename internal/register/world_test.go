@@ -256,7 +256,7 @@ func (zeros) Read(p []byte) (int, error) {
 func (w *world) use(ctx context.Context, session Session) error {
 	w.say("[agent]  serves %s/%s in %s", session.ClusterNamespace, session.ClusterName, session.DeploymentNamespace)
 	w.mu.Lock()
-	w.hub, w.receipt = session.Hub, session.RecoveryTicket
+	w.hub, w.receipt = session.Hub, func() string { return session.Status().RecoveryTicket }
 	close(w.served)
 	ending := w.ending
 	w.mu.Unlock()

@@ -155,9 +155,7 @@ func (a *agent) serve(ctx context.Context, session register.Session) error {
 	parts.Go(func() error {
 		return heartbeat.Run(ctx, heartbeat.Options{
 			Hub: config, ClusterNamespace: session.ClusterNamespace, ClusterName: session.ClusterName, AgentNamespace: names.SystemNamespace,
-			RecoveryKey: session.RecoveryKey, RecoveryTicket: session.RecoveryTicket, HubSerial: session.HubSerial,
-			CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
-			Pulse:             &a.pulse, Clock: a.clock, Random: rand.Reader, Log: a.log,
+			Status: session.Status, Pulse: &a.pulse, Clock: a.clock, Random: rand.Reader, Log: a.log,
 			OnBeat: func(_ time.Time, err error) {
 				if err == nil {
 					a.note(session.Token(), session.DeploymentNamespace)

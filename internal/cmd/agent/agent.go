@@ -30,7 +30,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/leader"
 	"github.com/fleet-hub/fleet/internal/logging"
 	"github.com/fleet-hub/fleet/internal/metrics"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register"
 	"github.com/fleet-hub/fleet/internal/register/facts"
@@ -201,16 +200,12 @@ func (p *process) beat(ctx context.Context, session register.Session) error {
 		Interval:         p.options.CheckinInterval,
 		Facts:            p.facts.Facts,
 		FactsChanged:     p.facts.Changed(),
-
-		CredentialExpires: func() time.Time { return protocol.ExpiryOf(session.Token()) },
-		RecoveryKey:       session.RecoveryKey,
-		RecoveryTicket:    session.RecoveryTicket,
-		HubSerial:         session.HubSerial,
-		Pulse:             &p.pulse,
-		Clock:             p.clock,
-		Random:            rand.Reader,
-		Log:               p.log,
-		OnBeat:            p.metrics.Heartbeat,
+		Status:           session.Status,
+		Pulse:            &p.pulse,
+		Clock:            p.clock,
+		Random:           rand.Reader,
+		Log:              p.log,
+		OnBeat:           p.metrics.Heartbeat,
 		OnFirst: func() {
 			p.log.Info("first heartbeat accepted", "cluster", session.ClusterNamespace+"/"+session.ClusterName,
 				"sinceStart", p.clock().Sub(p.started).Round(time.Millisecond).String())

@@ -51,15 +51,8 @@ type Options struct {
 	Interval time.Duration
 	// Facts returns the facts about the cluster for the heartbeat. Nil means no facts.
 	Facts func() fleet.ClusterFacts
-	// CredentialExpires returns when the agent's credential expires, or the zero time if it does not. Nil means that it
-	// does not.
-	CredentialExpires func() time.Time
-	// RecoveryKey returns the agent's public key, or "". Nil means "".
-	RecoveryKey func() string
-	// RecoveryTicket returns the receipt of the recovery data that the agent has, or "". Nil means "".
-	RecoveryTicket func() string
-	// HubSerial returns the serial of the last hub document that the agent stored. Nil means 0.
-	HubSerial func() int64
+	// Status returns what else the heartbeat reports. Nil means nothing.
+	Status func() fleet.AgentStatus
 	// FactsChanged signals that Facts may have changed, so that the next heartbeat is sent early. Nil means never.
 	FactsChanged <-chan struct{}
 	// Pulse is shared by all runs of a process, so that no two heartbeats report the same second. Nil means that
@@ -172,17 +165,8 @@ func (o Options) withDefaults() Options {
 	if o.Facts == nil {
 		o.Facts = func() fleet.ClusterFacts { return fleet.ClusterFacts{} }
 	}
-	if o.CredentialExpires == nil {
-		o.CredentialExpires = func() time.Time { return time.Time{} }
-	}
-	if o.RecoveryKey == nil {
-		o.RecoveryKey = func() string { return "" }
-	}
-	if o.RecoveryTicket == nil {
-		o.RecoveryTicket = func() string { return "" }
-	}
-	if o.HubSerial == nil {
-		o.HubSerial = func() int64 { return 0 }
+	if o.Status == nil {
+		o.Status = func() fleet.AgentStatus { return fleet.AgentStatus{} }
 	}
 	if o.OnBeat == nil {
 		o.OnBeat = func(time.Time, error) {}
@@ -192,13 +176,8 @@ func (o Options) withDefaults() Options {
 
 // status returns what a heartbeat reports. lastSeen has a precision of one second, as every Kubernetes time.
 func (o Options) status(now time.Time, facts fleet.ClusterFacts) fleet.AgentStatus {
-	status := fleet.AgentStatus{
-		LastSeen: metav1.NewTime(now), Namespace: o.AgentNamespace, RecoveryKey: o.RecoveryKey(), RecoveryTicket: o.RecoveryTicket(),
-		HubSerial: o.HubSerial(), ClusterFacts: facts,
-	}
-	if expires := o.CredentialExpires(); !expires.IsZero() {
-		status.CredentialExpires = &metav1.Time{Time: expires}
-	}
+	status := o.Status()
+	status.LastSeen, status.Namespace, status.ClusterFacts = metav1.NewTime(now), o.AgentNamespace, facts
 	return status
 }
 

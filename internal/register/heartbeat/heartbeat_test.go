@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -189,11 +190,13 @@ func TestPatch(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			o := Options{
-				AgentNamespace: test.namespace, CredentialExpires: func() time.Time { return test.expires },
-				RecoveryKey: func() string { return test.key }, RecoveryTicket: func() string { return test.ticket },
-				HubSerial: func() int64 { return test.serial },
-			}
+			o := Options{AgentNamespace: test.namespace, Status: func() fleet.AgentStatus {
+				status := fleet.AgentStatus{RecoveryKey: test.key, RecoveryTicket: test.ticket, HubSerial: test.serial}
+				if !test.expires.IsZero() {
+					status.CredentialExpires = &metav1.Time{Time: test.expires}
+				}
+				return status
+			}}
 			got, err := patch(o.status(test.now, test.facts))
 			if err != nil {
 				t.Fatal(err)
