@@ -47,11 +47,10 @@ type Options struct {
 type Copier struct {
 	Options
 	watches *watch.Watches
-	users   *copyUsers
 }
 
 func New(options Options) *Copier {
-	c := &Copier{Options: options, users: newCopyUsers()}
+	c := &Copier{Options: options}
 	c.watches = watch.NewWatches(fleet.LabelBundleDeployment, c.Metadata, c.Clock, c.copyChanged, c.Synced)
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,50 +17,16 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// copyUsers maps copies to the BundleDeployments that need them. Several BundleDeployments may share a copy.
-type copyUsers struct {
-	mu     sync.Mutex
-	copies map[string][]copied // by user
-	users  map[copied]map[string]bool
-}
-
-func newCopyUsers() *copyUsers {
-	return &copyUsers{copies: map[string][]copied{}, users: map[copied]map[string]bool{}}
-}
-
-// put sets the copies of a BundleDeployment.
-func (u *copyUsers) put(name string, copies []copied) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if slices.Equal(u.copies[name], copies) {
-		return
-	}
-	for _, one := range u.copies[name] {
-		delete(u.users[one], name)
-		if len(u.users[one]) == 0 {
-			delete(u.users, one)
-		}
-	}
-	delete(u.copies, name)
-	for _, one := range copies {
-		if u.users[one] == nil {
-			u.users[one] = map[string]bool{}
-		}
-		u.users[one][name] = true
-		u.copies[name] = copies
-	}
-}
-
-// of returns the names of the BundleDeployments that need a copy.
-func (u *copyUsers) of(one copied) []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return slices.Sorted(maps.Keys(u.users[one]))
-}
-
 // copyChanged enqueues the BundleDeployments that need a changed copy.
 func (c *Copier) copyChanged(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata) {
-	c.Changed(c.users.of(copied{resource.Resource, object.Namespace, object.Name}))
+	one := copied{resource.Resource, object.Namespace, object.Name}
+	var users []string // several BundleDeployments may share a copy
+	for _, bd := range c.Hub.All() {
+		if slices.Contains(copiesOf(bd), one) {
+			users = append(users, bd.Name)
+		}
+	}
+	c.Changed(users)
 }
 
 // followCopies watches the copies of a BundleDeployment, and drops the records of copies that it no longer has.
@@ -74,15 +39,11 @@ func (c *Copier) followCopies(bd *fleet.BundleDeployment, s *State) {
 		}
 	}
 	maps.DeleteFunc(s.copied, func(one copied, _ string) bool { return !slices.Contains(copies, one) })
-	c.users.put(bd.Name, copies)
 	c.watches.Follow(bd.Name, resources)
 }
 
 // Unfollow stops watching the copies of a BundleDeployment.
-func (c *Copier) Unfollow(name string) {
-	c.users.put(name, nil)
-	c.watches.Follow(name, nil)
-}
+func (c *Copier) Unfollow(name string) { c.watches.Follow(name, nil) }
 
 func (c copied) served() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource(c.resource)
