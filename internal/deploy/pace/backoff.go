@@ -1,8 +1,9 @@
 package pace
 
 import (
-	"sync"
 	"time"
+
+	"k8s.io/client-go/util/workqueue"
 )
 
 const (
@@ -10,42 +11,20 @@ const (
 	lastRetry  = 2 * time.Minute
 )
 
-// backoff doubles the pause of an item with each failure, from firstRetry to lastRetry, and adds up to half of it
-// at random. It implements workqueue.TypedRateLimiter.
+// backoff is client-go's rate limiter, which doubles the pause of an item with each failure, from firstRetry to
+// lastRetry. It adds up to half of the pause at random.
 type backoff struct {
+	workqueue.TypedRateLimiter[string]
 	random func() float64
-
-	mu       sync.Mutex
-	failures map[string]int
 }
 
-func NewBackoff(random func() float64) *backoff {
-	return &backoff{random: random, failures: map[string]int{}}
+// NewBackoff returns a rate limiter for a queue.
+func NewBackoff(random func() float64) workqueue.TypedRateLimiter[string] {
+	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry), random}
 }
 
 // When counts a failure and returns the pause before the next try.
-func (b *backoff) When(item string) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	pause := firstRetry
-	for i := 0; i < b.failures[item] && pause < lastRetry; i++ {
-		pause *= 2
-	}
-	b.failures[item]++
-	pause = min(pause, lastRetry)
+func (b backoff) When(item string) time.Duration {
+	pause := b.TypedRateLimiter.When(item)
 	return pause + time.Duration(b.random()*float64(pause)/2)
-}
-
-// Forget resets the count of failures.
-func (b *backoff) Forget(item string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.failures, item)
-}
-
-// NumRequeues returns the count of failures.
-func (b *backoff) NumRequeues(item string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failures[item]
 }
