@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -20,8 +19,7 @@ const (
 	// lookAnyway is the longest pause between two checks while a deployment waits for its objects. It covers changes
 	// without an event, such as an API server that did not answer.
 	lookAnyway = 5 * time.Second
-	// firstLook and lastLook bound the increasing pause between two checks for a deletion if the object cannot be
-	// watched.
+	// firstLook and lastLook bound the increasing pause between two checks for a deletion.
 	firstLook = 50 * time.Millisecond
 	lastLook  = 2 * time.Second
 	// GatherChanges is how long the agent waits after a change of a deployed object, because a rollout changes several
@@ -144,35 +142,12 @@ func (c *Client) WaitForDelete(list kube.ResourceList, timeout time.Duration) er
 	defer cancel()
 	for _, info := range list {
 		for pause := firstLook; !apierrors.IsNotFound(info.Get()); pause = min(2*pause, lastLook) {
-			if !c.awaitChange(ctx, info, pause) {
+			if !listen(ctx, nil, pause) {
 				return c.waited(ctx, describeInfo(info)+" is still there", nil)
 			}
 		}
 	}
 	return nil
-}
-
-// awaitChange waits until an object has changed or was deleted since it was read. If the identity may not watch
-// the object, it waits for a pause instead. It returns false if ctx was cancelled.
-func (c *Client) awaitChange(ctx context.Context, info *resource.Info, pause time.Duration) bool {
-	watching, err := c.helper(info).WatchSingle(info.Namespace, info.Name, info.ResourceVersion)
-	if err != nil {
-		return listen(ctx, nil, pause)
-	}
-	defer watching.Stop()
-	timer := time.NewTimer(lookAnyway)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	case event, open := <-watching.ResultChan():
-		if !open || event.Type == watch.Error {
-			return listen(ctx, nil, pause)
-		}
-		return true
-	}
 }
 
 // WatchUntilReady implements kube.Interface, for hooks. It returns when their Jobs are complete. Helm's own
