@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -20,7 +19,7 @@ import (
 
 // Build implements kube.Interface. It parses a manifest into objects that can be sent.
 func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
-	text, err := textOf(reader)
+	text, err := io.ReadAll(reader)
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
@@ -46,14 +45,6 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		return list, inParallel(list, c.checkOwner)
 	}
 	return list, nil
-}
-
-// textOf reads a manifest. It does not copy a buffer, in which Helm passes the files with a chart's CRDs.
-func textOf(reader io.Reader) ([]byte, error) {
-	if buffer, ok := reader.(*bytes.Buffer); ok {
-		return buffer.Bytes(), nil
-	}
-	return io.ReadAll(reader)
 }
 
 // leftOut records an object of a kind that the API server does not know; nil clears the records.
