@@ -98,9 +98,8 @@ func (a *agent) serve(ctx context.Context) {
 	if a.stopServing(); a.stuck {
 		return
 	}
-	hub, granted, renewed := a.found.Access.Config(), a.found.Access.Token, &atomic.Pointer[string]{}
-	hubclient.UseToken(hub, renewed)
-	hubclient.SignalRejections(hub, a.rejected)
+	granted, renewed := a.found.Access.Token, &atomic.Pointer[string]{}
+	hub := hubclient.SignalRejections(hubclient.UseToken(a.found.Access.Config(), renewed), a.rejected)
 	token := func() string {
 		if token := renewed.Load(); token != nil {
 			return *token

@@ -42,7 +42,7 @@ func New(cfg *rest.Config) (*Client, error) {
 	cfg = kube.Tune(cfg)
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // client-go would log warnings unfiltered
 	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads more than bounded allows
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	cfg = kube.Through(cfg, bounded)
 	client, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection: %w", err)

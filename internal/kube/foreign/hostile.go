@@ -27,11 +27,9 @@ var (
 	ErrRedirected = errors.New("the API server sent a redirect, which is not followed")
 )
 
-// bounded limits each response to answerLimit and refuses redirects.
-type bounded struct{ next http.RoundTripper }
-
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.next.RoundTrip(request)
+// bounded sends a request. It limits the response to answerLimit and refuses redirects.
+func bounded(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	response, err := next.RoundTrip(request)
 	if err != nil {
 		return response, err
 	}
@@ -47,9 +45,6 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	_ = response.Body.Close() // not read
 	return nil, err
 }
-
-// WrappedRoundTripper lets callers close idle connections.
-func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 type boundedBody struct {
 	io.ReadCloser

@@ -57,20 +57,16 @@ func (a Access) Config() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: a.CA},
 	})
 	cfg.Timeout = 0
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return explaining{next} })
-	return cfg
+	return kube.Through(cfg, explain)
 }
 
 // errValidity explains a certificate that has expired or is not valid yet. One of the two clocks may be wrong,
 // possibly the agent's.
 var errValidity = errors.New("the hub's certificate is not valid at this time: check the clocks of this cluster's nodes and the certificate's dates")
 
-// explaining adds a remedy to errors whose message contains none.
-type explaining struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (e explaining) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := e.next.RoundTrip(request)
+// explain sends a request and adds a remedy to errors whose message contains none.
+func explain(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	response, err := next.RoundTrip(request)
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		err = fmt.Errorf("%w: %w", errValidity, err)

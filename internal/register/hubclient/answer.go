@@ -32,27 +32,18 @@ func isUntrusted(err error) bool {
 	return errors.As(err, &authority)
 }
 
-// SignalRejections makes the clients of cfg signal responses that may mean that the identity is rejected.
-func SignalRejections(cfg *rest.Config, rejected chan<- struct{}) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return listener{next: next, rejected: rejected} })
-}
-
-// listener watches the hub's responses to the identity in use.
-type listener struct {
-	next     http.RoundTripper
-	rejected chan<- struct{}
-}
-
-// RoundTrip sends the request and signals if the response may mean that the identity is rejected. It
+// SignalRejections returns a copy of cfg whose clients signal responses that may mean that the identity is rejected. It
 // does not decide that: the missing right may be one that agents do not need.
-func (l listener) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := l.next.RoundTrip(request)
-	turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
-	if turnedAway || isUntrusted(err) {
-		select {
-		case l.rejected <- struct{}{}:
-		default: // a signal is already pending
+func SignalRejections(cfg *rest.Config, rejected chan<- struct{}) *rest.Config {
+	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
+		if turnedAway || isUntrusted(err) {
+			select {
+			case rejected <- struct{}{}:
+			default: // a signal is already pending
+			}
 		}
-	}
-	return response, err
+		return response, err
+	})
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
@@ -22,22 +23,13 @@ func RequestToken(ctx context.Context, hub Hub, of protocol.Renewal) (string, er
 	}
 }
 
-// UseToken makes the clients of cfg send the renewed token.
-func UseToken(cfg *rest.Config, renewed *atomic.Pointer[string]) {
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return currentToken{next: next, token: renewed} })
-}
-
-// currentToken sends requests with the renewed token. Before the first renewal it changes nothing.
-type currentToken struct {
-	next  http.RoundTripper
-	token *atomic.Pointer[string]
-}
-
-// RoundTrip sends the request.
-func (c currentToken) RoundTrip(request *http.Request) (*http.Response, error) {
-	if token := c.token.Load(); token != nil {
-		request = request.Clone(request.Context())
-		request.Header.Set("Authorization", "Bearer "+*token)
-	}
-	return c.next.RoundTrip(request)
+// UseToken returns a copy of cfg whose clients send the renewed token. Before the first renewal it changes nothing.
+func UseToken(cfg *rest.Config, renewed *atomic.Pointer[string]) *rest.Config {
+	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		if token := renewed.Load(); token != nil {
+			request = request.Clone(request.Context())
+			request.Header.Set("Authorization", "Bearer "+*token)
+		}
+		return next.RoundTrip(request)
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 type recordingTransport struct{ got []string }
@@ -17,7 +19,7 @@ func (r *recordingTransport) RoundTrip(request *http.Request) (*http.Response, e
 
 func TestCurrentToken_ReplacesTheFirstOneAfterARenewal(t *testing.T) {
 	recorded, token := &recordingTransport{}, &atomic.Pointer[string]{}
-	transport := currentToken{next: recorded, token: token}
+	transport := UseToken(&rest.Config{}, token).WrapTransport(recorded)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://hub.example:6443", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
