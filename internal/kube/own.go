@@ -98,7 +98,7 @@ func userAgent() string {
 	return fmt.Sprintf("%s/%s (%s/%s)", filepath.Base(os.Args[0]), version.Version, runtime.GOOS, runtime.GOARCH)
 }
 
-// Watching returns a copy of cfg without a timeout, for the informers of client-go.
+// Watching returns a copy of cfg without a timeout, for clients that watch. Contexts limit their single requests.
 func Watching(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0

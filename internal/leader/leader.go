@@ -82,7 +82,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	if err != nil {
 		return fmt.Errorf("building the leader election client: %w", err)
 	}
-	watcher, err := coordinationv1.NewForConfig(unbounded(o.Config))
+	watcher, err := coordinationv1.NewForConfig(kube.Watching(o.Config))
 	if err != nil {
 		return fmt.Errorf("building the client that watches the lease: %w", err)
 	}
@@ -169,13 +169,6 @@ func electionConfig(o Options) *rest.Config {
 	if o.Fence != nil {
 		cfg = o.Fence.watch(cfg, o.Name, o.LeaseDuration)
 	}
-	return cfg
-}
-
-// unbounded returns a copy of cfg without a timeout, for watches.
-func unbounded(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = 0
 	return cfg
 }
 

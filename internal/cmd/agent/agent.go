@@ -153,11 +153,11 @@ func (p *process) lead(ctx context.Context) error {
 // work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
 func (p *process) work(ctx context.Context) error {
 	p.ready.leading()
-	local, err := clientset.New(kube.RelistAfterOutage(unbounded(p.own)))
+	local, err := clientset.New(kube.RelistAfterOutage(kube.Watching(p.own)))
 	if err != nil {
 		return fmt.Errorf("building a client of this cluster: %w", err)
 	}
-	if p.facts, err = facts.New(facts.Options{Local: unbounded(p.own), AgentVersion: version.Version, Log: p.log}); err != nil {
+	if p.facts, err = facts.New(facts.Options{Local: kube.Watching(p.own), AgentVersion: version.Version, Log: p.log}); err != nil {
 		return err
 	}
 	looking, stop := context.WithCancel(ctx)
@@ -218,7 +218,7 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 	return deploy.Run(ctx, deploy.Options{
 		Hub:                       session.Hub,
 		Namespace:                 session.DeploymentNamespace,
-		Local:                     unbounded(p.own),
+		Local:                     kube.Watching(p.own),
 		AgentNamespace:            p.options.Namespace,
 		OwnBundle:                 names.AgentBundle(session.ClusterName),
 		Scope:                     p.options.Scope,
@@ -232,12 +232,4 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 		},
 		OnDeploy: func(outcome outcome.Outcome, took time.Duration) { p.metrics.Deployed(string(outcome), took) },
 	})
-}
-
-// unbounded returns a copy of cfg without a timeout for clients that also watch. Contexts limit their single
-// requests.
-func unbounded(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Timeout = 0
-	return cfg
 }
