@@ -105,7 +105,7 @@ func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("listing nodes: %w", err)
 	}
-	var listed table
+	var listed metav1.Table
 	if err := decode(text, &listed); err != nil {
 		return nil, "", fmt.Errorf("listing nodes: %w", err)
 	}
@@ -113,7 +113,7 @@ func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
 	if err := found.put(listed, false); err != nil {
 		return nil, "", fmt.Errorf("listing nodes: %w", err)
 	}
-	return found, listed.Metadata.ResourceVersion, nil
+	return found, listed.ResourceVersion, nil
 }
 
 // watch follows the nodes until the server ends the watch on time. It returns the resource version for the next
@@ -130,23 +130,20 @@ func (w *Watcher) watch(ctx context.Context, found *nodes, version string) (stri
 	defer func() { _ = stream.Close() }() // closing after the end of the stream, or after an error
 	events := json.NewDecoder(stream)
 	for {
-		var event struct {
-			Type   watch.EventType `json:"type"`
-			Object json.RawMessage `json:"object"`
-		}
+		var event metav1.WatchEvent
 		if err := events.Decode(&event); errors.Is(err, io.EOF) {
 			return version, nil
 		} else if err != nil {
 			return version, fmt.Errorf("watching nodes: %w", err)
 		}
-		var changed table
-		if err := decode(event.Object, &changed); err != nil || event.Type == watch.Error {
-			return version, fmt.Errorf("watching nodes: %w", errOf(event.Object, err))
+		var changed metav1.Table
+		if err := decode(event.Object.Raw, &changed); err != nil || event.Type == string(watch.Error) {
+			return version, fmt.Errorf("watching nodes: %w", errOf(event.Object.Raw, err))
 		}
-		if err := found.put(changed, event.Type == watch.Deleted); err != nil {
+		if err := found.put(changed, event.Type == string(watch.Deleted)); err != nil {
 			return version, fmt.Errorf("watching nodes: %w", err)
 		}
-		version = changed.Metadata.ResourceVersion
+		version = changed.ResourceVersion
 		w.count(found)
 	}
 }

@@ -2,34 +2,13 @@ package facts
 
 import (
 	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // errNoTable means that the API server did not answer with the requested table.
 var errNoTable = errors.New("the response is not a table of nodes")
-
-// table contains the used fields of a Table. In a watch, only the first event has columns.
-type table struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-	} `json:"metadata"`
-	Columns []struct {
-		Name string `json:"name"`
-	} `json:"columnDefinitions"`
-	Rows []struct {
-		Cells []any `json:"cells"`
-	} `json:"rows"`
-}
-
-// column returns the index of a column, or -1.
-func (t table) column(name string) int {
-	for i, column := range t.Columns {
-		if column.Name == name {
-			return i
-		}
-	}
-	return -1
-}
 
 // nodes maps each node's name to its readiness.
 type nodes struct {
@@ -37,15 +16,16 @@ type nodes struct {
 	name, status int // columns
 }
 
-// put adds or updates the nodes in the rows of a table. If gone is true, it removes them.
-func (n *nodes) put(t table, gone bool) error {
-	if t.Kind != "Table" {
+// put adds or updates the nodes in the rows of a table. If gone is true, it removes them. In a watch, only the first event
+// has columns.
+func (n *nodes) put(table metav1.Table, gone bool) error {
+	if table.Kind != "Table" {
 		return errNoTable
 	}
-	if len(t.Columns) > 0 {
-		n.name, n.status = t.column("Name"), t.column("Status")
+	if len(table.ColumnDefinitions) > 0 {
+		n.name, n.status = column(table, "Name"), column(table, "Status")
 	}
-	for _, row := range t.Rows {
+	for _, row := range table.Rows {
 		if n.name < 0 || n.status < 0 || len(row.Cells) <= max(n.name, n.status) || n.name == n.status {
 			return errNoTable
 		}
@@ -61,6 +41,11 @@ func (n *nodes) put(t table, gone bool) error {
 		n.ready[name] = isReady(status)
 	}
 	return nil
+}
+
+// column returns the index of a column, or -1.
+func column(table metav1.Table, name string) int {
+	return slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == name })
 }
 
 func (n *nodes) counts() (all, ready int32) {
