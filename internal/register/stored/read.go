@@ -39,15 +39,6 @@ type Store struct {
 func (s Store) Read(ctx context.Context, last config.Agent) (Objects, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
-	type answer struct {
-		config *corev1.ConfigMap
-		err    error
-	}
-	configured := make(chan answer, 1)
-	go func() {
-		configMap, err := s.Local.CoreV1().ConfigMaps(s.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-		configured <- answer{configMap, err}
-	}()
 	bootstrap, err := s.secret(ctx, names.AgentBootstrap)
 	if err != nil {
 		return Objects{}, err
@@ -56,14 +47,14 @@ func (s Store) Read(ctx context.Context, last config.Agent) (Objects, error) {
 	if err != nil {
 		return Objects{}, err
 	}
-	settings := <-configured
-	if settings.err != nil && !apierrors.IsNotFound(settings.err) {
-		return Objects{}, fmt.Errorf("reading ConfigMap %s/%s: %w", s.Namespace, names.Agent, settings.err)
+	settings, err := s.Local.CoreV1().ConfigMaps(s.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		settings = nil
+	case err != nil:
+		return Objects{}, fmt.Errorf("reading ConfigMap %s/%s: %w", s.Namespace, names.Agent, err)
 	}
-	if settings.err != nil {
-		settings.config = nil
-	}
-	return s.understand(bootstrap, identity, settings.config, last), nil
+	return s.understand(bootstrap, identity, settings, last), nil
 }
 
 // understand parses the objects. An object that does not exist is nil.
