@@ -151,15 +151,6 @@ func (h *History) takeBack() bool {
 	return true
 }
 
-// summary returns the revisions in the form that nextStep needs.
-func (h *History) summary() []revision {
-	var found []revision
-	for _, r := range h.revisions {
-		found = append(found, revision{Number: r.Version, Status: r.Info.Status})
-	}
-	return found
-}
-
 // manifests returns the manifests of all revisions, by number.
 func (h *History) manifests() map[int]string {
 	found := map[int]string{}

@@ -205,7 +205,7 @@ func TestUnreadableRevision_IsOverwritten(t *testing.T) {
 		Data:       map[string][]byte{"release": []byte("nonsense")},
 	})
 	h := historyOf(t, client)
-	if h.Last() != nil || nextStep(h.summary()) != Install {
+	if h.Last() != nil || nextStep(h.Last()) != Install {
 		t.Errorf("history is %v", h.summary())
 	}
 	if err := h.Create(SecretName("hello", 1), stored(1, release.StatusPendingInstall)); err != nil {

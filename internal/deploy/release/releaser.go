@@ -175,10 +175,10 @@ func runHelm(next step, in Installation, h *History, config *action.Configuratio
 // prepare repairs what an earlier operation left so that Helm can continue, and returns the next step.
 func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) (step, error) {
 	if last := h.Last(); last != nil && last.Info.Status.IsPending() && deploymentIDOf(last) == in.DeploymentID && h.takeBack() {
-		client.Leftovers = append(leftovers(h.summary()), last.Version)
-		return nextStep(h.summary()), nil
+		client.Leftovers = append(leftovers(h.revisions), last.Version)
+		return nextStep(h.Last()), nil
 	}
-	next := nextStep(h.summary())
+	next := nextStep(h.Last())
 	if next == UninstallFirst {
 		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: true, Confined: in.Options.TargetNamespace, Set: in.Set})
 	}
@@ -189,7 +189,7 @@ func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) 
 		next = Upgrade
 	}
 	if next == Upgrade {
-		client.Leftovers = leftovers(h.summary())
+		client.Leftovers = leftovers(h.revisions)
 	}
 	return next, nil
 }
