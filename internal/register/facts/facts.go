@@ -12,7 +12,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"sync"
@@ -36,8 +35,6 @@ type Options struct {
 	Local *rest.Config
 	// AgentVersion is reported unchanged.
 	AgentVersion string
-	// Random returns a number in [0,1) that spreads pauses and watches. Nil means a pseudo-random number.
-	Random func() float64
 	// Log receives the errors. Nil disables logging.
 	Log *slog.Logger
 }
@@ -64,9 +61,6 @@ func New(options Options) (*Watcher, error) {
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing to watch the cluster's nodes: %w", err)
-	}
-	if options.Random == nil {
-		options.Random = rand.Float64
 	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -119,7 +120,7 @@ func (w *Watcher) list(ctx context.Context) (*nodes, string, error) {
 // watch follows the nodes until the server ends the watch on time. It returns the resource version for the next
 // watch.
 func (w *Watcher) watch(ctx context.Context, found *nodes, version string) (string, error) {
-	asked := w.pauses.watch + time.Duration(w.Random()*float64(w.pauses.watch))
+	asked := w.pauses.watch + rand.N(w.pauses.watch)
 	ctx, cancel := context.WithTimeout(ctx, asked+requestTimeout)
 	defer cancel()
 	stream, err := w.nodes().Param("watch", "true").Param("resourceVersion", version).
@@ -161,7 +162,7 @@ func (w *Watcher) count(found *nodes) {
 // wait waits for d, or up to 50 % longer, and reports whether that time has passed. It returns false when ctx
 // has ended.
 func (w *Watcher) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d + time.Duration(w.Random()*float64(d)/2))
+	timer := time.NewTimer(d + rand.N(d/2+1))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
