@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +41,7 @@ type Options struct {
 	// replicas. It is usually empty.
 	Before []string
 	// Identity names this process in the lease. A random part is appended, so that two processes on one host never
-	// have the same identity. Empty means the host name.
+	// have the same identity.
 	Identity string
 	// LeaseDuration, RenewDeadline and RetryPeriod are the times of the election. Zero means the default.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
@@ -139,9 +138,6 @@ func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve f
 }
 
 func (o Options) withDefaults() Options {
-	if o.Identity == "" {
-		o.Identity, _ = os.Hostname() // without a host name, the random part is unique on its own
-	}
 	o.Identity += "_" + strings.ToLower(rand.Text()) // must match ownIdentity
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = DefaultLeaseDuration
