@@ -19,14 +19,24 @@ import (
 // zstdMemory bounds the memory of a zstd decoder.
 const zstdMemory = 128 << 20
 
+// format is how to unpack files with a suffix: the kind of archive, and the compression.
+type format struct{ suffix, packed, compression string }
+
+// formats returns the known formats. A suffix that ends with another one comes first.
+func formats() []format {
+	return []format{
+		{".tar.gz", ".tar", "gzip"}, {".tgz", ".tar", "gzip"}, {".tar.bz2", ".tar", "bzip2"}, {".tbz2", ".tar", "bzip2"},
+		{".tar.zst", ".tar", "zstd"}, {".tar.zstd", ".tar", "zstd"}, {".tzst", ".tar", "zstd"},
+		{".tar.xz", ".tar", "xz"}, {".txz", ".tar", "xz"}, {".tar", ".tar", ""}, {".zip", ".zip", ""},
+		{".gz", "", "gzip"}, {".bz2", "", "bzip2"}, {".zst", "", "zstd"}, {".zstd", "", "zstd"}, {".xz", "", "xz"},
+	}
+}
+
 // Suffix returns the suffix of a path that says how to unpack, or the default.
 func Suffix(name, otherwise string) string {
-	for _, known := range []string{
-		".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.zst", ".tar.zstd", ".tzst", ".tar.xz", ".txz", ".tar", ".zip",
-		".gz", ".bz2", ".zst", ".zstd", ".xz",
-	} {
-		if strings.HasSuffix(name, known) {
-			return known
+	for _, known := range formats() {
+		if strings.HasSuffix(name, known.suffix) {
+			return known.suffix
 		}
 	}
 	return otherwise
@@ -100,27 +110,10 @@ func WriteTgz(from io.Reader, into *Sink) error {
 
 // unpacking splits a suffix into the kind of archive and the compression.
 func unpacking(suffix string) (packed, compression string) {
-	switch suffix {
-	case ".zip":
-		return ".zip", ""
-	case ".tar":
-		return ".tar", ""
-	case ".tar.gz", ".tgz":
-		return ".tar", "gzip"
-	case ".tar.bz2", ".tbz2":
-		return ".tar", "bzip2"
-	case ".tar.zst", ".tar.zstd", ".tzst":
-		return ".tar", "zstd"
-	case ".tar.xz", ".txz":
-		return ".tar", "xz"
-	case ".gz":
-		return "", "gzip"
-	case ".bz2":
-		return "", "bzip2"
-	case ".zst", ".zstd":
-		return "", "zstd"
-	case ".xz":
-		return "", "xz"
+	for _, known := range formats() {
+		if known.suffix == suffix {
+			return known.packed, known.compression
+		}
 	}
 	return "", ""
 }
