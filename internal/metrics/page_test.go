@@ -49,15 +49,33 @@ func TestThePageListsEveryMetric(t *testing.T) {
 	}
 }
 
+// group is a section of the page: the heading, the paragraph below it, and the metrics.
+type group struct {
+	title, text string
+	definitions []Definition
+}
+
+func sections() []group {
+	return []group{
+		{"Bundles, clusters and groups", "Per object, from the leader's cache. The names, labels and meanings are the same as in Rancher Fleet. " +
+			"Label `state` is the object's state. The metrics `…_state` have one series per state: 1 for the current state and 0 for the others.", stateDefinitions()},
+		{"Clusters' agents and registrations", "From the leader's cache. Aggregated over all clusters where one series per cluster would be too many.", fleetDefinitions()},
+		{"Work of the controllers", "Counted since the process started.", hubDefinitions()},
+		{"The process", "For both processes, in addition to the metrics of the Go runtime, `go_…` and `process_…`.", processDefinitions()},
+		{"Handlers of the hub's controllers", "", lassoDefinitions()},
+		{"The agent", "", agentDefinitions()},
+	}
+}
+
 func tables() string {
 	var text strings.Builder
-	for _, group := range append(hubGroups(), agentGroups()...) {
-		text.WriteString("\n### " + group.Title + "\n\n")
-		if group.Text != "" {
-			text.WriteString(group.Text + "\n\n")
+	for _, group := range sections() {
+		text.WriteString("\n### " + group.title + "\n\n")
+		if group.text != "" {
+			text.WriteString(group.text + "\n\n")
 		}
 		text.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
-		for _, d := range group.Definitions {
+		for _, d := range group.definitions {
 			text.WriteString("| `" + d.Name + "` | " + string(d.Type) + " | " + strings.Join(d.Labels, ", ") + " | " + d.Help + " |\n")
 		}
 	}
