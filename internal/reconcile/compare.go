@@ -121,11 +121,12 @@ func fieldChange(foundField, wantedField any) (change any, differs bool, err err
 	if err != nil || reflect.DeepEqual(found, wanted) || isEmpty(found) && isEmpty(wanted) {
 		return nil, false, err
 	}
-	foundMap, wasMap := found.(map[string]any)
-	wantedMap, isMap := wanted.(map[string]any)
+	_, wasMap := found.(map[string]any)
+	_, isMap := wanted.(map[string]any)
 	switch {
 	case wasMap && isMap:
-		return mergeDiff(foundMap, wantedMap), true, nil
+		change, err = mergePatch(found, wanted)
+		return change, true, err
 	case isEmpty(wanted):
 		return nil, true, nil // removes the field
 	}

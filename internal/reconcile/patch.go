@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -107,18 +109,7 @@ func difference(from, to Object) (map[string]any, error) {
 }
 
 // changesOf returns the merge patch from one struct to another of the same type.
-func changesOf(old, wanted any) (map[string]any, error) {
-	old, wanted = differing(old, wanted)
-	before, err := toMap(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := toMap(wanted)
-	if err != nil {
-		return nil, err
-	}
-	return mergeDiff(before, after), nil
-}
+func changesOf(old, wanted any) (map[string]any, error) { return mergePatch(differing(old, wanted)) }
 
 // differing returns pointers to copies of two structs of one type that contain only the fields that differ. Encoding
 // equal fields would cost time.
@@ -144,40 +135,22 @@ func lock(changes map[string]any, version string) {
 	meta["resourceVersion"] = version
 }
 
-// mergeDiff returns the JSON merge patch (RFC 7386) from one object to the other.
-func mergeDiff(from, to map[string]any) map[string]any {
-	changes := map[string]any{}
-	for key := range from {
-		if _, stays := to[key]; !stays {
-			changes[key] = nil
+// mergePatch returns the JSON merge patch from one value to the other. Both are encoded as JSON objects.
+func mergePatch(from, to any) (changes map[string]any, err error) {
+	var texts [2][]byte
+	for i, value := range []any{from, to} {
+		if texts[i], err = json.Marshal(value); err != nil {
+			return nil, fmt.Errorf("encoding %T: %w", value, err)
 		}
 	}
-	for key, wanted := range to {
-		found, there := from[key]
-		if there && reflect.DeepEqual(found, wanted) {
-			continue
-		}
-		inner, isMap := wanted.(map[string]any)
-		outer, wasMap := found.(map[string]any)
-		if isMap && wasMap {
-			changes[key] = mergeDiff(outer, inner)
-		} else {
-			changes[key] = wanted
-		}
+	patch, err := jsonpatch.CreateMergePatch(texts[0], texts[1])
+	if err == nil {
+		err = json.Unmarshal(patch, &changes)
 	}
-	return changes
-}
-
-func toMap(obj any) (map[string]any, error) {
-	encoded, err := json.Marshal(obj)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", obj, err)
+		return nil, fmt.Errorf("comparing two of %T: %w", from, err)
 	}
-	var decoded map[string]any
-	if err := json.Unmarshal(encoded, &decoded); err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", obj, err)
-	}
-	return decoded, nil
+	return changes, nil
 }
 
 // KeyOf returns the namespace and name of an object.
