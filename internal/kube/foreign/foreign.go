@@ -50,7 +50,7 @@ type Options struct {
 // Config returns the client configuration of a user's kubeconfig. Unless AnyAddress is set, it also checks the address
 // of each connection that is dialled, so that a name cannot resolve to a refused address.
 func Config(kubeconfig []byte, f Options) (*rest.Config, error) {
-	cfg, err := kubeconfigs.Safe(kubeconfig, kubeconfigs.AllowInsecure(f.Insecure))
+	cfg, err := kubeconfigs.SafeOrInsecure(kubeconfig, f.Insecure)
 	if err != nil {
 		return nil, err
 	}

@@ -31,24 +31,13 @@ var (
 	ErrKubeconfigInsecure = errors.New("the kubeconfig skips TLS verification; embed the server's CA instead")
 )
 
-// SafeOption relaxes the rules of Safe.
-type SafeOption func(*safeOptions)
-
-type safeOptions struct{ allowInsecure bool }
-
-// AllowInsecure allows insecure-skip-tls-verify if allowed is true. The operator decides; the default is false.
-func AllowInsecure(allowed bool) SafeOption {
-	return func(o *safeOptions) { o.allowInsecure = allowed }
-}
-
 // Safe converts a user's kubeconfig to a client configuration without rate limit and with RequestTimeout. It
 // checks only the entries of the context in use. The error wraps one of the sentinels above and never contains a
 // part of the kubeconfig.
-func Safe(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
-	var o safeOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+func Safe(kubeconfig []byte) (*rest.Config, error) { return SafeOrInsecure(kubeconfig, false) }
+
+// SafeOrInsecure is Safe, but it allows insecure-skip-tls-verify if insecure is true. The operator decides that.
+func SafeOrInsecure(kubeconfig []byte, insecure bool) (*rest.Config, error) {
 	loaded, err := Load(kubeconfig)
 	if err != nil {
 		return nil, ErrKubeconfigMalformed // the parser's error may quote its input
@@ -57,7 +46,7 @@ func Safe(kubeconfig []byte, opts ...SafeOption) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCluster(cluster, o); err != nil {
+	if err := checkCluster(cluster, insecure); err != nil {
 		return nil, err
 	}
 	if err := checkUser(user); err != nil {
@@ -113,13 +102,13 @@ func inUse(cfg *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	}
 }
 
-func checkCluster(cluster *api.Cluster, o safeOptions) error {
+func checkCluster(cluster *api.Cluster, insecure bool) error {
 	switch {
 	case cluster.Server == "":
 		return fmt.Errorf("%w: it has no server", ErrKubeconfigMalformed)
 	case cluster.CertificateAuthority != "" && len(cluster.CertificateAuthorityData) == 0:
 		return fmt.Errorf("%w: certificate-authority", ErrKubeconfigFile)
-	case cluster.InsecureSkipTLSVerify && !o.allowInsecure:
+	case cluster.InsecureSkipTLSVerify && !insecure:
 		return ErrKubeconfigInsecure
 	}
 	cluster.CertificateAuthority = "" // the embedded data has priority; the file must not be read

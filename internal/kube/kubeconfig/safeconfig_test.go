@@ -19,10 +19,10 @@ import (
 
 func TestSafeConfig(t *testing.T) {
 	tests := map[string]struct {
-		in      []byte
-		options []SafeOption
-		want    error
-		change  func(*rest.Config)
+		in       []byte
+		insecure bool
+		want     error
+		change   func(*rest.Config)
 	}{
 		"a server, its CA and a token are all that is needed": {in: kubetest.Kubeconfig()},
 		"a client certificate will do": {
@@ -68,19 +68,15 @@ func TestSafeConfig(t *testing.T) {
 		"a server nobody verifies": {
 			in: kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), want: ErrKubeconfigInsecure,
 		},
-		"a server nobody verifies, if not allowed": {
-			in: kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), want: ErrKubeconfigInsecure,
-			options: []SafeOption{AllowInsecure(false)},
-		},
 		"a server nobody verifies, as the operator allows": {
-			in:      kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
-			options: []SafeOption{AllowInsecure(true)},
-			change:  func(c *rest.Config) { c.CAData, c.Insecure = nil, true },
+			in:       kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
+			insecure: true,
+			change:   func(c *rest.Config) { c.CAData, c.Insecure = nil, true },
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Safe(test.in, test.options...)
+			got, err := SafeOrInsecure(test.in, test.insecure)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("got %v, want %v", err, test.want)
 			}

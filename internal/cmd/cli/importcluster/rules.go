@@ -190,7 +190,7 @@ func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, 
 
 // serverOf returns the address in a kubeconfig, or an empty text.
 func serverOf(document []byte) string {
-	cfg, err := kubeconfig.Safe(document, kubeconfig.AllowInsecure(true))
+	cfg, err := kubeconfig.SafeOrInsecure(document, true)
 	if err != nil {
 		return ""
 	}

@@ -147,7 +147,7 @@ func (o *options) readAgent(ctx context.Context, cluster *access.Cluster, namesp
 	}
 	if parsed, err := protocol.ParseIdentity(identity); err == nil {
 		a.identity = &parsed
-		if cfg, err := kubeconfig.Safe(parsed.Kubeconfig, kubeconfig.AllowInsecure(true)); err == nil {
+		if cfg, err := kubeconfig.SafeOrInsecure(parsed.Kubeconfig, true); err == nil {
 			a.server = cfg.Host
 		}
 		if token, err := protocol.ParseAccountToken(kubeconfig.TokenOf(parsed.Kubeconfig)); err == nil {

@@ -137,7 +137,7 @@ func readKubeconfig(secret *corev1.Secret) Kubeconfig {
 		k.Err = kubeconfigs.ErrKubeconfigMalformed
 		return k
 	}
-	if _, k.Err = kubeconfigs.Safe(document, kubeconfigs.AllowInsecure(true)); k.Err == nil {
+	if _, k.Err = kubeconfigs.SafeOrInsecure(document, true); k.Err == nil {
 		_, k.Expires = kubeconfigs.ValidityOf(document)
 	}
 	return k

@@ -36,7 +36,7 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 		result.Err = err
 		return result
 	}
-	cfg, err := kubeconfigs.Safe(document, kubeconfigs.AllowInsecure(true))
+	cfg, err := kubeconfigs.SafeOrInsecure(document, true)
 	if err != nil {
 		result.Err = err
 		return result
