@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -90,14 +91,14 @@ func (d *deployer) take(ctx context.Context, name string, who *access.Identity, 
 }
 
 // finish does what remains after a deployment, unless this process has already done it: it labels the namespace,
-// removes releases under former names, and deletes copies that are no longer wanted.
-func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string) error {
+// removes the stale releases under former names, and deletes copies that are no longer wanted.
+func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, stale []placement.Release) error {
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
 	marks := namespaces.MarksOf(&bd.Spec.Options)
-	if r.finished && r.marks.Same(marks) && len(d.inventory.Except(bd.Name, key)) == 0 {
+	if r.finished && r.marks.Same(marks) && len(stale) == 0 {
 		return nil
 	}
-	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key), d.copier.Prune(ctx, bd, &r.copies))
+	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, release, stale), d.copier.Prune(ctx, bd, &r.copies))
 	if err != nil {
 		return err
 	}
@@ -174,11 +175,20 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 	return []map[string]any{values}
 }
 
-// removeStale uninstalls releases of a BundleDeployment under former names, now that the new release is in place.
-func (d *deployer) removeStale(ctx context.Context, name string, key placement.Release) error {
+// removeStale uninstalls releases of a BundleDeployment under other names, now that the wanted revision is in place.
+// It never deletes the objects of that revision.
+func (d *deployer) removeStale(ctx context.Context, name, wanted string, stale []placement.Release) error {
+	if len(stale) == 0 {
+		return nil
+	}
+	found, err := d.reader.Objects(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	keep := slices.Collect(maps.Keys(found))
 	var errs []error
-	for _, stale := range slices.Backward(d.inventory.Except(name, key)) {
-		_, err := d.takeDown(ctx, name, stale)
+	for _, key := range slices.Backward(stale) {
+		_, err := d.takeDown(ctx, name, key, keep)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -110,6 +111,17 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	if err != nil {
 		return err
 	}
+	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
+	stale := d.inventory.Except(bd.Name, key) // a release that is found later is removed in the next pass
+	if v == Keep {
+		taken, err := d.releaser.IsTaken(ctx, key, stale)
+		if err != nil {
+			return err
+		}
+		if taken {
+			v = Deploy // takes the objects back before the other release is uninstalled
+		}
+	}
 	if v == Deploy {
 		start := d.Clock()
 		err := d.deploy(ctx, bd, r, status)
@@ -119,7 +131,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		}
 	}
 	outcome.Deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
-	return d.finish(ctx, bd, r, status.Release)
+	return d.finish(ctx, bd, r, status.Release, stale)
 }
 
 // outcome writes the result of advance into the status. It returns an error to request a retry.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
@@ -29,7 +30,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	}
 	var errs []error
 	for _, key := range owned {
-		kept, err := d.takeDown(ctx, name, key)
+		kept, err := d.takeDown(ctx, name, key, nil)
 		if kept {
 			d.records.leaveCopies(name, false)
 		}
@@ -49,8 +50,8 @@ func (d *deployer) removeLeft(ctx context.Context, name string) error {
 }
 
 // takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
-// and returns true. It does not touch a release that belongs to another owner.
-func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release) (kept bool, err error) {
+// and returns true. It does not touch a release that belongs to another owner, or objects in keep.
+func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref) (kept bool, err error) {
 	h, err := d.releaser.History(ctx, key)
 	if err != nil {
 		return false, err
@@ -65,7 +66,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 	if kept {
 		err = d.releaser.Forget(h)
 	} else {
-		err = d.uninstall(ctx, h, name)
+		err = d.uninstall(ctx, h, name, keep)
 	}
 	err = errors.Join(err, h.DeleteForged(ctx))
 	if err != nil {
@@ -78,20 +79,20 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 
 // holdsAgent reports whether a manifest contains the Deployment of this agent. The name of the release is not
 // enough: an agent that was registered as another Cluster finds the release of its former name.
-func (d *deployer) holdsAgent(manifest, namespace string) bool {
-	return slices.ContainsFunc(source.AgentDeployments(manifest), func(object *unstructured.Unstructured) bool {
+func (d *deployer) holdsAgent(text, namespace string) bool {
+	return slices.ContainsFunc(source.AgentDeployments(text), func(object *unstructured.Unstructured) bool {
 		return cmp.Or(object.GetNamespace(), namespace) == d.AgentNamespace
 	})
 }
 
-func (d *deployer) uninstall(ctx context.Context, h *release.History, name string) error {
+func (d *deployer) uninstall(ctx context.Context, h *release.History, name string, keep []manifest.Ref) error {
 	marks := release.AnnotationsOf(h.Last())
 	who, hooks, err := d.accounts.ForRemoval(ctx, marks[fleet.AnnotationServiceAccount])
 	if err != nil {
 		return err
 	}
 	confined := cmp.Or(marks[fleet.AnnotationTargetNamespace], d.inventory.Confinement(h.Key))
-	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name)})
+	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep})
 }
 
 // isOurs reports whether this agent made a release with these annotations for the BundleDeployment.

@@ -118,10 +118,13 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if err := h.DeleteForged(ctx); err != nil {
 		return nil, err
 	}
-	if !in.Again && !h.isForeign(h.Last()) && isMadeFor(h.Last(), in.DeploymentID) {
-		return alreadyMade(h.Last(), objects.New(in.Identity, in.Release, r.Stopped))
+	if made, err := r.alreadyMade(in, h); made != nil || err != nil {
+		return made, err
 	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
+	if client.Former, err = r.manifestsOf(ctx, in.Stale, AnnotationsOf(&release.Release{Chart: in.Chart})); err != nil {
+		return nil, err
+	}
 	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
 	client.Superseded, client.Slots, client.Changes = in.Superseded, r.Slots, in.Changes
 	client.NamespaceExists = func() bool {
@@ -203,9 +206,16 @@ func isMadeFor(last *release.Release, deploymentID string) bool {
 	return last != nil && last.Info.Status == release.StatusDeployed && deploymentIDOf(last) == deploymentID
 }
 
-// alreadyMade returns the result of an existing revision. Its objects still have to be checked.
-func alreadyMade(last *release.Release, client *objects.Client) (*manifest.Revision, error) {
-	made, err := client.Result(last)
+// alreadyMade returns the result of an existing revision for the wanted deployment. It returns nil if that has to be made,
+// also because another release has taken its objects. Its objects still have to be checked.
+func (r *Releaser) alreadyMade(in Installation, h *History) (*manifest.Revision, error) {
+	if in.Again || h.isForeign(h.Last()) || !isMadeFor(h.Last(), in.DeploymentID) {
+		return nil, nil //nolint:nilnil // has to be made
+	}
+	if taken, err := r.isTaken(h, in.Stale); taken || err != nil {
+		return nil, err
+	}
+	made, err := objects.New(in.Identity, in.Release, r.Stopped).Result(h.Last())
 	if err != nil {
 		return nil, err
 	}
@@ -321,12 +331,14 @@ type Removal struct {
 	Hooks    bool
 	Confined string
 	Set      placement.Set
+	// Keep are objects that are not deleted, because another release of the same BundleDeployment has them.
+	Keep []manifest.Ref
 }
 
 // Uninstall uninstalls a release with the given history.
 func (r *Releaser) Uninstall(h *History, in Removal) error {
 	client := r.client(h, in.Identity, in.Confined, in.Set)
-	client.Slots, client.Foreign = r.Slots, h.isForeign(h.Last())
+	client.Slots, client.Foreign, client.Keep = r.Slots, h.isForeign(h.Last()), in.Keep
 	run := action.NewUninstall(newConfiguration(in.Identity, h, 0, client))
 	run.DisableHooks = !in.Hooks
 	run.Timeout = hookTimeout

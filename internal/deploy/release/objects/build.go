@@ -88,6 +88,7 @@ func (c *Client) recognise(manifest []byte) (isNew, isOld bool) {
 	for _, old := range c.Old {
 		isOld = isOld || string(manifest) == old
 	}
+	isOld = isOld || slices.Contains(c.Former, string(manifest))
 	return string(manifest) == c.rendered, isOld
 }
 

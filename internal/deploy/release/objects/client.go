@@ -50,6 +50,11 @@ type Client struct {
 	Old map[int]string
 	// Leftovers are failed revisions in old. Their objects are deleted unless the new revision has them.
 	Leftovers []int
+	// Former are manifests of other releases, whose objects this release may have taken over. An update removes the
+	// fields that only those manifests have, and deletes none of their objects.
+	Former []string
+	// Keep are objects that are never deleted, because another release needs them.
+	Keep []manifest.Ref
 	// NamespaceExists reports whether the release's namespace exists. It is used when the identity may not create the
 	// namespace; nil if not needed.
 	NamespaceExists func() bool

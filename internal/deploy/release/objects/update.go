@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -37,9 +38,13 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 	if err != nil {
 		return result, err
 	}
+	others, err := c.otherLists()
+	if err != nil {
+		return result, err
+	}
 	var mu sync.Mutex
 	err = inBatches(c.concerned(target), func(info *resource.Info) error {
-		created, err := c.update(former, info, force)
+		created, err := c.update(slices.Concat(former, others), info, force)
 		mu.Lock()
 		defer mu.Unlock()
 		if created {
@@ -75,6 +80,19 @@ func (c *Client) formerLists(original kube.ResourceList) ([]kube.ResourceList, e
 	lists := []kube.ResourceList{copyOf(original)}
 	for _, number := range c.Leftovers {
 		list, err := c.Build(strings.NewReader(c.Old[number]), false)
+		if err != nil {
+			return nil, err
+		}
+		lists = append(lists, list)
+	}
+	return lists, nil
+}
+
+// otherLists returns the objects of the manifests in Former.
+func (c *Client) otherLists() ([]kube.ResourceList, error) {
+	lists := make([]kube.ResourceList, 0, len(c.Former))
+	for _, text := range c.Former {
+		list, err := c.Build(strings.NewReader(text), false)
 		if err != nil {
 			return nil, err
 		}
@@ -195,8 +213,17 @@ func (c *Client) mayDelete(info *resource.Info) (bool, error) {
 	return ok && object.GetAnnotations()[kube.ResourcePolicyAnno] != kube.KeepPolicy, nil
 }
 
-// isOurs reads an object and reports whether it belongs to this release. A deleted object does not.
+// isOurs reads an object and reports whether it belongs to this release. A deleted object does not, and neither does
+// one that another release needs.
 func (c *Client) isOurs(info *resource.Info) (bool, error) {
+	if c.isKept(info) {
+		return false, nil
+	}
+	return c.belongs(info)
+}
+
+// belongs reads an object and reports whether its marks name this release.
+func (c *Client) belongs(info *resource.Info) (bool, error) {
 	deployed, _ := info.Object.(*unstructured.Unstructured)
 	if err := info.Get(); err != nil {
 		if apierrors.IsNotFound(err) {
