@@ -152,3 +152,59 @@ func TestUnmarkedObjectOfStaleRelease_Stays(t *testing.T) {
 		t.Errorf("the namespace of the wanted objects goes: %v", err)
 	}
 }
+
+// notReady expects a status that names the object that never gets ready.
+func notReady(bd *fleet.BundleDeployment) string {
+	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
+		if says(kind, "never")(bd) == "" {
+			return ""
+		}
+	}
+	return "has not failed"
+}
+
+// An atomic installation takes over objects and fails. It must not be uninstalled, because the objects existed before.
+func TestAtomicInstallationFails_AdoptedObjectsStay(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"cm.yaml": deploytest.ConfigMapYAML}
+	broken := deploytest.With(files, map[string]string{"never.yaml": neverBound})
+	t.Run("renamed release", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t, "atomic-rename")
+		l.start()
+		options := deploytest.InNamespace(l.Name)
+		options.Helm.Atomic, options.Helm.TimeoutSeconds = true, 2
+		l.apply(bundle{Name: "x", Files: files, Options: options})
+		l.expectStatus("x", ready)
+		before := l.liveConfigMap("cm")
+		changed := options
+		changed.Helm = options.Helm.DeepCopy()
+		changed.Helm.ReleaseName = "shop"
+		l.apply(bundle{Name: "x", Files: broken, Options: changed})
+		l.expectStatus("x", notReady)
+		if after := l.liveConfigMap("cm"); after.UID != before.UID {
+			t.Error("the object was deleted and created again")
+		}
+		if got := l.revisionsOf(l.Name, "shop"); len(got) == 0 {
+			t.Error("the release that has the objects is gone")
+		}
+		l.apply(bundle{Name: "x", Files: files, Options: options})
+		l.expectRestored(before, l.Name, l.Name)
+	})
+	t.Run("ownership taken", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t, "atomic-take")
+		l.start()
+		if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		before := l.liveConfigMap("cm")
+		options := deploytest.InNamespace(l.Name)
+		options.Helm.Atomic, options.Helm.TakeOwnership, options.Helm.TimeoutSeconds = true, true, 2
+		l.apply(bundle{Name: "x", Files: broken, Options: options})
+		l.expectStatus("x", notReady)
+		if after := l.liveConfigMap("cm"); after.UID != before.UID || after.Annotations[objects.ReleaseNameAnnotation] != "x" {
+			t.Errorf("the object was deleted, or not taken over: %v", after.Annotations)
+		}
+	})
+}

@@ -262,6 +262,10 @@ func runInstall(in Installation, config *action.Configuration, client *objects.C
 		run.TakeOwnership = true
 		client.Adopt = in.Stale
 	}
+	if run.TakeOwnership && run.Atomic {
+		// Helm would uninstall objects that existed before, together with new ones.
+		run.Atomic, run.Wait = false, true
+	}
 	run.PostRenderer, client.Installs = noted{in.Finish, client}, true
 	return run.RunWithContext(context.Background(), in.Chart, in.Values)
 }
