@@ -62,7 +62,8 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 		d.inventory.Remove(name, key)
 		return false, nil
 	}
-	kept = d.isAgent(name) || d.holdsAgent(last.Manifest, last.Namespace) || marks[fleet.AnnotationKeepResources] == "true"
+	holdsAgent := func(text string) bool { return d.holdsAgent(text, last.Namespace) }
+	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true"
 	if kept {
 		err = d.releaser.Forget(h)
 	} else {

@@ -151,6 +151,26 @@ func (h *History) takeBack() bool {
 	return true
 }
 
+// toUninstall returns the revisions, besides the last one, whose objects have to be deleted with the release. Revisions
+// that another writer stored do not count: they do not prove that their objects belong to the release.
+func (h *History) toUninstall() []int {
+	return slices.DeleteFunc(unfinished(h.revisions), func(number int) bool {
+		return h.foreign[SecretName(h.Key.Name, number)]
+	})
+}
+
+// ManifestsToUninstall returns the manifests whose objects an uninstallation deletes.
+func (h *History) ManifestsToUninstall() []string {
+	if h.Last() == nil {
+		return nil
+	}
+	found, all := []string{h.Last().Manifest}, h.manifests()
+	for _, number := range h.toUninstall() {
+		found = append(found, all[number])
+	}
+	return found
+}
+
 // manifests returns the manifests of all revisions, by number.
 func (h *History) manifests() map[int]string {
 	found := map[int]string{}

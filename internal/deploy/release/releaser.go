@@ -343,6 +343,12 @@ type Removal struct {
 func (r *Releaser) Uninstall(h *History, in Removal) error {
 	client := r.client(h, in.Identity, in.Confined, in.Set)
 	client.Slots, client.Foreign, client.Keep = r.Slots, h.isForeign(h.Last()), in.Keep
+	if h.Last() != nil {
+		client.Leftovers = h.toUninstall()
+		if err := client.DeleteLeftovers(h.Last().Manifest); err != nil {
+			return fmt.Errorf("uninstalling release %s: %w", h.Key, err)
+		}
+	}
 	run := action.NewUninstall(newConfiguration(in.Identity, h, 0, client))
 	run.DisableHooks = !in.Hooks
 	run.Timeout = hookTimeout

@@ -1,6 +1,8 @@
 package release
 
 import (
+	"cmp"
+
 	"helm.sh/helm/v3/pkg/release"
 )
 
@@ -35,6 +37,40 @@ func nextStep(last *release.Release) step {
 	default:
 		return Upgrade
 	}
+}
+
+// lastGood returns the deployed revision, or the last one that was deployed before, and otherwise 0.
+func lastGood(history []*release.Release) int {
+	deployed, superseded := 0, 0
+	for _, r := range history {
+		switch r.Info.Status { //nolint:exhaustive // others did not succeed
+		case release.StatusDeployed:
+			deployed = max(deployed, r.Version)
+		case release.StatusSuperseded:
+			superseded = max(superseded, r.Version)
+		}
+	}
+	return cmp.Or(deployed, superseded)
+}
+
+// unfinished returns the last good revision and those after it, without the last one. Their objects may exist although
+// the last revision does not have them, because it never became the deployed one. It returns none if an uninstallation
+// has begun: their objects are deleted before that. The history is sorted by number.
+func unfinished(history []*release.Release) []int {
+	if len(history) == 0 {
+		return nil
+	}
+	good, last := lastGood(history), history[len(history)-1]
+	if last.Info.Status == release.StatusUninstalling || last.Info.Status == release.StatusUninstalled {
+		return nil
+	}
+	var found []int
+	for _, r := range history[:len(history)-1] {
+		if r.Version >= good && r.Info.Status != release.StatusUninstalled {
+			found = append(found, r.Version)
+		}
+	}
+	return found
 }
 
 // leftovers returns the revisions after the last good one. Their objects may exist in addition to those of the

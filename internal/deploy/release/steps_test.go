@@ -77,3 +77,32 @@ func TestNextStep(t *testing.T) {
 		})
 	}
 }
+
+func TestUnfinished(t *testing.T) {
+	const (
+		deployed   = release.StatusDeployed
+		failed     = release.StatusFailed
+		superseded = release.StatusSuperseded
+	)
+	tests := map[string]struct {
+		history []revision
+		want    []int
+	}{
+		"nothing":                              {nil, nil},
+		"deployed":                             {[]revision{{1, superseded}, {2, deployed}}, nil},
+		"an upgrade failed":                    {[]revision{{1, superseded}, {2, deployed}, {3, failed}}, []int{2}},
+		"two upgrades failed":                  {[]revision{{1, deployed}, {2, failed}, {3, failed}}, []int{1, 2}},
+		"failed twice from the start":          {[]revision{{1, failed}, {2, failed}}, []int{1}},
+		"failed, the deployed one superseded":  {[]revision{{1, superseded}, {2, superseded}, {3, failed}}, []int{2}},
+		"being uninstalled after a failure":    {[]revision{{1, deployed}, {2, release.StatusUninstalling}}, nil},
+		"uninstalled":                          {[]revision{{1, deployed}, {2, release.StatusUninstalled}}, nil},
+		"an installation after uninstallation": {[]revision{{1, release.StatusUninstalled}, {2, failed}}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, unfinished(historyWith(test.history).revisions)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -57,13 +57,35 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 	if err != nil {
 		return result, err
 	}
+	result.Deleted, err = c.deleteSurplus(former, target)
+	return result, err
+}
+
+// DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have.
+func (c *Client) DeleteLeftovers(text string) error {
+	if len(c.Leftovers) == 0 {
+		return nil
+	}
+	target, err := c.Build(strings.NewReader(text), false)
+	if err != nil {
+		return err
+	}
+	former, err := c.formerLists(nil)
+	if err != nil {
+		return err
+	}
+	_, err = c.deleteSurplus(former, target)
+	return err
+}
+
+// deleteSurplus deletes the objects of former revisions that are not in target, and returns them.
+func (c *Client) deleteSurplus(former []kube.ResourceList, target kube.ResourceList) (kube.ResourceList, error) {
 	var surplus kube.ResourceList
 	for _, list := range former {
 		surplus = append(surplus, list.Difference(target).Difference(surplus)...)
 	}
 	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
-	result.Deleted = deleted.Deleted
-	return result, errors.Join(errs...)
+	return deleted.Deleted, errors.Join(errs...)
 }
 
 // concerned returns the objects of a list that may be changed.

@@ -1,0 +1,62 @@
+package deploy
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// configMapsNamed returns one file with a ConfigMap for each name.
+func configMapsNamed(names ...string) map[string]string {
+	files := map[string]string{}
+	for _, name := range names {
+		files[name+".yaml"] = strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: "+name, 1)
+	}
+	return files
+}
+
+// expectGone expects that ConfigMaps are deleted.
+func (l *lab) expectGone(names ...string) {
+	l.t.Helper()
+	l.eventually(func() string {
+		for _, name := range names {
+			if l.configMapIsThere(l.Name, name) {
+				return name + " exists"
+			}
+		}
+		return ""
+	})
+}
+
+// A change that removes objects fails, and the bundle is deleted. No other client would ever delete those objects.
+func TestBundleDeletedAfterFailedUpgrade_FormerObjectsGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "leftover-gone")
+	l.start()
+	files := configMapsNamed("stays", "dropped", "kept", "taken")
+	files["kept.yaml"] = strings.Replace(files["kept.yaml"], "name: kept", "name: kept, annotations: {helm.sh/resource-policy: keep}", 1)
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", ready)
+	// Another owner has taken over an object.
+	patch := []byte(`{"metadata":{"annotations":{"` + objects.ReleaseNameAnnotation + `":"other"}}}`)
+	if _, err := l.East.CoreV1().ConfigMaps(l.Name).Patch(t.Context(), "taken", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	broken := deploytest.With(configMapsNamed("stays", "half"), map[string]string{"bad.yaml": refusedService})
+	l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.delete("x")
+	l.expectNoRelease(l.Name, "x")
+	l.expectGone("stays", "dropped", "half")
+	for _, name := range []string{"kept", "taken"} {
+		if !l.configMapIsThere(l.Name, name) {
+			t.Errorf("%s was deleted", name)
+		}
+	}
+}
