@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,5 +59,34 @@ func TestBundleDeletedAfterFailedUpgrade_FormerObjectsGo(t *testing.T) {
 		if !l.configMapIsThere(l.Name, name) {
 			t.Errorf("%s was deleted", name)
 		}
+	}
+}
+
+// Several changes fail one after the other. The next one that succeeds deletes the objects of all of them.
+func TestChangesFailInARow_TheirObjectsGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "leftover-row")
+	l.start()
+	l.apply(bundle{Name: "x", Files: configMapsNamed("stays"), Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", ready)
+	for i, name := range []string{"one", "two", "three"} {
+		// The port tells the failures apart.
+		service := strings.Replace(refusedService, "100000", fmt.Sprint(100001+i), 1)
+		broken := deploytest.With(configMapsNamed("stays", name), map[string]string{"bad.yaml": service})
+		l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(l.Name)})
+		l.expectStatus("x", says(fleet.ConditionDeployed, fmt.Sprint(100001+i)))
+		if !l.configMapIsThere(l.Name, name) {
+			t.Fatalf("%s was not created", name)
+		}
+	}
+	l.apply(bundle{Name: "x", Files: configMapsNamed("stays"), Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", ready)
+	for _, name := range []string{"one", "two", "three"} {
+		if l.configMapIsThere(l.Name, name) {
+			t.Errorf("%s exists", name)
+		}
+	}
+	if got := l.revisionsOf(l.Name, "x"); len(got) != 2 {
+		t.Errorf("revisions %v", got)
 	}
 }

@@ -28,6 +28,8 @@ import (
 const (
 	// defaultHistory is the number of revisions of a release that are kept.
 	defaultHistory = 2
+	// mostFailed is the number of failed revisions after the last good one that are kept in addition.
+	mostFailed = 10
 	// hookTimeout is the timeout of hooks if the options set none.
 	hookTimeout = 5 * time.Minute
 )
@@ -79,6 +81,8 @@ type Installation struct {
 	Superseded func() bool
 	// Changes wakes an operation that waits for objects.
 	Changes *objects.Changes
+	// history is the number of revisions that Helm keeps.
+	history int
 }
 
 // finishing completes the objects and the hooks that Helm has rendered.
@@ -135,6 +139,9 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if err != nil {
 		return nil, err
 	}
+	if in.history, err = h.makeRoom(maxHistory(in.Options)); err != nil {
+		return nil, err
+	}
 	config, rendered, err := r.configuration(in, h, client)
 	if err != nil {
 		return nil, err
@@ -146,6 +153,7 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if err != nil {
 		return nil, err
 	}
+	h.deleteFailed(maxHistory(in.Options))
 	return client.Result(made)
 }
 
@@ -235,7 +243,7 @@ func markFailed(h *History) error {
 
 func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
 	rendered := &rendering{Identity: in.Identity, in: in, revision: 1}
-	config := newConfiguration(rendered, h, maxHistory(in.Options), client)
+	config := newConfiguration(rendered, h, in.history, client)
 	rendered.capabilities = func() *chartutil.Capabilities { return config.Capabilities }
 	if len(in.Chart.CRDObjects()) > 0 {
 		return config, rendered, nil // Helm runs discovery again after it has installed the chart's CRDs
@@ -293,7 +301,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	run.Namespace = in.Release.Namespace
 	run.TakeOwnership = true
 	run.Force = in.Force
-	run.MaxHistory = maxHistory(in.Options)
+	run.MaxHistory = in.history
 	run.ResetValues = true // the bundle has all values: values that were removed must not come back
 	run.Atomic, run.Timeout = helm.Atomic && !in.NoWayBack, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs

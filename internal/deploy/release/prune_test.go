@@ -1,0 +1,66 @@
+package release
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/release"
+
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// having returns a revision with the given ConfigMaps.
+func having(number int, status release.Status, names ...string) *release.Release {
+	r := stored(number, status)
+	r.Manifest = ""
+	for _, name := range names {
+		r.Manifest += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n", name)
+	}
+	return r
+}
+
+func TestFailedRevisions(t *testing.T) {
+	const (
+		deployed   = release.StatusDeployed
+		failed     = release.StatusFailed
+		superseded = release.StatusSuperseded
+	)
+	var many []*release.Release
+	for i := range mostFailed + 2 {
+		many = append(many, having(i+2, failed, fmt.Sprint("object-", i)))
+	}
+	tests := map[string]struct {
+		history []*release.Release
+		want    []int
+		most    int
+	}{
+		"no failure":                       {[]*release.Release{having(1, superseded, "a"), having(2, deployed, "a")}, []int{1, 2}, 2},
+		"a failure":                        {[]*release.Release{having(1, deployed, "a"), having(2, failed, "a", "b")}, []int{1, 2}, 3},
+		"failures with different objects":  {[]*release.Release{having(1, deployed, "a"), having(2, failed, "a", "b"), having(3, failed, "a", "c")}, []int{1, 2, 3}, 4},
+		"a retry":                          {[]*release.Release{having(1, deployed, "a"), having(2, failed, "a", "b"), having(3, failed, "b", "a")}, []int{1, 3}, 3},
+		"objects of two later failures":    {[]*release.Release{having(1, deployed), having(2, failed, "a", "b"), having(3, failed, "a"), having(4, failed, "b")}, []int{1, 3, 4}, 4},
+		"failures before the deployed one": {[]*release.Release{having(1, failed, "a"), having(2, deployed, "a")}, []int{1, 2}, 2},
+		"failures from the start":          {[]*release.Release{having(1, failed, "a"), having(2, failed, "a"), having(3, failed, "b")}, []int{2, 3}, 3},
+		"an interrupted operation":         {[]*release.Release{having(1, deployed), having(2, release.StatusPendingUpgrade, "a"), having(3, failed, "a")}, []int{1, 2, 3}, 4},
+		"too many failures":                {append([]*release.Release{having(1, deployed)}, many...), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, mostFailed + 2},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := historyOf(t, fake.NewClientset(), test.history...)
+			if err := h.deleteRepeated(); err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for _, r := range h.revisions {
+				got = append(got, r.Version)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("revisions:\n%s", diff)
+			}
+			if most := h.most(defaultHistory); most != test.most {
+				t.Errorf("most %d, want %d", most, test.most)
+			}
+		})
+	}
+}
