@@ -118,9 +118,9 @@ func Heartbeat(cluster *fleet.Cluster) string {
 	return seen + " " + expires.UTC().Format(time.RFC3339)
 }
 
-// SameHeartbeat reports whether two recorded results of Heartbeat are of the same heartbeat. If one has no second time, as those
+// sameHeartbeat reports whether two recorded results of Heartbeat are of the same heartbeat. If one has no second time, as those
 // that earlier releases recorded, only the first ones are compared.
-func SameHeartbeat(a, b string) bool {
+func sameHeartbeat(a, b string) bool {
 	seenA, _, expiresA := strings.Cut(a, " ")
 	seenB, _, expiresB := strings.Cut(b, " ")
 	if expiresA && expiresB {
@@ -131,7 +131,7 @@ func SameHeartbeat(a, b string) bool {
 
 // IsHeartbeat reports whether a Cluster's last heartbeat is the recorded one.
 func IsHeartbeat(recorded string, cluster *fleet.Cluster) bool {
-	return SameHeartbeat(recorded, Heartbeat(cluster))
+	return sameHeartbeat(recorded, Heartbeat(cluster))
 }
 
 // FirstOf returns the Cluster that agents join as, of those with the same client ID: the oldest one that is not being

@@ -138,6 +138,11 @@ func TestGrantSupersedes(t *testing.T) {
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", requestNoted(before.Format(time.RFC3339)))},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
+		"nor one that was granted beside it after an agent had reported": {
+			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
+			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", requestNoted(before.Format(time.RFC3339)))},
+			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
+		},
 		"nor one that waits for a confirmation": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", func(r *fleet.ClusterRegistration) { r.Status.Granted = false })},
@@ -180,6 +185,14 @@ func TestNeedsHeartbeatAccount(t *testing.T) {
 			in.Clusters = []*fleet.Cluster{in.Named}
 		}
 	}
+	longAgo := func(in *grant.Input) {
+		in.Credential, in.Now = nil, in.Now.Add(time.Hour)
+		requestMadeAt(rulestest.At(-time.Hour))(in.Request)
+		in.Named.Annotations, in.Named.Labels = map[string]string{fleet.AnnotationAgentKey: "k1"}, map[string]string{fleet.LabelTokenUID: "u1"}
+	}
+	newer := func(key string) *fleet.ClusterRegistration {
+		return aRequest(requestNamed("request-b"), requestMadeAt(rulestest.At(-time.Minute)), requestGranted, requestNoted(""), requestOfAgent(key, "u1"))
+	}
 	tests := map[string]struct {
 		modified []func(*grant.Input)
 		want     bool
@@ -191,6 +204,14 @@ func TestNeedsHeartbeatAccount(t *testing.T) {
 		})}},
 		"the Cluster is being deleted":             {modified: []func(*grant.Input){ofCluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &gone })}},
 		"the namespace belongs to another Cluster": {modified: []func(*grant.Input){func(in *grant.Input) { in.NamespaceTaken = true }}},
+		"a newer rival, the credential was deleted long ago": {want: true, modified: []func(*grant.Input){longAgo, func(in *grant.Input) {
+			requestOfAgent("k1", "u1")(in.Request)
+			in.Others = []*fleet.ClusterRegistration{newer("k2")}
+		}}},
+		"a newer request of the same agent, the same": {modified: []func(*grant.Input){longAgo, func(in *grant.Input) {
+			requestOfAgent("k1", "u1")(in.Request)
+			in.Others = []*fleet.ClusterRegistration{newer("k1")}
+		}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -43,13 +44,16 @@ func isOnlyAgent(in Input) bool {
 	return true
 }
 
-// useUnknown reports whether a credential may be in use, and only the account of the last heartbeat tells. Each
-// heartbeat is read once.
+// useUnknown reports whether a credential may be in use, and only the account of the last heartbeat tells. That matters
+// while the credential may be fetched, or a rival's. Each heartbeat is read once.
 func useUnknown(in Input, cluster *fleet.Cluster) bool {
 	if !in.Request.Status.Granted || !requests.Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.Heartbeat(cluster) {
 		return false
 	}
-	return isFetchable(in) || in.Credential == nil && mayBeFetched(in)
+	return isFetchable(in) || in.Credential == nil && mayBeFetched(in) ||
+		slices.ContainsFunc(in.Others, func(other *fleet.ClusterRegistration) bool {
+			return givesWay(other, in.Request, cluster) && isRival(in, other, cluster)
+		})
 }
 
 // reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
@@ -113,10 +117,10 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 func isRival(in Input, other *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	theirs, ours := other.Annotations, in.Request.Annotations
 	before, noted := ours[fleet.AnnotationLastSeenAtGrant]
-	alike, likewise := theirs[fleet.AnnotationLastSeenAtGrant]
+	theirBefore, theirsNoted := theirs[fleet.AnnotationLastSeenAtGrant]
 	token := theirs[fleet.AnnotationTokenUIDAtGrant]
 	switch key := ours[fleet.AnnotationAgentKeyAtGrant]; {
-	case !other.Status.Granted || !noted || !likewise || !clusters.SameHeartbeat(before, alike):
+	case !other.Status.Granted || !noted || !theirsNoted || before != "" || theirBefore != "":
 		return false
 	case in.Imported != nil && string(in.Imported.UID) == token && clusters.Owns(cluster, in.Imported.OwnerReferences):
 		return false
