@@ -122,9 +122,9 @@ func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *Sta
 		var version string
 		var updated bool
 		if wanted.resource == copiedSecrets {
-			version, updated, err = c.copySecret(ctx, who, bd.Name, wanted.name, namespace, again)
+			version, updated, err = c.copySecret(ctx, who, bd, wanted.name, namespace, again)
 		} else {
-			version, updated, err = c.copyConfigMap(ctx, who, bd.Name, wanted.name, namespace, again)
+			version, updated, err = c.copyConfigMap(ctx, who, bd, wanted.name, namespace, again)
 		}
 		if err != nil {
 			return false, err
@@ -164,12 +164,15 @@ func resourceOfKind(kind string) string {
 	return ""
 }
 
-func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := c.Hub.Secret(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
-	wanted := &corev1.Secret{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Type: source.Type, Data: source.Data}
+	if err := checkWorkspace(bd, "Secret", &source.ObjectMeta); err != nil {
+		return "", false, err
+	}
+	wanted := &corev1.Secret{ObjectMeta: c.copyMeta(source.ObjectMeta, bd.Name, namespace), Type: source.Type, Data: source.Data}
 	secrets := who.Clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -190,12 +193,15 @@ func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bundleDep
 	return made.GetResourceVersion(), !same, copying(err, "Secret", namespace, name)
 }
 
-func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := c.Hub.ConfigMap(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
-	wanted := &corev1.ConfigMap{ObjectMeta: c.copyMeta(source.ObjectMeta, bundleDeployment, namespace), Data: source.Data, BinaryData: source.BinaryData}
+	if err := checkWorkspace(bd, "ConfigMap", &source.ObjectMeta); err != nil {
+		return "", false, err
+	}
+	wanted := &corev1.ConfigMap{ObjectMeta: c.copyMeta(source.ObjectMeta, bd.Name, namespace), Data: source.Data, BinaryData: source.BinaryData}
 	configMaps := who.Clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -227,6 +233,17 @@ func (c *Copier) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace 
 	labels[fleet.LabelBundleDeployment] = bundleDeployment
 	annotations[fleet.AnnotationAgentNamespace] = c.AgentNamespace
 	return metav1.ObjectMeta{Name: source.Name, Namespace: namespace, Labels: labels, Annotations: annotations}
+}
+
+// checkWorkspace returns an error if the hub has copied an object for Bundles of another workspace than this one's. Hubs of
+// Rancher Fleet do not say for which.
+func checkWorkspace(bd *fleet.BundleDeployment, kind string, source *metav1.ObjectMeta) error {
+	workspace, noted := source.Annotations[fleet.AnnotationCopiedFrom]
+	if !noted || workspace == bd.Labels[fleet.LabelBundleNamespace] {
+		return nil
+	}
+	return outcome.Because(fleet.ReasonContentMissing, fmt.Errorf(
+		"downstreamResources: %s %s on the hub was copied for a Bundle of another workspace; rename the original", kind, source.Name))
 }
 
 // copiedIt reports whether this agent made a copy.

@@ -39,6 +39,19 @@ func TestCopyMeta(t *testing.T) {
 	}
 }
 
+func TestCheckWorkspace(t *testing.T) {
+	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelBundleNamespace: "a"}}}
+	for workspace, allowed := range map[string]bool{"a": true, "b": false, "": false} {
+		err := checkWorkspace(bd, "Secret", &metav1.ObjectMeta{Name: "s", Annotations: map[string]string{fleet.AnnotationCopiedFrom: workspace}})
+		if (err == nil) != allowed {
+			t.Errorf("copied from %q: %v", workspace, err)
+		}
+	}
+	if err := checkWorkspace(bd, "Secret", &metav1.ObjectMeta{Name: "s"}); err != nil {
+		t.Errorf("a copy that does not say where it is from: %v", err)
+	}
+}
+
 // metaOf returns the typed metadata of an object.
 func metaOf(t *testing.T, object runtime.Object) metav1.ObjectMeta {
 	t.Helper()

@@ -188,6 +188,9 @@ const (
 	// been notified of: "<kind>/<name>=<resource version of the original>/<resource version of the copy>", separated
 	// by spaces. Not in Rancher Fleet.
 	AnnotationCopiesTold = "fleet.cattle.io/copies-told"
+	// AnnotationCopiedFrom, on the copy of a downstream resource in a cluster's namespace, is the workspace of its original.
+	// Agents do not use the copy for Bundles of other workspaces. Not in Rancher Fleet.
+	AnnotationCopiedFrom = "fleet.cattle.io/copied-from"
 	// AnnotationAcceptBundlesFrom, on the Namespace of a workspace, lists the other workspaces whose Bundles may
 	// target its Clusters through a BundleNamespaceMapping, separated by commas. "*" means all. "none" or an empty
 	// value means none. Without the annotation, all may. Not in Rancher Fleet.

@@ -116,16 +116,16 @@ func (d *done) forgetCopy(bd types.UID, o original) {
 
 // isStale reports whether a BundleDeployment's copy with this kind and name has another version than the one that was noted,
 // and forgets it then. version is "" if there is no such object.
-func (d *done) isStale(bd types.UID, kind, name, version string) bool {
+func (d *done) isStale(bd types.UID, kind, name, version string) (stale bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for o, copied := range d.copies[bd] {
 		if o.kind == kind && o.key.Name == name && copied.version != version {
 			delete(d.copies[bd], o)
-			return true
+			stale = true
 		}
 	}
-	return false
+	return stale
 }
 
 // made holds the resource versions of a copy and of its original at that time.

@@ -93,6 +93,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, fleet.AnnotationCopiedFrom, o.key.Namespace)
 	found.Data, found.OwnerReferences = read.data, owners // the type stays, because it is immutable
 	updated, err := secrets.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
@@ -121,6 +122,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, fleet.AnnotationCopiedFrom, o.key.Namespace)
 	found.Data, found.BinaryData, found.OwnerReferences = read.text, read.data, owners
 	updated, err := configMaps.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
@@ -182,7 +184,10 @@ func mayBeWritten(err error) bool {
 
 // metaOf returns the metadata of a new copy. The copy is deleted together with its BundleDeployment.
 func metaOf(bd *fleet.BundleDeployment, o original) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: bd.Namespace, Name: o.key.Name, OwnerReferences: withOwner(nil, bd)}
+	return metav1.ObjectMeta{
+		Namespace: bd.Namespace, Name: o.key.Name, OwnerReferences: withOwner(nil, bd),
+		Annotations: map[string]string{fleet.AnnotationCopiedFrom: o.key.Namespace},
+	}
 }
 
 // withOwner adds a BundleDeployment to the owners of a copy. BundleDeployments of a workspace that want the same copy share

@@ -85,6 +85,11 @@ func ownedBy(uid string) func(*corev1.Secret) {
 	}
 }
 
+// fromWorkspace names the workspace of the original.
+func fromWorkspace(s *corev1.Secret) {
+	s.Annotations = map[string]string{fleet.AnnotationCopiedFrom: "ws"}
+}
+
 func ofType(t corev1.SecretType) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Type = t }
 }
@@ -111,7 +116,7 @@ func TestCopyAll(t *testing.T) {
 	}{
 		"nothing is wanted": {bd: deployment()},
 		"a Secret that is new": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
 		"one that is there as it should be": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"))},
@@ -119,15 +124,15 @@ func TestCopyAll(t *testing.T) {
 		},
 		"a copy shared with another owner: no change for the agent": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-db"))},
-			secret: secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")),
+			secret: secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web"), fromWorkspace),
 		},
 		"other data, and another type, which stays": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "2", ofType("new")), secretOf(there, "creds", "1", ownedBy("u-web"))},
-			changed: true, secret: secretOf(there, "creds", "2", ownedBy("u-web")),
+			changed: true, secret: secretOf(there, "creds", "2", ownedBy("u-web"), fromWorkspace),
 		},
 		"one original is missing, the other is copied": {
 			bd: deployment(settings, creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true,
-			trouble: "downstreamResources[0]: ConfigMap settings: it does not exist in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web")),
+			trouble: "downstreamResources[0]: ConfigMap settings: it does not exist in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
 		"what is neither": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),
@@ -161,7 +166,7 @@ func TestCopyAll(t *testing.T) {
 			trouble: "downstreamResources[0]: Secret creds: " + errOccupied.Error(), secret: secretOf(there, "creds", "2", ofType(corev1.SecretTypeServiceAccountToken)),
 		},
 		"a Secret of that name has the same data, as after a move to another hub: it is a copy": {
-			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1")}, secret: secretOf(there, "creds", "1", ownedBy("u-web")),
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1")}, secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
 		"the token of an account is never copied": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(corev1.SecretTypeServiceAccountToken))},

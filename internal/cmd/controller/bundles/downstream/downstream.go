@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -38,6 +39,9 @@ type handler struct {
 	originals *originals
 	done      *done
 	refused   *refused
+	// restoreAfter is how long a copy that others have changed waits to be restored. Another client may change it again and again,
+	// and the agent deploys the Bundle each time.
+	restoreAfter time.Duration
 	// names lists the objects of a namespace without their data.
 	names metadata.Interface
 }
@@ -48,7 +52,7 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
 	}
-	h := &handler{app: a, report: report, originals: newOriginals(), done: newDone(), refused: newRefused(), names: names}
+	h := &handler{app: a, report: report, originals: newOriginals(), done: newDone(), refused: newRefused(), restoreAfter: 10 * time.Second, names: names}
 	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
 	h.addIndex()
 	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
@@ -129,7 +133,7 @@ func (h *handler) onObject(changed original, version string) {
 	}
 	for _, bd := range deployments {
 		if h.done.isStale(bd.UID, changed.kind, changed.key.Name, version) {
-			h.queue.Add(reconcile.KeyOf(bd))
+			h.queue.AddAfter(reconcile.KeyOf(bd), h.restoreAfter)
 		}
 	}
 }
