@@ -5,6 +5,7 @@ package agentrelease
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,10 +79,7 @@ func image(name string) map[string]any {
 
 // Namespace returns the namespace of the agent: the hub's system namespace.
 func Namespace(text jointext.Text) string {
-	if text.SystemNamespace != "" {
-		return text.SystemNamespace
-	}
-	return names.SystemNamespace
+	return cmp.Or(text.SystemNamespace, names.SystemNamespace)
 }
 
 // ValuesFile returns values as a file for `helm install --values`.

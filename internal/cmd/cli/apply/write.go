@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -102,10 +103,7 @@ func (c *command) refuseRegistry(ctx context.Context, cluster *access.Cluster) e
 	if enabled, err := strconv.ParseBool(c.environment("OCI_STORAGE")); err == nil && !enabled {
 		return nil
 	}
-	name := c.ociSecret
-	if name == "" {
-		name = ociSecret
-	}
+	name := cmp.Or(c.ociSecret, ociSecret)
 	secret, err := cluster.Core.CoreV1().Secrets(cluster.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && c.ociSecret == "":

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -87,13 +88,13 @@ func (d Description) print(out io.Writer, now time.Time) error {
 	}
 	var conditions, bundles, fixes [][]string
 	for _, c := range d.Conditions {
-		conditions = append(conditions, []string{c.Type, c.Status, orDash(c.Reason), orDash(c.Message)})
+		conditions = append(conditions, []string{c.Type, c.Status, cmp.Or(c.Reason, "-"), cmp.Or(c.Message, "-")})
 		if c.Fix != "" {
 			fixes = append(fixes, []string{c.Type, c.Fix})
 		}
 	}
 	for _, b := range d.NotReady {
-		bundles = append(bundles, []string{b.Name, string(b.State), orDash(b.Message)})
+		bundles = append(bundles, []string{b.Name, string(b.State), cmp.Or(b.Message, "-")})
 	}
 	for _, section := range []struct {
 		header []string
@@ -134,15 +135,15 @@ func (d Description) facts(now time.Time) [][2]string {
 		{"Name:", d.Name},
 		{"Namespace:", d.Namespace},
 		{"State:", string(d.State)},
-		{"Reason:", orDash(d.Reason)},
+		{"Reason:", cmp.Or(d.Reason, "-")},
 		{"Age:", since(d.Created, now)},
 		{"Last seen:", lastSeen},
-		{"Agent:", orDash(d.AgentVersion)},
-		{"Agent namespace:", orDash(d.AgentNamespace)},
-		{"Kubernetes:", orDash(d.KubernetesVersion)},
-		{"Platform:", orDash(d.Platform)},
+		{"Agent:", cmp.Or(d.AgentVersion, "-")},
+		{"Agent namespace:", cmp.Or(d.AgentNamespace, "-")},
+		{"Kubernetes:", cmp.Or(d.KubernetesVersion, "-")},
+		{"Platform:", cmp.Or(d.Platform, "-")},
 		{"Nodes:", nodes},
-		{"Client ID:", orDash(d.ClientID)},
+		{"Client ID:", cmp.Or(d.ClientID, "-")},
 		{"Kubeconfig:", kubeconfig},
 		{"Cluster namespace:", d.ClusterNamespace},
 		{"Bundles:", strconv.Itoa(d.BundlesReady) + "/" + strconv.Itoa(d.Bundles) + " ready"},

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func (r Row) cells(all bool, now time.Time) []string {
 		lastSeen = since(*r.LastSeen, now) + " ago"
 	}
 	columns := []string{
-		r.Name, string(r.State), orDash(r.Reason), since(r.Created, now), lastSeen, orDash(r.AgentVersion), orDash(r.KubernetesVersion),
+		r.Name, string(r.State), cmp.Or(r.Reason, "-"), since(r.Created, now), lastSeen, cmp.Or(r.AgentVersion, "-"), cmp.Or(r.KubernetesVersion, "-"),
 		strconv.Itoa(r.BundlesReady) + "/" + strconv.Itoa(r.Bundles),
 	}
 	if all {
@@ -79,13 +80,6 @@ func since(at metav1.Time, now time.Time) string {
 		return "-"
 	}
 	return duration.HumanDuration(max(now.Sub(at.Time), 0))
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func printTable(out io.Writer, rows []Row, all bool, now time.Time) error {

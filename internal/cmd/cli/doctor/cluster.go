@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -70,11 +71,8 @@ func (o *options) checkCluster(ctx context.Context, name string) ([]check.Row, e
 // gatherAgent reads the cluster. If it does not answer, the rows of the hub are still printed.
 func (o *options) gatherAgent(ctx context.Context, there *access.Cluster, cluster *fleet.Cluster) agent.Report {
 	scope := agent.Scope{
-		Namespace: o.agent, Here: o.toCluster(cluster), Repair: o.repair(cluster),
+		Namespace: cmp.Or(o.agent, member.AgentNamespace(cluster)), Here: o.toCluster(cluster), Repair: o.repair(cluster),
 		Cluster: types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name},
-	}
-	if scope.Namespace == "" {
-		scope.Namespace = member.AgentNamespace(cluster)
 	}
 	report, err := gather.Report(ctx, there, scope, o.clock)
 	if err != nil {
@@ -86,10 +84,7 @@ func (o *options) gatherAgent(ctx context.Context, there *access.Cluster, cluste
 // toCluster returns the context of the cluster in commands, to which run adds the kubeconfig. Without --cluster-context, it is
 // called like the Cluster.
 func (o *options) toCluster(cluster *fleet.Cluster) remedy.Target {
-	if o.cluster == "" {
-		return remedy.Target{Context: cluster.Name}
-	}
-	return remedy.Target{Context: o.cluster}
+	return remedy.Target{Context: cmp.Or(o.cluster, cluster.Name)}
 }
 
 // repair returns the command that gives the agent of a Cluster an identity again. With both contexts, one command does both

@@ -4,6 +4,7 @@
 package exit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ func (e *Error) Add(err error) {
 		return
 	}
 	e.Problems = append(e.Problems, other.Problems...)
-	if e.Reason == "" {
-		e.Reason = other.Reason
-	}
+	e.Reason = cmp.Or(e.Reason, other.Reason)
 	for _, fix := range other.Fixes {
 		if !slices.Contains(e.Fixes, fix) {
 			e.Fixes = append(e.Fixes, fix)

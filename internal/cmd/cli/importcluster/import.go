@@ -8,6 +8,7 @@ package importcluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -197,9 +198,7 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 	if err := rest.LoadTLSFiles(i.cluster.Config); err != nil {
 		return "", exit.Errorf(exit.Preflight, "reading the files of context %s: %w", i.clusterContext, err).With("kubectl config view --minify --context " + i.clusterContext)
 	}
-	if i.address = i.server; i.address == "" {
-		i.address = i.cluster.Config.Host
-	}
+	i.address = cmp.Or(i.server, i.cluster.Config.Host)
 	if err := i.checkKubeconfig(ctx, other); err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,10 +34,7 @@ var errPreviewed = errors.New("the objects on the hub were printed")
 // prepareHub creates the Cluster and the token, and returns the join text. A token of an earlier run is used again.
 func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	order := j.order
-	if order.Cluster == "" {
-		order.Cluster = j.flags.Context()
-	}
-	if order.Cluster == "" {
+	if order.Cluster = cmp.Or(order.Cluster, j.flags.Context()); order.Cluster == "" {
 		return jointext.Text{}, exit.Errorf(exit.Usage, "--hub-context needs --context or --cluster").With("fleet join --help")
 	}
 	order.Name, order.Workspace = order.Cluster, j.flags.Namespace()

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sort"
@@ -125,10 +126,7 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 
 // clientID returns the client ID of the agent.
 func (f found) clientID() string {
-	if f.config.ClientID != "" {
-		return f.config.ClientID
-	}
-	return f.systemUID
+	return cmp.Or(f.config.ClientID, f.systemUID)
 }
 
 // movesTo reports whether the text is for this agent at another address of its hub: it is for the workspace and the client ID

@@ -6,6 +6,7 @@
 package remedy
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -83,11 +84,7 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 
 // ofAgent returns the command for a reason that concerns the agent.
 func ofAgent(cluster *fleet.Cluster, reason string) string {
-	agent := cluster.Spec.AgentNamespace
-	if agent == "" {
-		agent = names.SystemNamespace
-	}
-	there := []string{"kubectl", "--context", cluster.Name, "-n", agent}
+	there := []string{"kubectl", "--context", cluster.Name, "-n", cmp.Or(cluster.Spec.AgentNamespace, names.SystemNamespace)}
 	switch {
 	case reason == fleet.ReasonAgentPodFailing, reason == fleet.ReasonAgentPodRejected:
 		return Command(append(there, "describe", "pods")...)
@@ -118,10 +115,7 @@ func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 
 // SecretNamespace returns the namespace of the kubeconfig Secret of a Cluster.
 func SecretNamespace(cluster *fleet.Cluster) string {
-	if cluster.Spec.KubeConfigSecretNamespace != "" {
-		return cluster.Spec.KubeConfigSecretNamespace
-	}
-	return cluster.Namespace
+	return cmp.Or(cluster.Spec.KubeConfigSecretNamespace, cluster.Namespace)
 }
 
 // OfRegistration returns the command for a reason of a ClusterRegistration's condition, or "" if there is none.

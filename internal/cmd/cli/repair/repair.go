@@ -5,6 +5,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -124,9 +125,7 @@ func (o *options) run(ctx context.Context) error {
 // check completes the order of the token, and returns all problems of the flags.
 func (o *options) check() error {
 	o.order.Workspace, o.order.Cluster, o.order.Timeout, o.order.TakeoverExplained = o.flags.Namespace(), o.name, o.timeout, true
-	if o.order.Name == "" {
-		o.order.Name = names.SafeConcat(o.name, "repair")
-	}
+	o.order.Name = cmp.Or(o.order.Name, names.SafeConcat(o.name, "repair"))
 	failure := &exit.Error{Code: exit.Failed}
 	for _, err := range []error{o.order.Check(), o.form.Check()} {
 		if err != nil {

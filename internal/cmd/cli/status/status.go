@@ -4,6 +4,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -144,7 +145,7 @@ func printNames(out io.Writer, result Status) error {
 // printTable writes the status for people.
 func printTable(out io.Writer, result Status, now time.Time) error {
 	writer := printers.GetNewTabWriter(out)
-	fmt.Fprintf(writer, "Hub version:\t%s\n", output.Line(orUnknown(result.Version)))
+	fmt.Fprintf(writer, "Hub version:\t%s\n", output.Line(cmp.Or(result.Version, "unknown")))
 	fmt.Fprintf(writer, "Leader:\t%s\n", output.Line(leaderText(result.Leases, now)))
 	fmt.Fprintf(writer, "Clusters:\t%s\n", clustersText(result.Clusters))
 	if result.Tokens != nil {
@@ -177,7 +178,7 @@ func leaderText(held []leases.Lease, now time.Time) string {
 		if lease.Name != names.ControllerLease {
 			continue
 		}
-		text := orUnknown(lease.Holder)
+		text := cmp.Or(lease.Holder, "unknown")
 		if lease.Renewed != nil {
 			text += ", renewed " + duration.HumanDuration(max(now.Sub(lease.Renewed.Time), 0)) + " ago"
 		}
@@ -197,13 +198,6 @@ func clustersText(clusters Clusters) string {
 	}
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
-	}
-	return text
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "unknown"
 	}
 	return text
 }

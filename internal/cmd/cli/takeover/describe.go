@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -96,7 +97,7 @@ func describe(f found) Takeover {
 
 // facts prints the description for people.
 func (t Takeover) facts(out io.Writer, now time.Time) error {
-	token, labels := orNone(t.Requester.Token), strings.Join(t.Requester.Labels, ",")
+	token, labels := cmp.Or(t.Requester.Token, "-"), strings.Join(t.Requester.Labels, ",")
 	if t.Requester.TokenMissing {
 		token += " (does not exist)"
 	}
@@ -109,23 +110,16 @@ func (t Takeover) facts(out io.Writer, now time.Time) error {
 		{"Request:", t.Request + ", " + ago(t.Requester.Created, now)},
 		{"  client ID:", t.Requester.ClientID},
 		{"  token:", token},
-		{"  pod:", orNone(t.Requester.Pod)},
-		{"  labels:", orNone(labels)},
+		{"  pod:", cmp.Or(t.Requester.Pod, "-")},
+		{"  labels:", cmp.Or(labels, "-")},
 		{"Earlier agent:", t.Earlier.Outcome},
 		{"  last seen:", ago(t.Earlier.LastSeen, now)},
-		{"  version:", orNone(t.Earlier.Version)},
-		{"  token:", orNone(t.Earlier.Token)},
+		{"  version:", cmp.Or(t.Earlier.Version, "-")},
+		{"  token:", cmp.Or(t.Earlier.Token, "-")},
 	} {
 		fmt.Fprintf(writer, "%s\t%s\n", fact[0], fact[1])
 	}
 	return writer.Flush()
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // ago returns the time since a time in RFC 3339.

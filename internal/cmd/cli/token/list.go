@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -186,7 +187,7 @@ func write(out io.Writer, format output.Format, items []Token, document any, wit
 	}
 	var rows [][]string
 	for _, item := range items {
-		row := []string{item.Name, item.State, remaining(item), orElse(item.Cluster, "<any>"), joinedText(item.Joined)}
+		row := []string{item.Name, item.State, remaining(item), cmp.Or(item.Cluster, "<any>"), joinedText(item.Joined)}
 		if withNamespace {
 			row = append([]string{item.Namespace}, row...)
 		}
@@ -209,14 +210,7 @@ func joinedText(clusters []string) string {
 	if len(clusters) > shownClusters {
 		return fmt.Sprintf("%s and %d more", strings.Join(clusters[:shownClusters], ","), len(clusters)-shownClusters)
 	}
-	return orElse(strings.Join(clusters, ","), "<none>")
-}
-
-func orElse(text, other string) string {
-	if text == "" {
-		return other
-	}
-	return text
+	return cmp.Or(strings.Join(clusters, ","), "<none>")
 }
 
 func newShow(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
@@ -247,7 +241,7 @@ text of "fleet token create" again instead, which contains a secret.`,
 					return err
 				}
 				if format == output.Table || format == output.Name {
-					return form.Write(streams.Out, text, orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
+					return form.Write(streams.Out, text, cmp.Or(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
 				}
 			}
 			requests, err := registrations(command.Context(), hub, flags.Namespace())
@@ -281,7 +275,7 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 	if err != nil {
 		return jointext.Text{}, noValues(token, err)
 	}
-	name, clientID := orElse(cluster, token.Annotations[fleet.AnnotationTokenForCluster]), ""
+	name, clientID := cmp.Or(cluster, token.Annotations[fleet.AnnotationTokenForCluster]), ""
 	if name != "" {
 		found, err := hub.Clusters(token.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

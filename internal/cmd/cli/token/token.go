@@ -6,6 +6,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -83,12 +84,9 @@ func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if cluster == "" {
-			cluster = "CONTEXT"
-		}
 		// All of it can be pasted into a shell, so the last line is a comment.
 		return fmt.Appendf(nil, "fleet join --context %s <<'JOIN'\n%s\nJOIN\n# hub CA %s: must match the value that fleet join prints\n",
-			cluster, encoded, text.Fingerprint()), nil
+			cmp.Or(cluster, "CONTEXT"), encoded, text.Fingerprint()), nil
 	}
 	values, err := agentrelease.Values(text, nil)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -129,10 +130,8 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 			return "", deleted("Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
 		}})
 	case f.cluster != nil && f.cluster.Spec.KubeConfigSecret != "":
-		secret.Name, secret.Cause = output.Line(f.cluster.Spec.KubeConfigSecret), "it was not created by fleet import"
-		if of := f.cluster.Spec.KubeConfigSecretNamespace; of != "" {
-			secret.Namespace = output.Line(of)
-		}
+		secret.Namespace, secret.Name = output.Line(remedy.SecretNamespace(f.cluster)), output.Line(f.cluster.Spec.KubeConfigSecret)
+		secret.Cause = "it was not created by fleet import"
 		steps = append(steps, step{Change: secret})
 	}
 	return steps

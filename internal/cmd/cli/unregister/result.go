@@ -1,6 +1,7 @@
 package unregister
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -97,11 +98,7 @@ func (u Unregistered) table(out io.Writer) error {
 	}
 	rows := make([][]string, 0, len(u.Changes))
 	for _, change := range u.Changes {
-		cause := change.Cause
-		if cause == "" {
-			cause = "-"
-		}
-		rows = append(rows, []string{change.On, change.Result, change.object(), cause})
+		rows = append(rows, []string{change.On, change.Result, change.object(), cmp.Or(change.Cause, "-")})
 	}
 	return output.Rows(out, []string{"ON", "RESULT", "OBJECT", "CAUSE"}, rows)
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -215,7 +216,7 @@ func checkMemory(f *Facts) []check.Row {
 			if ended := lastEnd(status); f.isRecent(ended) && ended.Reason == reasonOOM {
 				limit := f.memoryLimit(status.Name)
 				groups.Add("", check.Fail(podObject(&pod), fmt.Sprintf("the container exceeded its memory and was ended %s ago, %d restarts; its limit is %s",
-					duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, orNone(limit)), f.raiseMemory(status.Name, limit)))
+					duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, cmp.Or(limit, "none")), f.raiseMemory(status.Name, limit)))
 			}
 		}
 	}

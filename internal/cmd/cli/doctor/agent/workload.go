@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -113,19 +114,12 @@ func checkOthers(f *Facts) []check.Row {
 			rows = append(rows, check.Warn(target, fmt.Sprintf("an agent runs in this namespace, and there is none in namespace %s: image %s", f.Namespace, other.Image),
 				f.onCluster("fleet", "doctor", "agent", "--agent-namespace", other.Namespace)))
 		case other.Scope != own:
-			rows = append(rows, check.Ok(target, "another agent, with a scope of its own: "+orNone(other.Scope)))
+			rows = append(rows, check.Ok(target, "another agent, with a scope of its own: "+cmp.Or(other.Scope, "none")))
 		default:
-			rows = append(rows, check.Fail(target, fmt.Sprintf("another agent with the same scope (%s) runs on this cluster: image %s", orNone(own), other.Image), f.remove(other)))
+			rows = append(rows, check.Fail(target, fmt.Sprintf("another agent with the same scope (%s) runs on this cluster: image %s", cmp.Or(own, "none"), other.Image), f.remove(other)))
 		}
 	}
 	return rows
-}
-
-func orNone(scope string) string {
-	if scope == "" {
-		return "none"
-	}
-	return scope
 }
 
 // The kinds of workloads.

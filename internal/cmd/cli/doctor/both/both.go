@@ -8,6 +8,7 @@ package both
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -233,10 +234,7 @@ func checkURL(f *Facts) []check.Row {
 	if f.isOther() {
 		return f.notCompared()
 	}
-	wanted, found := f.Hub.Kubeconfig.URL, f.Cluster.Credential.Server
-	if wanted == "" {
-		wanted = f.Hub.Config.APIServerURL
-	}
+	wanted, found := cmp.Or(f.Hub.Kubeconfig.URL, f.Hub.Config.APIServerURL), f.Cluster.Credential.Server
 	if wanted == "" || strings.TrimSuffix(wanted, "/") == strings.TrimSuffix(found, "/") {
 		return []check.Row{check.Ok(f.secret(), found)}
 	}

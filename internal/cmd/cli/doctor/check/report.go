@@ -103,7 +103,7 @@ func (r Report) printNames(out io.Writer, all bool) error {
 func (r Report) printTable(out io.Writer, all bool) error {
 	var rows, fixes [][]string
 	for _, row := range together(r.shown(all)) {
-		rows = append(rows, []string{string(row.Verdict), row.ID, row.objects(), orDash(row.Cause)})
+		rows = append(rows, []string{string(row.Verdict), row.ID, row.objects(), cmp.Or(row.Cause, "-")})
 		if row.Fix != "" {
 			fixes = append(fixes, []string{row.ID, row.Fix})
 		}
@@ -171,13 +171,6 @@ func (r Row) objects() string {
 	}
 	if len(names) > 0 {
 		text += ", " + strings.Join(names, ", ")
-	}
-	return text
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -181,10 +182,7 @@ func (f *Facts) ago(lease leases.Lease) string {
 
 // chart returns the command that upgrades the hub's chart with one more value.
 func (f *Facts) chart(values ...string) string {
-	release := f.Config.Release
-	if release == "" {
-		release = "fleet"
-	}
+	release := cmp.Or(f.Config.Release, "fleet")
 	return remedy.Command(append([]string{"helm", "upgrade", "-n", f.System, release, "charts/fleet", "--reset-then-reuse-values"}, values...)...)
 }
 

@@ -5,6 +5,7 @@
 package member
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,12 +103,7 @@ func describe(resource, namespace, name string) string {
 
 // AgentNamespace returns the namespace of a Cluster's agent.
 func AgentNamespace(cluster *fleet.Cluster) string {
-	for _, namespace := range []string{cluster.Status.Agent.Namespace, cluster.Spec.AgentNamespace} {
-		if namespace = remedy.NameOr(namespace, ""); namespace != "" {
-			return namespace
-		}
-	}
-	return names.SystemNamespace
+	return cmp.Or(remedy.NameOr(cluster.Status.Agent.Namespace, ""), remedy.NameOr(cluster.Spec.AgentNamespace, ""), names.SystemNamespace)
 }
 
 // Imported reports whether the hub installs the agent of the Cluster.

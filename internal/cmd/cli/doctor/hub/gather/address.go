@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -25,11 +26,8 @@ func probe(ctx context.Context, c config.Config, timeout time.Duration, now func
 		settings.RootCAs = x509.NewCertPool()
 		settings.RootCAs.AppendCertsFromPEM(c.APIServerCA)
 	}
-	port := server.Port()
-	if port == "" {
-		port = "443"
-	}
-	connection, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: settings}).DialContext(ctx, "tcp", net.JoinHostPort(server.Hostname(), port))
+	address := net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443"))
+	connection, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: timeout}, Config: settings}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return hub.Probe{Done: true, Err: err}
 	}
