@@ -1,14 +1,8 @@
 package gather
 
 import (
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"net/netip"
-	"strings"
-	"time"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -41,48 +35,12 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 		result.Err = err
 		return result
 	}
-	result.Expires = earlier(certificateExpiry(cfg.CertData), tokenExpiry(cfg.BearerToken))
+	token := cfg.BearerToken
+	if len(token) > maxToken {
+		token = ""
+	}
+	_, result.Expires = kubeconfigs.Validity(cfg.CertData, token)
 	return result
-}
-
-// earlier returns the earlier one of two times. The zero time means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// certificateExpiry returns when a client certificate expires, or the zero time if it cannot be parsed.
-func certificateExpiry(data []byte) time.Time {
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return time.Time{}
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return time.Time{}
-	}
-	return certificate.NotAfter
-}
-
-// tokenExpiry returns when a JWT expires, or the zero time if the token is not a JWT or does not expire.
-func tokenExpiry(token string) time.Time {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 || len(token) > maxToken {
-		return time.Time{}
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return time.Time{}
-	}
-	var claims struct {
-		Expires float64 `json:"exp"`
-	}
-	if json.Unmarshal(payload, &claims) != nil || claims.Expires <= 0 || claims.Expires > 1<<53 {
-		return time.Time{}
-	}
-	return time.Unix(int64(claims.Expires), 0)
 }
 
 // rulesOf returns the hub's rules for kubeconfigs.
