@@ -159,6 +159,16 @@ func Parse(document []byte, base Config) (Config, []string, error) {
 	return parsed, warnings, nil
 }
 
+// RefusedNetworks returns RefusedKubeconfigCIDRs parsed. Parse accepts no others.
+func (c Config) RefusedNetworks() (networks []netip.Prefix) {
+	for _, text := range c.RefusedKubeconfigCIDRs {
+		if network, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, network)
+		}
+	}
+	return networks
+}
+
 // check returns an error if a selector is invalid.
 func (c CAPI) check() error {
 	if _, err := metav1.LabelSelectorAsSelector(&c.NamespaceSelector); err != nil {

@@ -3,7 +3,6 @@ package importcluster
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,13 +65,7 @@ func settingsOf(document string, now time.Time) settings {
 	if err != nil {
 		return settings{options: foreign.Options{Now: now}}
 	}
-	s := settings{known: true, options: foreign.Options{AnyAddress: parsed.AllowLocalKubeconfigs, Now: now}}
-	for _, text := range parsed.RefusedKubeconfigCIDRs {
-		if network, err := netip.ParsePrefix(text); err == nil {
-			s.options.Refused = append(s.options.Refused, network)
-		}
-	}
-	return s
+	return settings{known: true, options: foreign.Options{AnyAddress: parsed.AllowLocalKubeconfigs, Refused: parsed.RefusedNetworks(), Now: now}}
 }
 
 // check returns why the hub would refuse a kubeconfig, or nil.

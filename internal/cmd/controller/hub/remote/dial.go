@@ -40,11 +40,8 @@ type ForeignFunc func(local bool) foreignkube.Options
 // ForeignOptions returns how kubeconfigs are used: those of the hub's own Cluster, which may be local, and all others,
 // which must not lead into the hub's cluster.
 func ForeignOptions(variables env.Controller, settings config.Config, local bool, now time.Time) foreignkube.Options {
-	f := foreignkube.Options{Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Now: now}
-	for _, network := range settings.RefusedKubeconfigCIDRs {
-		if refused, err := netip.ParsePrefix(network); err == nil { // config.Parse accepts no others
-			f.Refused = append(f.Refused, refused)
-		}
+	f := foreignkube.Options{
+		Insecure: variables.AllowInsecureKubeconfigs, AnyAddress: local || settings.AllowLocalKubeconfigs, Refused: settings.RefusedNetworks(), Now: now,
 	}
 	if own, err := netip.ParseAddr(variables.ServiceHost); err == nil {
 		f.Refused = append(f.Refused, netip.PrefixFrom(own, own.BitLen()))

@@ -2,7 +2,6 @@ package gather
 
 import (
 	"errors"
-	"net/netip"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -45,13 +44,9 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 
 // rulesOf returns the hub's rules for kubeconfigs.
 func rulesOf(f *hub.Facts) foreign.Options {
-	options := foreign.Options{Now: f.Now, AnyAddress: f.Config.AllowLocalKubeconfigs, Insecure: allowsInsecure(f)}
-	for _, text := range f.Config.RefusedKubeconfigCIDRs {
-		if network, err := netip.ParsePrefix(text); err == nil {
-			options.Refused = append(options.Refused, network)
-		}
+	return foreign.Options{
+		Now: f.Now, AnyAddress: f.Config.AllowLocalKubeconfigs, Insecure: allowsInsecure(f), Refused: f.Config.RefusedNetworks(),
 	}
-	return options
 }
 
 // allowsInsecure reports whether the operator allows kubeconfigs that skip the verification of certificates.
