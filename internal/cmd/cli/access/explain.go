@@ -62,14 +62,5 @@ func IsMissingKind(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details == nil || details.Name == "" || hasCause(details, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-func hasCause(details *metav1.StatusDetails, kind metav1.CauseType) bool {
-	for _, cause := range details.Causes {
-		if cause.Type == kind {
-			return true
-		}
-	}
-	return false
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -32,12 +32,7 @@ type options struct {
 func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
 	command := list(newOptions(streams, clock), "clusters")
 	command.Aliases = []string{"cluster"}
-	command.Args = func(command *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return exit.Subcommand(command, args)
-		}
-		return nil
-	}
+	command.Args = exit.NoArgs
 	command.Example = `  fleet clusters -A
   fleet clusters -o json | jq '.clusters[] | select(.state != "Ready")'
   fleet clusters describe east`

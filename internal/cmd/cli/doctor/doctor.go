@@ -49,12 +49,7 @@ type options struct {
 // New returns the command. clock returns the current time.
 func New(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
 	command := newHub(newOptions(streams, clock), "doctor")
-	command.Args = func(command *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return exit.Subcommand(command, args)
-		}
-		return nil
-	}
+	command.Args = exit.NoArgs
 	command.AddCommand(newHub(newOptions(streams, clock), "hub"), newCluster(newOptions(streams, clock)), newAgent(newOptions(streams, clock)))
 	return command
 }

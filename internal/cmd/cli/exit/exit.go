@@ -176,6 +176,14 @@ func paragraph(text string) string {
 	return strings.Join(lines, "\n  ") + "\n"
 }
 
+// NoArgs fails with Usage if a command that also has subcommands was called with an argument.
+func NoArgs(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Subcommand(command, args)
+	}
+	return nil
+}
+
 // Subcommand fails with Usage if a command that only has subcommands was called without a known one. It is such a
 // command's RunE.
 func Subcommand(command *cobra.Command, args []string) error {

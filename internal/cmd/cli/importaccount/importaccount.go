@@ -260,9 +260,9 @@ func (a *Account) find(ctx context.Context, name string, isOurs func(metav1.Obje
 
 // deletion returns a function that deletes exactly this object.
 func deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
-	uid, name := object.GetUID(), object.GetName()
+	name, options := object.GetName(), metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
 	return func(ctx context.Context) error {
-		err := remove(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err := remove(ctx, name, *options)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -359,10 +360,7 @@ func (j *joiner) preview(todo step) error {
 	if todo != stepInstall {
 		return nil
 	}
-	values := map[string]any{}
-	for key, value := range j.values {
-		values[key] = value
-	}
+	values := maps.Clone(j.values)
 	values["token"] = "REMOVED"
 	document, err := agentrelease.Manifest(j.namespace, values)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -205,8 +204,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 	if p.clientID == "" {
 		p.clientID, spec = random, map[string]any{"clientID": random}
 	}
-	have := maps.Clone(existing.Labels)
-	if len(spec) == 0 && containsAll(have, o.Labels) {
+	if len(spec) == 0 && labels.SelectorFromSet(o.Labels).Matches(labels.Set(existing.Labels)) {
 		return p, nil
 	}
 	var err error
@@ -214,15 +212,6 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 		"metadata": map[string]any{"resourceVersion": existing.ResourceVersion, "labels": o.Labels}, "spec": spec,
 	})
 	return p, err
-}
-
-func containsAll(have, want map[string]string) bool {
-	for key, value := range want {
-		if found, ok := have[key]; !ok || found != value {
-			return false
-		}
-	}
-	return true
 }
 
 // gather reads what a plan needs, and returns the plan.

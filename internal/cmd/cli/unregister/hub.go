@@ -139,8 +139,7 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 
 // only returns options that delete exactly this object, and not another one of its name.
 func only(object metav1.Object) metav1.DeleteOptions {
-	uid := object.GetUID()
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	return *metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
 }
 
 // deleted explains the error of a deletion. A missing object is deleted.

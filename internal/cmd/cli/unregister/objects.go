@@ -3,7 +3,7 @@ package unregister
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -141,13 +142,10 @@ func isOfSet(labels map[string]string, namespace string) bool {
 // inUse describes what else is in a namespace.
 func inUse(others []string) string {
 	const shown = 3
-	switch {
-	case len(others) == 0:
+	if len(others) == 0 {
 		return ""
-	case len(others) > shown:
-		return fmt.Sprintf("it also contains %s and %d more", strings.Join(others[:shown], ", "), len(others)-shown)
 	}
-	return "it also contains " + strings.Join(others, ", ")
+	return "it also contains " + cut.Names(others, shown)
 }
 
 // kindsOfOthers are the kinds that are looked for before a namespace is deleted.
@@ -182,7 +180,9 @@ func othersIn(ctx context.Context, client metadata.Interface, a *agent, f hubFou
 		for i := range list.Items {
 			switch object := &list.Items[i]; {
 			case kind.kind == "Secret" && (isRelease(object, names.HelmReleaseName(names.AgentBundle(f.name))) || isOfSet(object.Labels, a.namespace)):
-				a.objects = appendMissing(a.objects, ref{kind.resource, kind.kind, a.namespace, object.Name})
+				if one := (ref{kind.resource, kind.kind, a.namespace, object.Name}); !slices.Contains(a.objects, one) {
+					a.objects = append(a.objects, one)
+				}
 			case !isAgents(kind.kind, object, a.namespace):
 				others = append(others, kind.kind+" "+output.Line(object.Name))
 			}
@@ -192,15 +192,6 @@ func othersIn(ctx context.Context, client metadata.Interface, a *agent, f hubFou
 		}
 	}
 	return others, nil
-}
-
-func appendMissing(all []ref, one ref) []ref {
-	for _, have := range all {
-		if have == one {
-			return all
-		}
-	}
-	return append(all, one)
 }
 
 // isRelease reports whether a Secret is the record of a Helm release.
@@ -216,10 +207,5 @@ func isAgents(kind string, object *metav1.PartialObjectMetadata, namespace strin
 		object.Annotations["meta.helm.sh/release-name"] == names.Agent && object.Annotations["meta.helm.sh/release-namespace"] == namespace:
 		return true
 	}
-	for _, one := range refs(namespace) {
-		if one.kind == kind && one.name == object.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(refs(namespace), func(one ref) bool { return one.kind == kind && one.name == object.Name })
 }

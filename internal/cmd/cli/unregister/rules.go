@@ -146,12 +146,7 @@ func whoseIdentity(a agent, t target) string {
 	if a.hubUID != "" || t.clientID != "" && a.clientID == t.clientID {
 		return ""
 	}
-	for _, account := range t.accounts {
-		if account == a.account {
-			return ""
-		}
-	}
-	if t.isAt(a.server, t.workspace) {
+	if slices.Contains(t.accounts, a.account) || t.isAt(a.server, t.workspace) {
 		return ""
 	}
 	return "the agent of a Cluster with the same name of another hub, " + short(a.server)
