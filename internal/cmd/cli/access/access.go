@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
@@ -228,3 +229,12 @@ func (c *Cluster) Contents() *Client[*fleet.Content, *fleet.ContentList] {
 
 // Fleet returns the client for paths of the API fleet.cattle.io that are not here.
 func (c *Cluster) Fleet() rest.Interface { return c.fleet }
+
+// UID identifies a cluster: it is the UID of its namespace kube-system.
+func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
+	system, err := c.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", Explain("reading namespace "+metav1.NamespaceSystem, err)
+	}
+	return system.UID, nil
+}

@@ -260,16 +260,16 @@ func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) err
 
 // checkNotHub refuses the hub's own cluster. It sets the account.
 func (i *importer) checkNotHub(ctx context.Context) error {
-	var uids []types.UID
-	for _, side := range []*access.Cluster{i.hub, i.cluster} {
-		system, err := side.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-		if err != nil {
-			return access.Explain("reading namespace "+metav1.NamespaceSystem, err)
-		}
-		uids = append(uids, system.UID)
+	hub, err := i.hub.UID(ctx)
+	if err != nil {
+		return err
 	}
-	if uids[0] != uids[1] {
-		i.account = importaccount.New(i.cluster.Core, string(uids[0]), i.flags.Namespace(), i.name)
+	own, err := i.cluster.UID(ctx)
+	if err != nil {
+		return err
+	}
+	if own != hub {
+		i.account = importaccount.New(i.cluster.Core, string(hub), i.flags.Namespace(), i.name)
 		return nil
 	}
 	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(fleet.ReasonTargetIsHub).

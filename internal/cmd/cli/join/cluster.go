@@ -104,7 +104,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		return nil
 	}
 	if f.config.ClientID == "" {
-		uid, err := systemUID(ctx, j.cluster)
+		uid, err := j.cluster.UID(ctx)
 		if err != nil {
 			return err
 		}

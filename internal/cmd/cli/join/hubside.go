@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -46,11 +45,11 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 		return jointext.Text{}, err
 	}
 	j.hubSide = &hubSide{cluster: cluster}
-	own, err := systemUID(ctx, j.cluster)
+	own, err := j.cluster.UID(ctx)
 	if err != nil {
 		return jointext.Text{}, err
 	}
-	hub, err := systemUID(ctx, cluster)
+	hub, err := cluster.UID(ctx)
 	if err != nil {
 		return jointext.Text{}, err
 	}
@@ -67,15 +66,6 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	text, made, err := token.Ensure(ctx, cluster, *order)
 	j.hubSide.made = made
 	return text, err
-}
-
-// systemUID identifies a cluster: it is the UID of its namespace kube-system.
-func systemUID(ctx context.Context, cluster *access.Cluster) (types.UID, error) {
-	system, err := cluster.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return "", access.Explain("reading namespace "+metav1.NamespaceSystem, err)
-	}
-	return system.UID, nil
 }
 
 // checkUnused refuses a cluster without an agent if the token is that of an agent which reports: the hub would replace

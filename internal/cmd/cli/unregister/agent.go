@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,7 +34,7 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 		return clusterFound{}, nil
 	}
 	c := clusterFound{context: o.clusterContext}
-	uid, err := systemUID(ctx, cluster.Core)
+	uid, err := cluster.UID(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -50,7 +51,7 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 		return c, err
 	}
 	for _, namespace := range namespaces {
-		a, err := o.readAgent(ctx, cluster, namespace, uid)
+		a, err := o.readAgent(ctx, cluster, namespace, string(uid))
 		if err != nil {
 			return c, err
 		}
@@ -66,24 +67,15 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 	if err := readObjects(ctx, cluster, f, &c); err != nil {
 		return c, err
 	}
-	c.account, err = importaccount.New(cluster.Core, t.hubUID, f.workspace, f.name).Find(ctx)
+	c.account, err = importaccount.New(cluster.Core, string(t.hubUID), f.workspace, f.name).Find(ctx)
 	return c, err
-}
-
-// systemUID identifies a cluster: it is the UID of its namespace kube-system.
-func systemUID(ctx context.Context, core kubernetes.Interface) (string, error) {
-	system, err := core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return "", access.Explain("reading namespace "+metav1.NamespaceSystem, err)
-	}
-	return string(system.UID), nil
 }
 
 // targetOf reads how the agent of a Cluster is recognized.
 func targetOf(ctx context.Context, hub *access.Cluster, f hubFound) (target, error) {
 	t := target{workspace: f.workspace, name: f.name, urls: []string{f.config.APIServerURL, hub.Config.Host}}
 	var err error
-	if t.hubUID, err = systemUID(ctx, hub.Core); err != nil || f.cluster == nil {
+	if t.hubUID, err = hub.UID(ctx); err != nil || f.cluster == nil {
 		return t, err
 	}
 	t.clientID = f.cluster.Spec.ClientID
@@ -130,7 +122,7 @@ func candidates(ctx context.Context, core kubernetes.Interface, f hubFound, mark
 // markOf returns the value of the label on the namespace of an agent that is being removed. A dot and the hash of the agent's
 // account follow.
 func markOf(t target) string {
-	return names.SetHash("unregister/"+t.hubUID+"/"+t.workspace+"/"+t.name, names.Owner{})
+	return names.SetHash("unregister/"+string(t.hubUID)+"/"+t.workspace+"/"+t.name, names.Owner{})
 }
 
 // exists reports whether anything of an agent exists.
@@ -182,7 +174,7 @@ func (a *agent) readSettings(ctx context.Context, core kubernetes.Interface, uid
 	if err != nil {
 		return access.Explain("reading ConfigMap "+a.namespace+"/"+names.Agent, err)
 	}
-	a.hubUID = settings.Annotations[fleet.AnnotationHubUID]
+	a.hubUID = types.UID(settings.Annotations[fleet.AnnotationHubUID])
 	parsed, _, err := config.ParseAgent(settings.Data[names.ConfigKey])
 	if a.clientID = parsed.ClientID; err != nil || a.clientID == "" {
 		a.clientID = uid // what an agent without a client ID uses

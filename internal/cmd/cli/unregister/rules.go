@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -85,7 +87,7 @@ type agent struct {
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
 	bootstrap *protocol.Bootstrap
 	// hubUID is the UID of the hub that has installed the agent, or empty.
-	hubUID string
+	hubUID types.UID
 	// clientID is the client ID of the agent.
 	clientID string
 	// release means that it is a Helm release.
@@ -102,7 +104,7 @@ type target struct {
 	// clientID is empty if the Cluster no longer exists.
 	clientID string
 	// hubUID identifies the hub. urls are its addresses, and accounts the UIDs of the accounts of the cluster.
-	hubUID   string
+	hubUID   types.UID
 	urls     []string
 	accounts []string
 }
