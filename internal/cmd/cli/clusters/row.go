@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -111,9 +110,9 @@ func (o *options) printNone(namespace string) error {
 
 // Get reads a Cluster, or returns an error with the command that lists the existing ones.
 func Get(ctx context.Context, hub *access.Cluster, name string) (*fleet.Cluster, error) {
-	cluster, err := hub.Clusters(hub.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
+	cluster, err := access.Find(ctx, hub.Clusters(hub.Namespace), "Cluster "+hub.Namespace+"/"+name, name)
+	if err == nil && cluster == nil {
 		return nil, exit.Errorf(exit.Failed, "Cluster %s/%s does not exist", hub.Namespace, name).With("fleet clusters -A")
 	}
-	return cluster, access.Explain(fmt.Sprintf("reading Cluster %s/%s", hub.Namespace, name), err)
+	return cluster, err
 }

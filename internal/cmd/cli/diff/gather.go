@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -74,15 +73,12 @@ func gather(ctx context.Context, hub *access.Cluster, wanted filter) (findings, 
 	found := findings{bundles: []Bundle{}, at: map[ref]int{}}
 	client := hub.BundleDeployments(wanted.deployment.namespace)
 	if wanted.deployment.namespace != "" && wanted.deployment.name != "" {
-		bd, err := client.Get(ctx, wanted.deployment.name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-			return found, nil
+		name := wanted.deployment.name
+		bd, err := access.Find(ctx, client, "BundleDeployment "+wanted.deployment.namespace+"/"+name, name)
+		if bd != nil {
+			found.add(bd, wanted)
 		}
-		if err != nil {
-			return found, access.Explain("reading BundleDeployment "+wanted.deployment.namespace+"/"+wanted.deployment.name, err)
-		}
-		found.add(bd, wanted)
-		return found, nil
+		return found, err
 	}
 	options := metav1.ListOptions{}
 	if name := wanted.bundle.name; name != "" && len(validation.IsValidLabelValue(name)) == 0 {
@@ -146,12 +142,12 @@ func deploymentsOf(bundles []Bundle) (all []Deployment) {
 // patchesOf returns the comparePatches of a Bundle.
 func patchesOf(ctx context.Context, hub *access.Cluster, bundle Bundle) (patches []fleet.ComparePatch, warning string, err error) {
 	name := bundle.Namespace + "/" + bundle.Name
-	found, err := hub.Bundles(bundle.Namespace).Get(ctx, bundle.Name, metav1.GetOptions{})
+	found, err := access.Find(ctx, hub.Bundles(bundle.Namespace), "Bundle "+name, bundle.Name)
 	switch {
-	case apierrors.IsNotFound(err) && !access.IsMissingKind(err):
-		return nil, "Bundle " + name + " does not exist, so that its comparePatches are not part of the output", nil
 	case err != nil:
-		return nil, "", access.Explain("reading Bundle "+name, err)
+		return nil, "", err
+	case found == nil:
+		return nil, "Bundle " + name + " does not exist, so that its comparePatches are not part of the output", nil
 	case found.Spec.Diff == nil:
 		return nil, "", nil
 	}

@@ -262,11 +262,7 @@ func (a *Account) find(ctx context.Context, name string, isOurs func(metav1.Obje
 func deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
 	name, options := object.GetName(), metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
 	return func(ctx context.Context) error {
-		err := remove(ctx, name, *options)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return access.Explain(fmt.Sprintf("deleting %s %s", kind, name), err)
+		return access.IgnoreMissing(fmt.Sprintf("deleting %s %s", kind, name), remove(ctx, name, *options))
 	}
 }
 

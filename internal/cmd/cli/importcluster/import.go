@@ -210,19 +210,14 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 
 // decide reads what is on the hub, and returns what to do.
 func (i *importer) decide(ctx context.Context) (todo step, err error) {
-	existing, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
+	existing, err := access.Find(ctx, i.hub.Clusters(i.flags.Namespace()), "Cluster "+i.fullName(), i.name)
 	if err != nil {
-		existing = nil
-		if !apierrors.IsNotFound(err) || access.IsMissingKind(err) {
-			return "", access.Explain("reading Cluster "+i.fullName(), err)
-		}
+		return "", err
 	}
-	secret, err := i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Get(ctx, importaccount.KubeconfigSecret(i.name), metav1.GetOptions{})
+	name := importaccount.KubeconfigSecret(i.name)
+	secret, err := access.Find(ctx, i.hub.Core.CoreV1().Secrets(i.flags.Namespace()), "Secret "+i.flags.Namespace()+"/"+name, name)
 	if err != nil {
-		secret = nil
-		if !apierrors.IsNotFound(err) {
-			return "", access.Explain(fmt.Sprintf("reading Secret %s/%s", i.flags.Namespace(), importaccount.KubeconfigSecret(i.name)), err)
-		}
+		return "", err
 	}
 	i.existing = existing
 	return decide(i.options, existing, secret, i.address)

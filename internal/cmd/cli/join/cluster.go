@@ -76,11 +76,11 @@ func allowed(ctx context.Context, core kubernetes.Interface, r right) (bool, err
 func (j *joiner) gather(ctx context.Context) (found, error) {
 	f := found{namespace: j.namespace, scoped: j.isScoped()}
 	core := j.cluster.Core
-	existing, err := core.CoreV1().Namespaces().Get(ctx, f.namespace, metav1.GetOptions{})
-	if err := ignoreMissing("reading namespace "+f.namespace, err); err != nil {
+	existing, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+f.namespace, f.namespace)
+	if err != nil {
 		return f, err
 	}
-	f.exists = err == nil
+	f.exists = existing != nil
 	f.terminating = f.exists && existing.Status.Phase == corev1.NamespaceTerminating
 	if f.ownHub, err = j.isHub(ctx); err != nil {
 		return f, err
@@ -164,38 +164,34 @@ func (j *joiner) readKept(ctx context.Context) (protocol.Kept, error) {
 
 // readObjects reads the agent's objects.
 func (f *found) readObjects(ctx context.Context, core kubernetes.Interface) error {
-	secrets := core.CoreV1().Secrets(f.namespace)
-	identity, err := secrets.Get(ctx, names.Agent, metav1.GetOptions{})
-	if err := ignoreMissing("reading Secret "+f.namespace+"/"+names.Agent, err); err != nil {
+	secrets, agent := core.CoreV1().Secrets(f.namespace), f.namespace+"/"+names.Agent
+	identity, err := access.Find(ctx, secrets, "Secret "+agent, names.Agent)
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	if identity != nil {
 		f.readIdentity(identity)
 	}
-	bootstrap, err := secrets.Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
-	if err := ignoreMissing("reading Secret "+f.namespace+"/"+names.AgentBootstrap, err); err != nil {
+	bootstrap, err := access.Find(ctx, secrets, "Secret "+f.namespace+"/"+names.AgentBootstrap, names.AgentBootstrap)
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	if bootstrap != nil {
 		if parsed, err := protocol.ParseBootstrap(bootstrap.Data); err == nil {
 			f.bootstrap = &parsed
 		}
 	}
-	settings, err := core.CoreV1().ConfigMaps(f.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err := ignoreMissing("reading ConfigMap "+f.namespace+"/"+names.Agent, err); err != nil {
+	settings, err := access.Find(ctx, core.CoreV1().ConfigMaps(f.namespace), "ConfigMap "+agent, names.Agent)
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	if settings != nil {
 		f.config, _, _ = config.ParseAgent(settings.Data[names.ConfigKey]) // an invalid one has no client ID
 	}
-	_, err = core.AppsV1().Deployments(f.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err := ignoreMissing("reading Deployment "+f.namespace+"/"+names.Agent, err); err != nil {
-		return err
-	}
-	if err == nil {
-		f.deployment, f.imported = true, settings != nil && settings.Annotations[fleet.AnnotationHubUID] != ""
-	}
-	return nil
+	deployment, err := access.Find(ctx, core.AppsV1().Deployments(f.namespace), "Deployment "+agent, names.Agent)
+	f.deployment = deployment != nil
+	f.imported = f.deployment && settings != nil && settings.Annotations[fleet.AnnotationHubUID] != ""
+	return err
 }
 
 // readIdentity parses Secret fleet-agent. One that cannot be parsed does not count: the agent replaces it.
@@ -211,24 +207,14 @@ func (f *found) readIdentity(secret *corev1.Secret) {
 	f.identity, f.server, f.signer = &identity, cfg.Host, protocol.SignerOf(cfg.BearerToken)
 }
 
-// ignoreMissing returns an explained error, but nil if the object does not exist.
-func ignoreMissing(doing string, err error) error {
-	if err == nil || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return access.Explain(doing, err)
-}
-
 // isHub reports whether the cluster has the account of the token: then it is the hub.
 func (j *joiner) isHub(ctx context.Context) (bool, error) {
 	if j.hub.account == "" {
 		return false, nil
 	}
-	account, err := j.cluster.Core.CoreV1().ServiceAccounts(j.hub.namespace).Get(ctx, j.hub.account, metav1.GetOptions{})
-	if err := ignoreMissing("reading ServiceAccount "+j.hub.namespace+"/"+j.hub.account, err); err != nil {
-		return false, err
-	}
-	return err == nil && string(account.UID) == j.hub.uid, nil
+	accounts := j.cluster.Core.CoreV1().ServiceAccounts(j.hub.namespace)
+	account, err := access.Find(ctx, accounts, "ServiceAccount "+j.hub.namespace+"/"+j.hub.account, j.hub.account)
+	return account != nil && string(account.UID) == j.hub.uid, err
 }
 
 // maxAgents is how many agents are read.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -74,12 +73,9 @@ func (h *hubSide) checkUnused(ctx context.Context, workspace, name string) error
 	if h == nil || h.made.Token.Name != "" {
 		return nil
 	}
-	cluster, err := h.cluster.Clusters(workspace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-			return nil
-		}
-		return access.Explain(fmt.Sprintf("reading Cluster %s/%s", workspace, name), err)
+	cluster, err := access.Find(ctx, h.cluster.Clusters(workspace), "Cluster "+workspace+"/"+name, name)
+	if err != nil || cluster == nil {
+		return err
 	}
 	return unused(cluster)
 }
@@ -157,14 +153,12 @@ func (h *hubSide) undo(ctx context.Context) error {
 	}
 	var problems []error
 	if made := h.made.Token; made.Name != "" {
-		if err := h.cluster.Tokens(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.TokenUID))); err != nil && !apierrors.IsNotFound(err) {
-			problems = append(problems, access.Explain("deleting token "+made.String(), err))
-		}
+		err := h.cluster.Tokens(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.TokenUID)))
+		problems = append(problems, access.IgnoreMissing("deleting token "+made.String(), err))
 	}
 	if made := h.made.Cluster; made.Name != "" {
-		if err := h.cluster.Clusters(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.ClusterUID))); err != nil && !apierrors.IsNotFound(err) {
-			problems = append(problems, access.Explain("deleting Cluster "+made.String(), err))
-		}
+		err := h.cluster.Clusters(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.ClusterUID)))
+		problems = append(problems, access.IgnoreMissing("deleting Cluster "+made.String(), err))
 	}
 	return errors.Join(problems...)
 }

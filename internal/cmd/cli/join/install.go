@@ -241,7 +241,7 @@ func (j *joiner) uninstall(ctx context.Context) error {
 func (j *joiner) removeNamespace(ctx context.Context) error {
 	namespaces := j.cluster.Core.CoreV1().Namespaces()
 	if err := namespaces.Delete(ctx, j.namespace, *metav1.NewPreconditionDeleteOptions(string(*j.created.namespace))); err != nil {
-		return ignoreMissing("deleting namespace "+j.namespace, err)
+		return access.IgnoreMissing("deleting namespace "+j.namespace, err)
 	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := namespaces.Get(ctx, j.namespace, metav1.GetOptions{})

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -42,7 +43,7 @@ func (j *joiner) ownObjects(ctx context.Context) ([]ownObject, error) {
 		case apierrors.IsForbidden(err):
 			found = append(found, one)
 		case !apierrors.IsNotFound(err):
-			return nil, ignoreMissing("reading "+one.kind+" "+one.namespace+"/"+one.name, err)
+			return nil, access.Explain("reading "+one.kind+" "+one.namespace+"/"+one.name, err)
 		}
 	}
 	return found, nil
@@ -57,5 +58,5 @@ func (j *joiner) deleteOwn(ctx context.Context, object ownObject) error {
 	} else {
 		err = j.cluster.Core.CoreV1().Secrets(object.namespace).Delete(ctx, object.name, options)
 	}
-	return ignoreMissing("deleting "+object.kind+" "+object.namespace+"/"+object.name, err)
+	return access.IgnoreMissing("deleting "+object.kind+" "+object.namespace+"/"+object.name, err)
 }

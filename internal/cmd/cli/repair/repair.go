@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -251,11 +250,7 @@ func (o *options) registered(ctx context.Context, hub *access.Cluster, c *fleet.
 
 // token reads a token, or returns nil if it does not exist.
 func (o *options) token(ctx context.Context, hub *access.Cluster, name string) (*fleet.ClusterRegistrationToken, error) {
-	found, err := hub.Tokens(o.order.Workspace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-		return nil, nil //nolint:nilnil // a missing token is not an error
-	}
-	return found, access.Explain(fmt.Sprintf("reading token %s/%s", o.order.Workspace, name), err)
+	return access.Find(ctx, hub.Tokens(o.order.Workspace), "token "+o.order.Workspace+"/"+name, name)
 }
 
 func (o *options) print(result Repaired) error {

@@ -116,26 +116,24 @@ func gather(ctx context.Context, hub *access.Cluster, cluster, request string) (
 	if f.cluster, err = clusters.Get(ctx, hub, cluster); err != nil {
 		return f, err
 	}
-	f.request, err = hub.Registrations(hub.Namespace).Get(ctx, request, metav1.GetOptions{})
-	missing := apierrors.IsNotFound(err)
-	if err != nil && !missing {
-		return f, access.Explain(fmt.Sprintf("reading ClusterRegistration %s/%s", hub.Namespace, request), err)
+	requests := hub.Registrations(hub.Namespace)
+	if f.request, err = access.Find(ctx, requests, "ClusterRegistration "+hub.Namespace+"/"+request, request); err != nil {
+		return f, err
 	}
-	_, err = access.Each(ctx, hub.Registrations(hub.Namespace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
+	_, err = access.Each(ctx, requests, metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
 		f.add(r)
 		return nil
 	})
 	if err != nil {
 		return f, access.Explain("reading ClusterRegistrations", err)
 	}
-	if missing {
+	if f.request == nil {
 		return f, noSuchRequest(f, request)
 	}
 	if name := f.request.Labels[fleet.LabelRegistrationToken]; name != "" {
-		_, err := hub.Tokens(hub.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if f.tokenMissing = apierrors.IsNotFound(err); err != nil && !f.tokenMissing {
-			return f, access.Explain(fmt.Sprintf("reading token %s/%s", hub.Namespace, name), err)
-		}
+		token, err := access.Find(ctx, hub.Tokens(hub.Namespace), "token "+hub.Namespace+"/"+name, name)
+		f.tokenMissing = token == nil
+		return f, err
 	}
 	return f, nil
 }

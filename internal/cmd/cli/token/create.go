@@ -216,21 +216,17 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 
 // gather reads what a plan needs, and returns the plan.
 func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
-	_, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
+	token, err := access.Find(ctx, hub.Tokens(o.Workspace), "token "+o.Workspace+"/"+o.Name, o.Name)
 	switch {
-	case err == nil:
+	case err != nil:
+		return plan{}, err
+	case token != nil:
 		return plan{}, exists(o)
-	case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
-		return plan{}, access.Explain(fmt.Sprintf("reading token %s/%s", o.Workspace, o.Name), err)
 	}
 	var existing *fleet.Cluster
 	if o.Cluster != "" {
-		found, err := hub.Clusters(o.Workspace).Get(ctx, o.Cluster, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			existing = found
-		case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
-			return plan{}, access.Explain(fmt.Sprintf("reading Cluster %s/%s", o.Workspace, o.Cluster), err)
+		if existing, err = access.Find(ctx, hub.Clusters(o.Workspace), "Cluster "+o.Workspace+"/"+o.Cluster, o.Cluster); err != nil {
+			return plan{}, err
 		}
 	}
 	random := make([]byte, 16)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -167,12 +166,9 @@ func (o *options) readAgent(ctx context.Context, cluster *access.Cluster, namesp
 
 // readSettings reads the client ID and the hub of an agent.
 func (a *agent) readSettings(ctx context.Context, core kubernetes.Interface, uid string) error {
-	settings, err := core.CoreV1().ConfigMaps(a.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return access.Explain("reading ConfigMap "+a.namespace+"/"+names.Agent, err)
+	settings, err := access.Find(ctx, core.CoreV1().ConfigMaps(a.namespace), "ConfigMap "+a.namespace+"/"+names.Agent, names.Agent)
+	if err != nil || settings == nil {
+		return err
 	}
 	a.hubUID = types.UID(settings.Annotations[fleet.AnnotationHubUID])
 	parsed, _, err := config.ParseAgent(settings.Data[names.ConfigKey])
@@ -184,12 +180,9 @@ func (a *agent) readSettings(ctx context.Context, core kubernetes.Interface, uid
 
 // readSecret returns the data of a Secret, or nil if it does not exist.
 func readSecret(ctx context.Context, core kubernetes.Interface, namespace, name string) (map[string][]byte, error) {
-	secret, err := core.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, access.Explain("reading Secret "+namespace+"/"+name, err)
+	secret, err := access.Find(ctx, core.CoreV1().Secrets(namespace), "Secret "+namespace+"/"+name, name)
+	if err != nil || secret == nil {
+		return nil, err
 	}
 	return secret.Data, nil
 }

@@ -2,7 +2,6 @@ package unregister
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,12 +44,9 @@ func (f hubFound) gone() bool { return f.cluster == nil && len(f.tokens) == 0 &&
 // gatherHub reads what the hub has of a cluster.
 func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound, error) {
 	f := hubFound{workspace: hub.Namespace, name: name, config: hubconfig.Read(ctx, hub.Core)}
-	existing, err := hub.Clusters(f.workspace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		f.cluster = existing
-	case !apierrors.IsNotFound(err) || access.IsMissingKind(err):
-		return f, access.Explain("reading Cluster "+f.fullName(), err)
+	var err error
+	if f.cluster, err = access.Find(ctx, hub.Clusters(f.workspace), "Cluster "+f.fullName(), name); err != nil {
+		return f, err
 	}
 	if err := f.readWorkloads(ctx, hub); err != nil {
 		return f, err
@@ -92,14 +88,9 @@ func (f *hubFound) readWorkloads(ctx context.Context, hub *access.Cluster) error
 // readKubeconfig reads the Secret that `fleet import` creates for the Cluster, and looks for other Clusters that name it.
 func (f *hubFound) readKubeconfig(ctx context.Context, hub *access.Cluster) error {
 	name := importaccount.KubeconfigSecret(f.name)
-	secret, err := hub.Core.CoreV1().Secrets(f.workspace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return access.Explain(fmt.Sprintf("reading Secret %s/%s", f.workspace, name), err)
-	case !importaccount.IsOurs(secret):
-		return nil
+	secret, err := access.Find(ctx, hub.Core.CoreV1().Secrets(f.workspace), "Secret "+f.workspace+"/"+name, name)
+	if err != nil || secret == nil || !importaccount.IsOurs(secret) {
+		return err
 	}
 	secret.Data, f.kubeconfig = nil, secret
 	f.sharedBy, err = importaccount.SharedBy(ctx, hub, f.workspace, f.name)
@@ -111,7 +102,7 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 	var steps []step
 	for _, token := range f.tokens {
 		steps = append(steps, step{Change{On: onHub, Kind: "ClusterRegistrationToken", Namespace: token.Namespace, Name: token.Name}, func(ctx context.Context) (string, error) {
-			return "", deleted("token "+token.Namespace+"/"+token.Name, hub.Tokens(token.Namespace).Delete(ctx, token.Name, only(token)))
+			return "", access.IgnoreMissing("deleting token "+token.Namespace+"/"+token.Name, hub.Tokens(token.Namespace).Delete(ctx, token.Name, only(token)))
 		}})
 	}
 	if f.cluster != nil {
@@ -127,7 +118,7 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 	case f.kubeconfig != nil:
 		steps = append(steps, step{secret, func(ctx context.Context) (string, error) {
 			err := hub.Core.CoreV1().Secrets(f.workspace).Delete(ctx, f.kubeconfig.Name, only(f.kubeconfig))
-			return "", deleted("Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
+			return "", access.IgnoreMissing("deleting Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
 		}})
 	case f.cluster != nil && f.cluster.Spec.KubeConfigSecret != "":
 		secret.Namespace, secret.Name = output.Line(remedy.SecretNamespace(f.cluster)), output.Line(f.cluster.Spec.KubeConfigSecret)
@@ -142,19 +133,11 @@ func only(object metav1.Object) metav1.DeleteOptions {
 	return *metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
 }
 
-// deleted explains the error of a deletion. A missing object is deleted.
-func deleted(what string, err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return access.Explain("deleting "+what, err)
-}
-
 // deleteCluster deletes the Cluster and waits until the hub has removed its finalizer.
 func (o *options) deleteCluster(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) error {
 	name := c.Namespace + "/" + c.Name
 	if c.DeletionTimestamp == nil {
-		if err := deleted("Cluster "+name, hub.Clusters(c.Namespace).Delete(ctx, c.Name, only(c))); err != nil {
+		if err := access.IgnoreMissing("deleting Cluster "+name, hub.Clusters(c.Namespace).Delete(ctx, c.Name, only(c))); err != nil {
 			return err
 		}
 	}

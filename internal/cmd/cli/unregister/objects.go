@@ -100,9 +100,9 @@ func existing(ctx context.Context, client metadata.Interface, namespace string, 
 // readNamespace finds out whether the namespace of an agent can be deleted with it.
 func readNamespace(ctx context.Context, core kubernetes.Interface, client metadata.Interface, a *agent, f hubFound) error {
 	a.keeps = ""
-	namespace, err := core.CoreV1().Namespaces().Get(ctx, a.namespace, metav1.GetOptions{})
-	if err != nil {
-		return ignoreMissing("reading namespace "+a.namespace, err)
+	namespace, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+a.namespace, a.namespace)
+	if err != nil || namespace == nil {
+		return err
 	}
 	if a.keeps = notOwn(namespace); a.keeps != "" {
 		return nil
@@ -110,14 +110,6 @@ func readNamespace(ctx context.Context, core kubernetes.Interface, client metada
 	others, err := othersIn(ctx, client, a, f)
 	a.keeps = inUse(others)
 	return err
-}
-
-// ignoreMissing returns an explained error, but nil if the object does not exist.
-func ignoreMissing(doing string, err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return access.Explain(doing, err)
 }
 
 // notOwn returns why a namespace was not created for an agent, or an empty text.

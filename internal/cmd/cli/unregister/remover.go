@@ -92,7 +92,7 @@ func (r *remover) label(ctx context.Context, value any) error {
 		return err
 	}
 	_, err = r.cluster.Core.CoreV1().Namespaces().Patch(ctx, r.agent.namespace, types.MergePatchType, patch, metav1.PatchOptions{})
-	return ignoreMissing("labeling namespace "+r.agent.namespace, err)
+	return access.IgnoreMissing("labeling namespace "+r.agent.namespace, err)
 }
 
 // uninstall removes the Helm release and waits until the agent has ended.
@@ -116,7 +116,7 @@ func (r *remover) remove(ctx context.Context, one ref) error {
 	}
 	background := metav1.DeletePropagationBackground
 	err = client.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
-	if err := deleted(one.kind+" "+one.name, err); err != nil || one.kind != "Deployment" && one.kind != "StatefulSet" {
+	if err := access.IgnoreMissing("deleting "+one.kind+" "+one.name, err); err != nil || one.kind != "Deployment" && one.kind != "StatefulSet" {
 		return err
 	}
 	return r.awaitEnd(ctx)
@@ -150,7 +150,7 @@ func (r *remover) removeNamespace(ctx context.Context) (kept string, err error) 
 	if r.agent.keeps != "" {
 		return r.agent.keeps, r.label(ctx, nil)
 	}
-	if err := deleted("namespace "+name, namespaces.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+	if err := access.IgnoreMissing("deleting namespace "+name, namespaces.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return "", err
 	}
 	return "", await.Wait{
