@@ -12,6 +12,12 @@ type Reader[T any] interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 }
 
+// Creator creates and reads objects of one kind.
+type Creator[T any] interface {
+	Reader[T]
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
+}
+
 // Find reads an object, or returns the zero value if it does not exist. what names it in an error, "Cluster a/b" for example.
 func Find[T any](ctx context.Context, client Reader[T], what, name string) (found T, err error) {
 	read, err := client.Get(ctx, name, metav1.GetOptions{})

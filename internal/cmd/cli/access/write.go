@@ -59,6 +59,13 @@ func Unmark(ctx context.Context, core kubernetes.Interface, namespace string) er
 	return Explain("removing the label "+fleet.LabelUnregistering+" of namespace "+namespace, err)
 }
 
+// Create creates an object with Write.
+func Create[T metav1.Object](ctx context.Context, client Creator[T], object T, isOurs func(T) bool) (*types.UID, error) {
+	create := func(ctx context.Context) (T, error) { return client.Create(ctx, object, metav1.CreateOptions{}) }
+	read := func(ctx context.Context) (T, error) { return client.Get(ctx, object.GetName(), metav1.GetOptions{}) }
+	return Write(ctx, create, read, isOurs)
+}
+
 // isRefused reports whether an API server has answered that it does not carry out a request.
 func isRefused(err error) bool {
 	var status apierrors.APIStatus

@@ -134,43 +134,24 @@ func (a *Account) Objects() (*corev1.ServiceAccount, *rbacv1.ClusterRoleBinding,
 // Ensure creates what is missing and returns the token.
 func (a *Account) Ensure(ctx context.Context) (string, error) {
 	account, binding, secret := a.Objects()
-	accounts, bindings, secrets := a.core.CoreV1().ServiceAccounts(account.Namespace), a.core.RbacV1().ClusterRoleBindings(), a.core.CoreV1().Secrets(secret.Namespace)
-	var none metav1.CreateOptions
-	for _, object := range []struct {
-		kind  string
-		write func(context.Context) (metav1.Object, error)
-		read  func(context.Context) (metav1.Object, error)
-	}{
-		{
-			account.Kind, func(ctx context.Context) (metav1.Object, error) { return accounts.Create(ctx, account, none) },
-			func(ctx context.Context) (metav1.Object, error) {
-				return accounts.Get(ctx, a.Name, metav1.GetOptions{})
-			},
-		},
-		{
-			binding.Kind, func(ctx context.Context) (metav1.Object, error) { return bindings.Create(ctx, binding, none) },
-			func(ctx context.Context) (metav1.Object, error) {
-				return bindings.Get(ctx, a.Name, metav1.GetOptions{})
-			},
-		},
-		{
-			secret.Kind, func(ctx context.Context) (metav1.Object, error) { return secrets.Create(ctx, secret, none) },
-			func(ctx context.Context) (metav1.Object, error) { return secrets.Get(ctx, a.Name, metav1.GetOptions{}) },
-		},
-	} {
-		if err := a.ensure(ctx, object.kind, object.write, object.read); err != nil {
-			return "", err
-		}
+	if err := ensure(ctx, a, account.Kind, a.core.CoreV1().ServiceAccounts(account.Namespace), account); err != nil {
+		return "", err
+	}
+	if err := ensure(ctx, a, binding.Kind, a.core.RbacV1().ClusterRoleBindings(), binding); err != nil {
+		return "", err
+	}
+	if err := ensure(ctx, a, secret.Kind, a.core.CoreV1().Secrets(secret.Namespace), secret); err != nil {
+		return "", err
 	}
 	return a.token(ctx, secret.Namespace)
 }
 
 // ensure creates an object, unless it exists with the label.
-func (a *Account) ensure(ctx context.Context, kind string, write, read func(context.Context) (metav1.Object, error)) error {
-	existing, err := read(ctx)
+func ensure[T metav1.Object](ctx context.Context, a *Account, kind string, client access.Creator[T], object T) error {
+	existing, err := client.Get(ctx, a.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		made, err := access.Write(ctx, write, read, a.isOurs)
+		made, err := access.Create(ctx, client, object, func(found T) bool { return a.isOurs(found) })
 		if made != nil {
 			a.Created, a.made = true, append(a.made, kind)
 		}

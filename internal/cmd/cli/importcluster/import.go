@@ -357,13 +357,13 @@ func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.C
 }
 
 // tryCluster is one attempt of writeCluster.
-func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Cluster) error {
-	clusters, doing := i.hub.Clusters(cluster.Namespace), "creating Cluster "+i.fullName()
-	write, made := func(ctx context.Context) (*fleet.Cluster, error) {
-		return clusters.Create(ctx, cluster, metav1.CreateOptions{})
-	}, &i.madeCluster
+func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Cluster) (err error) {
+	clusters := i.hub.Clusters(cluster.Namespace)
+	isOurs := func(found *fleet.Cluster) bool { return found.Spec.KubeConfigSecret == cluster.Spec.KubeConfigSecret }
 	switch todo {
 	case stepCreate:
+		i.madeCluster, err = access.Create(ctx, clusters, cluster, isOurs)
+		return access.Explain("creating Cluster "+i.fullName(), err)
 	case stepChange:
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"labels": i.labels, "uid": i.existing.UID, "resourceVersion": i.existing.ResourceVersion},
@@ -372,31 +372,21 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		if err != nil {
 			return err
 		}
-		doing, made = "changing Cluster "+i.fullName(), &i.changedCluster
-		write = func(ctx context.Context) (*fleet.Cluster, error) {
+		change := func(ctx context.Context) (*fleet.Cluster, error) {
 			return clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
-	default:
-		return nil
+		read := func(ctx context.Context) (*fleet.Cluster, error) {
+			return clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
+		}
+		i.changedCluster, err = access.Write(ctx, change, read, isOurs)
+		return access.Explain("changing Cluster "+i.fullName(), err)
 	}
-	read := func(ctx context.Context) (*fleet.Cluster, error) {
-		return clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
-	}
-	uid, err := access.Write(ctx, write, read, func(found *fleet.Cluster) bool { return found.Spec.KubeConfigSecret == cluster.Spec.KubeConfigSecret })
-	*made = uid
-	return access.Explain(doing, err)
+	return nil
 }
 
 func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {
-	secrets := i.hub.Core.CoreV1().Secrets(secret.Namespace)
-	made, err := access.Write(ctx,
-		func(ctx context.Context) (*corev1.Secret, error) {
-			return secrets.Create(ctx, secret, metav1.CreateOptions{})
-		},
-		func(ctx context.Context) (*corev1.Secret, error) {
-			return secrets.Get(ctx, secret.Name, metav1.GetOptions{})
-		},
-		func(found *corev1.Secret) bool { return importaccount.IsOurs(found) })
+	isOurs := func(found *corev1.Secret) bool { return importaccount.IsOurs(found) }
+	made, err := access.Create(ctx, i.hub.Core.CoreV1().Secrets(secret.Namespace), secret, isOurs)
 	i.madeSecret = made
 	switch {
 	case apierrors.IsAlreadyExists(err): // of an earlier run

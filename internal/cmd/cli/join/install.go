@@ -46,18 +46,11 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	}
 	uninterrupted := context.WithoutCancel(ctx)
 	if !f.exists {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: map[string]string{"name": j.namespace}}}
 		namespaces := j.cluster.Core.CoreV1().Namespaces()
-		made, err := access.Write(ctx,
-			func(ctx context.Context) (*corev1.Namespace, error) {
-				return namespaces.Create(ctx, namespace, metav1.CreateOptions{})
-			},
-			func(ctx context.Context) (*corev1.Namespace, error) {
-				return namespaces.Get(ctx, j.namespace, metav1.GetOptions{})
-			},
-			func(found *corev1.Namespace) bool { return found.Labels["name"] == j.namespace })
-		j.created.namespace = made
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: map[string]string{"name": j.namespace}}}
+		isOurs := func(found *corev1.Namespace) bool { return found.Labels["name"] == j.namespace }
+		var err error
+		if j.created.namespace, err = access.Create(ctx, namespaces, namespace, isOurs); err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", access.Explain("creating namespace "+j.namespace, err)
 		}
 	}

@@ -294,11 +294,10 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if err := p.writeCluster(ctx, hub, o, &made); err != nil {
 		return text, made, err
 	}
-	created, err := p.writeToken(ctx, hub, o, &made)
-	if err != nil {
+	if err := p.writeToken(ctx, hub, o, &made); err != nil {
 		return text, made, err
 	}
-	values, token, err := awaitValues(ctx, hub, o, created)
+	values, token, err := awaitValues(ctx, hub, o, p.token)
 	if err != nil {
 		return text, made, err
 	}
@@ -312,14 +311,7 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, ma
 	clusters := hub.Clusters(o.Workspace)
 	switch {
 	case p.create != nil:
-		uid, err := access.Write(ctx,
-			func(ctx context.Context) (*fleet.Cluster, error) {
-				return clusters.Create(ctx, p.create, metav1.CreateOptions{})
-			},
-			func(ctx context.Context) (*fleet.Cluster, error) {
-				return clusters.Get(ctx, o.Cluster, metav1.GetOptions{})
-			},
-			func(found *fleet.Cluster) bool { return found.Spec.ClientID == p.clientID })
+		uid, err := access.Create(ctx, clusters, p.create, func(found *fleet.Cluster) bool { return found.Spec.ClientID == p.clientID })
 		if uid != nil {
 			made.Cluster, made.ClusterUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Cluster}, *uid
 		}
@@ -335,26 +327,17 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, ma
 	return nil
 }
 
-func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made *Made) (created *fleet.ClusterRegistrationToken, err error) {
-	tokens := hub.Tokens(o.Workspace)
-	uid, err := access.Write(ctx,
-		func(ctx context.Context) (_ *fleet.ClusterRegistrationToken, err error) {
-			created, err = tokens.Create(ctx, p.token, metav1.CreateOptions{})
-			return created, err
-		},
-		func(ctx context.Context) (*fleet.ClusterRegistrationToken, error) {
-			return tokens.Get(ctx, o.Name, metav1.GetOptions{})
-		},
-		func(found *fleet.ClusterRegistrationToken) bool {
-			return equality.Semantic.DeepEqual(found.Spec, p.token.Spec)
-		})
+func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made *Made) error {
+	uid, err := access.Create(ctx, hub.Tokens(o.Workspace), p.token, func(found *fleet.ClusterRegistrationToken) bool {
+		return equality.Semantic.DeepEqual(found.Spec, p.token.Spec)
+	})
 	if uid != nil {
 		made.Token, made.TokenUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}, *uid
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return nil, exists(o)
+		return exists(o)
 	}
-	return created, failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
+	return failedWrite(o, "creating token "+o.Workspace+"/"+o.Name, err)
 }
 
 // failedWrite returns the error for an object that was not created, or nil.
