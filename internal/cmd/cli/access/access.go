@@ -222,14 +222,6 @@ func (c *Cluster) BundleDeployments(namespace string) *Client[*fleet.BundleDeplo
 		func() *fleet.BundleDeploymentList { return &fleet.BundleDeploymentList{} })
 }
 
-// Contents returns the client of Contents, which have no namespace.
-func (c *Cluster) Contents() *Client[*fleet.Content, *fleet.ContentList] {
-	return client(c, "contents", "", func() *fleet.Content { return &fleet.Content{} }, func() *fleet.ContentList { return &fleet.ContentList{} })
-}
-
-// Fleet returns the client for paths of the API fleet.cattle.io that are not here.
-func (c *Cluster) Fleet() rest.Interface { return c.fleet }
-
 // UID identifies a cluster: it is the UID of its namespace kube-system.
 func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
 	system, err := c.Core.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})

@@ -29,13 +29,6 @@ const Stdin = "-"
 // maxFile is the maximum size of a file in bytes. An API server stores much less.
 const maxFile = 32 << 20
 
-// Errors about a missing object. Scripts know these texts.
-var (
-	ErrNoBundle     = errors.New("failed to read bundle from file, bundle is empty")
-	ErrNoContent    = errors.New("failed to read content resource from file")
-	ErrNoDeployment = errors.New("failed to read bundledeployment resource from file")
-)
-
 // Read returns the text of a file.
 func Read(path string, stdin io.Reader) ([]byte, error) {
 	source := stdin
@@ -69,7 +62,7 @@ func ParseBundle(text []byte) (*fleet.Bundle, error) {
 	case err != nil:
 		return nil, err
 	case !exists && len(found) == 0:
-		return nil, ErrNoBundle
+		return nil, errors.New("failed to read bundle from file, bundle is empty") // scripts know these texts
 	case !exists:
 		return nil, fmt.Errorf("the file contains no Bundle (%s), but a %s", fleet.SchemeGroupVersion, found[0].kind())
 	case bundle.Name == "":
@@ -90,13 +83,13 @@ func ParseDeployment(text []byte) (*fleet.Content, *fleet.BundleDeployment, erro
 	case err != nil:
 		return nil, nil, err
 	case !exists:
-		return nil, nil, ErrNoContent
+		return nil, nil, errors.New("failed to read content resource from file")
 	}
 	switch exists, err := one(found, "BundleDeployment", deployment); {
 	case err != nil:
 		return nil, nil, err
 	case !exists:
-		return nil, nil, ErrNoDeployment
+		return nil, nil, errors.New("failed to read bundledeployment resource from file")
 	case deployment.Name == "":
 		return nil, nil, errors.New("the BundleDeployment has no name: set metadata.name")
 	}

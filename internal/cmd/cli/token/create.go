@@ -32,10 +32,10 @@ import (
 )
 
 const (
-	// DefaultTTL is the lifetime of a token if --ttl is not given.
-	DefaultTTL = 24 * time.Hour
-	// DefaultTimeout limits the wait for the values of a token.
-	DefaultTimeout = 30 * time.Second
+	// defaultTTL is the lifetime of a token if --ttl is not given.
+	defaultTTL = 24 * time.Hour
+	// defaultTimeout limits the wait for the values of a token.
+	defaultTimeout = 30 * time.Second
 	// pollInterval is the time between two looks at the token.
 	pollInterval = 100 * time.Millisecond
 )
@@ -63,7 +63,7 @@ type Order struct {
 
 // NewOrder returns an order with the defaults. Warnings are printed to out.
 func NewOrder(out io.Writer) *Order {
-	return &Order{TTL: DefaultTTL, Timeout: DefaultTimeout, Random: rand.Reader, Warn: func(format string, args ...any) {
+	return &Order{TTL: defaultTTL, Timeout: defaultTimeout, Random: rand.Reader, Warn: func(format string, args ...any) {
 		fmt.Fprintf(out, "warning: "+format+"\n", args...)
 	}}
 }
@@ -101,7 +101,7 @@ The text contains a secret: everybody who has it can register clusters in the wo
 			if dryRun {
 				return Preview(command.Context(), hub, *order, streams.Out)
 			}
-			text, err := Create(command.Context(), hub, *order)
+			text, _, err := create(command.Context(), hub, *order)
 			if err != nil {
 				return err
 			}
@@ -273,12 +273,6 @@ func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, M
 	}
 	text, err := textOf(ctx, hub, existing, o.Cluster)
 	return text, Made{}, err
-}
-
-// Create is like Ensure, but refuses a token that exists.
-func Create(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, error) {
-	text, _, err := create(ctx, hub, o)
-	return text, err
 }
 
 // create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that
