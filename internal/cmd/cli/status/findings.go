@@ -197,22 +197,6 @@ func (f *findings) checkLeader() {
 	f.add(problem)
 }
 
-// stateCount is the number of Clusters in a state.
-type stateCount struct {
-	state clusters.State
-	n     int
-}
-
-// ordered returns the counts that are not 0, the best state first.
-func (c Clusters) ordered() (counts []stateCount) {
-	for _, state := range clusters.States() {
-		if n := c.States[state]; n > 0 {
-			counts = append(counts, stateCount{state, n})
-		}
-	}
-	return counts
-}
-
 func (t *Tokens) text() string {
 	var parts []string
 	for _, part := range []struct {

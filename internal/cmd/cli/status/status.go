@@ -22,6 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -147,7 +148,7 @@ func printTable(out io.Writer, result Status, now time.Time) error {
 	writer := printers.GetNewTabWriter(out)
 	fmt.Fprintf(writer, "Hub version:\t%s\n", output.Line(cmp.Or(result.Version, "unknown")))
 	fmt.Fprintf(writer, "Leader:\t%s\n", output.Line(leaderText(result.Leases, now)))
-	fmt.Fprintf(writer, "Clusters:\t%s\n", clustersText(result.Clusters))
+	fmt.Fprintf(writer, "Clusters:\t%s\n", result.Clusters.text())
 	if result.Tokens != nil {
 		fmt.Fprintf(writer, "Tokens:\t%s\n", result.Tokens.text())
 	}
@@ -190,11 +191,14 @@ func leaderText(held []leases.Lease, now time.Time) string {
 	return "unknown"
 }
 
-func clustersText(clusters Clusters) string {
-	text := strconv.Itoa(clusters.Total)
+// text returns the counts that are not 0, the best state first.
+func (c Clusters) text() string {
+	text := strconv.Itoa(c.Total)
 	var parts []string
-	for _, count := range clusters.ordered() {
-		parts = append(parts, fmt.Sprintf("%d %s", count.n, count.state))
+	for _, state := range clusters.States() {
+		if n := c.States[state]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state))
+		}
 	}
 	if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
