@@ -87,17 +87,13 @@ func (o *options) bind(command *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time for all checks together")
 }
 
-// run prints the rows of some checks. A report that exceeds --fail-on makes the exit code 1 without an error message.
-func (o *options) run(ctx context.Context, checks ...func(context.Context) ([]check.Row, error)) error {
+// run prints the rows of checks. A report that exceeds --fail-on makes the exit code 1 without an error message.
+func (o *options) run(ctx context.Context, checks func(context.Context) ([]check.Row, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	var rows []check.Row
-	for _, rowsOf := range checks {
-		found, err := rowsOf(ctx)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, found...)
+	rows, err := checks(ctx)
+	if err != nil {
+		return err
 	}
 	target := o.flags.Target()
 	for i := range rows {

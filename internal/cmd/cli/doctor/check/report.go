@@ -32,7 +32,7 @@ type Summary struct {
 func NewReport(rows []Row) Report {
 	worst := map[string]Verdict{}
 	for _, r := range rows {
-		if old, found := worst[r.ID]; !found || r.Verdict.IsWorseThanOrEqual(old) {
+		if old, found := worst[r.ID]; !found || r.Verdict.rank() < old.rank() {
 			worst[r.ID] = r.Verdict
 		}
 	}
@@ -51,14 +51,6 @@ func NewReport(rows []Row) Report {
 	}
 	slices.SortStableFunc(report.Rows, func(a, b Row) int { return cmp.Compare(a.Verdict.rank(), b.Verdict.rank()) })
 	return report
-}
-
-// Worst returns the worst verdict of all checks.
-func (r Report) Worst() Verdict {
-	if len(r.Rows) == 0 {
-		return OK
-	}
-	return r.Rows[0].Verdict
 }
 
 // String returns the summary in one line.
@@ -202,5 +194,5 @@ func (t *Threshold) Set(text string) error {
 
 // Exceeds reports whether a report is as bad as the threshold or worse.
 func (t *Threshold) Exceeds(report Report) bool {
-	return report.Worst().IsWorseThanOrEqual(Verdict(*t))
+	return len(report.Rows) > 0 && report.Rows[0].Verdict.rank() <= Verdict(*t).rank()
 }

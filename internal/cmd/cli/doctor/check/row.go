@@ -23,13 +23,10 @@ const (
 	Skipped Verdict = "skipped"
 )
 
-// rank orders verdicts, the worst first.
+// rank orders verdicts, the worst first. Skipped counts as better than a warning.
 func (v Verdict) rank() int {
 	return slices.Index([]Verdict{Failed, Warning, Skipped, OK}, v)
 }
-
-// IsWorseThanOrEqual reports whether a verdict is as bad as another one or worse. Skipped counts as better than a warning.
-func (v Verdict) IsWorseThanOrEqual(other Verdict) bool { return v.rank() <= other.rank() }
 
 // Object identifies an object of a cluster. The zero value means the cluster as a whole.
 type Object struct {

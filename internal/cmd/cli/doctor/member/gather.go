@@ -44,16 +44,16 @@ func (g *gatherer) readers() []check.Reader {
 	workspace := g.Cluster.Namespace
 	readers := []check.Reader{
 		in(sourceSiblings, "list", fleet.GroupName, "clusters", workspace, g.readSiblings),
-		in(sourceRegistrations, "list", fleet.GroupName, "clusterregistrations", workspace, g.readRegistrations),
+		in(SourceRegistrations, "list", fleet.GroupName, "clusterregistrations", workspace, g.readRegistrations),
 		in(sourceTokens, "list", fleet.GroupName, "clusterregistrationtokens", workspace, g.readTokens),
 		in(sourceDeployments, "list", fleet.GroupName, "bundledeployments", g.Namespace(), g.readDeployments),
-		in(sourceAccounts, "list", "", "serviceaccounts", g.Namespace(), g.readAccounts),
+		in(SourceAccounts, "list", "", "serviceaccounts", g.Namespace(), g.readAccounts),
 		in(sourcePlace, "get", "", "namespaces", "", g.readPlace),
-		in(sourceSystem, "get", "", "namespaces", "", g.readSystem),
-		in(sourceConfig, "get", "", "configmaps", g.System, g.readConfig),
+		in(SourceSystem, "get", "", "namespaces", "", g.readSystem),
+		in(SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 	}
 	if g.Imported() {
-		readers = append(readers, in(sourceKubeconfig, "get", "", "secrets", remedy.SecretNamespace(g.Cluster), g.readKubeconfig))
+		readers = append(readers, in(SourceKubeconfig, "get", "", "secrets", remedy.SecretNamespace(g.Cluster), g.readKubeconfig))
 	}
 	return readers
 }

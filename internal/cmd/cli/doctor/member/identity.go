@@ -35,22 +35,22 @@ func identityChecks() []check.Check[*Facts] {
 			Otherwise: "Agents with this client ID belong to the older Cluster. The fix gives the younger one a client ID of its own. Delete the younger one instead if it is not needed.",
 		},
 		{
-			ID: "cluster-requests", Needs: sources(sourceRegistrations), Judge: checkRequests,
+			ID: "cluster-requests", Needs: sources(SourceRegistrations), Judge: checkRequests,
 			About:     "No ClusterRegistration for the Cluster waits for more than five minutes or has a problem.",
 			Otherwise: "The cause begins with the reason of the condition `Granted` ([conditions.md](conditions.md)). Confirm a takeover only if you know that its agent is to replace the other one.",
 		},
 		{
-			ID: "cluster-registration", Needs: sources(sourceRegistrations), Judge: checkRegistration,
+			ID: "cluster-registration", Needs: sources(SourceRegistrations), Judge: checkRegistration,
 			About:     "A Cluster whose agent has reported has a registration that was granted.",
 			Otherwise: "The registration was deleted, and the rights of the agent with it. The agent has to register again.",
 		},
 		{
-			ID: "cluster-account", Needs: sources(sourceRegistrations, sourceAccounts), Judge: checkAccount,
+			ID: "cluster-account", Needs: sources(SourceRegistrations, SourceAccounts), Judge: checkAccount,
 			About:     "The account of each granted registration exists.",
 			Otherwise: "The hub creates the account again, but its earlier tokens are no longer valid. The agent has to register again.",
 		},
 		{
-			ID: "cluster-kubeconfig", Needs: sources(sourceKubeconfig), Judge: checkKubeconfig,
+			ID: "cluster-kubeconfig", Needs: sources(SourceKubeconfig), Judge: checkKubeconfig,
 			About:     "The kubeconfig Secret of an imported Cluster exists, can be used, and does not expire within 14 days.",
 			Otherwise: "The hub can neither install, change nor repair the agent. Write a kubeconfig of the cluster with a valid credential into the Secret.",
 		},
@@ -118,7 +118,7 @@ func checkRegistration(f *Facts) []check.Row {
 func checkAccount(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Granted() {
-		if f.AccountOf(request) == nil {
+		if f.accountOf(request) == nil {
 			groups.Add("", check.Fail(object("ClusterRegistration", request.Namespace, request.Name),
 				fmt.Sprintf("the account of the registration does not exist in namespace %s: the agent's token is not valid", f.Namespace()), f.Repair))
 		}

@@ -66,21 +66,16 @@ type Kubeconfig struct {
 
 // The sources of facts. Those of the cluster have other names.
 const (
-	sourceSystem        check.Source = "hub: namespace kube-system"
-	sourceConfig        check.Source = "hub: configuration"
-	sourceSiblings      check.Source = "hub: Clusters"
-	sourceRegistrations check.Source = "hub: ClusterRegistrations"
-	sourcePlace         check.Source = "hub: Cluster's namespace"
-	sourceAccounts      check.Source = "hub: ServiceAccounts"
-	sourceDeployments   check.Source = "hub: BundleDeployments"
-	sourceTokens        check.Source = "hub: ClusterRegistrationTokens"
-	sourceKubeconfig    check.Source = "hub: kubeconfig"
-	// These are what the comparison with the cluster needs.
-	SourceSystem        = sourceSystem
-	SourceConfig        = sourceConfig
-	SourceRegistrations = sourceRegistrations
-	SourceAccounts      = sourceAccounts
-	SourceKubeconfig    = sourceKubeconfig
+	sourceSiblings    check.Source = "hub: Clusters"
+	sourcePlace       check.Source = "hub: Cluster's namespace"
+	sourceDeployments check.Source = "hub: BundleDeployments"
+	sourceTokens      check.Source = "hub: ClusterRegistrationTokens"
+	// The comparison with the cluster needs these, too.
+	SourceSystem        check.Source = "hub: namespace kube-system"
+	SourceConfig        check.Source = "hub: configuration"
+	SourceRegistrations check.Source = "hub: ClusterRegistrations"
+	SourceAccounts      check.Source = "hub: ServiceAccounts"
+	SourceKubeconfig    check.Source = "hub: kubeconfig"
 )
 
 // Checks returns all checks, in the order of their rows.
@@ -122,8 +117,8 @@ func (f *Facts) Granted() (granted []*fleet.ClusterRegistration) {
 	return granted
 }
 
-// AccountOf returns the account of a granted registration, or nil.
-func (f *Facts) AccountOf(request *fleet.ClusterRegistration) *corev1.ServiceAccount {
+// accountOf returns the account of a granted registration, or nil.
+func (f *Facts) accountOf(request *fleet.ClusterRegistration) *corev1.ServiceAccount {
 	for i := range f.Accounts {
 		if f.Accounts[i].Name == names.RequestAccount(request.Name, string(request.UID)) {
 			return &f.Accounts[i]

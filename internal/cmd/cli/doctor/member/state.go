@@ -44,7 +44,7 @@ func stateChecks() []check.Check[*Facts] {
 			Otherwise: "Nothing is deployed on the cluster. The controllers create the namespace: look at their log. A namespace that is being deleted contains objects with finalizers.",
 		},
 		{
-			ID: "cluster-version", Needs: sources(sourceConfig), Judge: checkVersion,
+			ID: "cluster-version", Needs: sources(SourceConfig), Judge: checkVersion,
 			About:     "The agent is not older than the hub.",
 			Otherwise: "Imported agents follow the hub by themselves, if `manageAgent` is not false. Others are upgraded with a new join text.",
 		},
