@@ -141,16 +141,17 @@ func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
 }
 
 // Client reads and writes objects of one kind in one namespace, or reads those of all if that is empty.
-type Client[T object, L runtime.Object] = gentype.ClientWithList[T, L]
+type Client[T Object, L runtime.Object] = gentype.ClientWithList[T, L]
 
-type object interface {
+// Object is what all objects of the API are.
+type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
 // Each lists objects in chunks of 500, and calls do for each of them. It returns the resource version of the list. Objects
 // that do does not keep are freed chunk by chunk.
-func Each[T object, L runtime.Object](
+func Each[T Object, L runtime.Object](
 	ctx context.Context, client *Client[T, L], options metav1.ListOptions, do func(T) error,
 ) (version string, err error) {
 	chunks := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -165,7 +166,7 @@ func Each[T object, L runtime.Object](
 }
 
 // All returns all objects of a client. kind and namespace are for errors.
-func All[T object, L runtime.Object](ctx context.Context, client *Client[T, L], kind, namespace string) (all []T, err error) {
+func All[T Object, L runtime.Object](ctx context.Context, client *Client[T, L], kind, namespace string) (all []T, err error) {
 	_, err = Each(ctx, client, metav1.ListOptions{}, func(one T) error {
 		all = append(all, one)
 		return nil
@@ -178,7 +179,7 @@ func All[T object, L runtime.Object](ctx context.Context, client *Client[T, L], 
 }
 
 // client returns the client of a resource.
-func client[T object, L runtime.Object](c *Cluster, resource, namespace string, newObject func() T, newList func() L) *Client[T, L] {
+func client[T Object, L runtime.Object](c *Cluster, resource, namespace string, newObject func() T, newList func() L) *Client[T, L] {
 	return gentype.NewClientWithList[T, L](resource, c.fleet, metav1.ParameterCodec, namespace, newObject, newList)
 }
 

@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -25,38 +27,18 @@ const (
 
 // Clusters completes the first argument with names of Clusters.
 func Clusters(flags *access.Flags) cobra.CompletionFunc {
-	return first(func(ctx context.Context, options metav1.ListOptions) (all []string, err error) {
-		hub, err := flags.Open()
-		if err != nil {
-			return nil, err
+	list := names(flags, (*access.Cluster).Clusters, nil)
+	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list, err := hub.Clusters(hub.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			all = append(all, list.Items[i].Name)
-		}
-		return all, nil
-	})
+		return matching(command.Context(), list, nil, prefix)
+	}
 }
 
 // Tokens completes all arguments with names of tokens that are not among them.
 func Tokens(flags *access.Flags) cobra.CompletionFunc {
-	list := func(ctx context.Context, options metav1.ListOptions) (all []string, err error) {
-		hub, err := flags.Open()
-		if err != nil {
-			return nil, err
-		}
-		list, err := hub.Tokens(hub.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			all = append(all, list.Items[i].Name)
-		}
-		return all, nil
-	}
+	list := names(flags, (*access.Cluster).Tokens, nil)
 	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return matching(command.Context(), list, args, prefix)
 	}
@@ -67,52 +49,50 @@ func Tokens(flags *access.Flags) cobra.CompletionFunc {
 func Takeovers(flags *access.Flags) cobra.CompletionFunc {
 	clusters := Clusters(flags)
 	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
+		if len(args) != 1 {
 			return clusters(command, args, prefix)
 		}
-		return first(func(ctx context.Context, options metav1.ListOptions) (all []string, err error) {
-			hub, err := flags.Open()
-			if err != nil {
-				return nil, err
-			}
-			list, err := hub.Registrations(hub.Namespace).List(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				granted := fleet.GetCondition(list.Items[i].Status.Conditions, fleet.ConditionGranted)
-				if granted != nil && granted.Reason == fleet.ReasonTakeoverPending && list.Items[i].Status.ClusterName == args[0] {
-					all = append(all, list.Items[i].Name)
-				}
-			}
-			return all, nil
-		})(command, args[1:], prefix)
-	}
-}
-
-// first completes the first argument with names, of one page at most. Errors give no names.
-func first(list func(context.Context, metav1.ListOptions) ([]string, error)) cobra.CompletionFunc {
-	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		waits := func(request *fleet.ClusterRegistration) bool {
+			granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+			return granted != nil && granted.Reason == fleet.ReasonTakeoverPending && request.Status.ClusterName == args[0]
 		}
-		return matching(command.Context(), list, nil, prefix)
+		return matching(command.Context(), names(flags, (*access.Cluster).Registrations, waits), nil, prefix)
 	}
 }
 
-// matching returns the names with a prefix that are not among the arguments.
-func matching(ctx context.Context, list func(context.Context, metav1.ListOptions) ([]string, error), args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// names returns a function that reads the names of the objects of a kind that wanted accepts, of one page at most. A nil
+// wanted accepts all.
+func names[T access.Object, L runtime.Object](
+	flags *access.Flags, kind func(*access.Cluster, string) *access.Client[T, L], wanted func(T) bool,
+) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) (all []string, err error) {
+		hub, err := flags.Open()
+		if err != nil {
+			return nil, err
+		}
+		page, err := kind(hub, hub.Namespace).List(ctx, metav1.ListOptions{Limit: maxNames})
+		if err != nil {
+			return nil, err
+		}
+		err = meta.EachListItem(page, func(item runtime.Object) error {
+			if one := item.(T); wanted == nil || wanted(one) {
+				all = append(all, one.GetName())
+			}
+			return nil
+		})
+		return all, err
+	}
+}
+
+// matching returns the names with a prefix that are not among the arguments. Errors give no names.
+func matching(ctx context.Context, list func(context.Context) ([]string, error), args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	all, err := list(ctx, metav1.ListOptions{Limit: maxNames})
+	all, err := list(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 	}
-	names := all[:0]
-	for _, name := range all {
-		if strings.HasPrefix(name, prefix) && !slices.Contains(args, name) {
-			names = append(names, name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return slices.DeleteFunc(all, func(name string) bool {
+		return !strings.HasPrefix(name, prefix) || slices.Contains(args, name)
+	}), cobra.ShellCompDirectiveNoFileComp
 }

@@ -156,10 +156,7 @@ func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptio
 }
 
 // keep returns a function that reads all objects of a kind into target.
-func keep[T interface {
-	runtime.Object
-	metav1.Object
-}, L runtime.Object](target *[]T, client *access.Client[T, L]) func(context.Context) error {
+func keep[T access.Object, L runtime.Object](target *[]T, client *access.Client[T, L]) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := access.Each(ctx, client, metav1.ListOptions{}, func(found T) error {
 			found.SetManagedFields(nil)
