@@ -5,6 +5,7 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
@@ -230,4 +232,20 @@ func (c *Cluster) UID(ctx context.Context) (types.UID, error) {
 		return "", Explain("reading namespace "+metav1.NamespaceSystem, err)
 	}
 	return system.UID, nil
+}
+
+// ReadPath reads a path of the API server as JSON into result.
+func (c *Cluster) ReadPath(ctx context.Context, path string, result any) error {
+	body, err := c.Core.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(body, result)
+}
+
+// Version returns the version of the API server.
+func (c *Cluster) Version(ctx context.Context) (string, error) {
+	var found apimachineryversion.Info
+	err := c.ReadPath(ctx, "/version", &found)
+	return found.GitVersion, err
 }

@@ -58,6 +58,11 @@ type Reader struct {
 	Read func(ctx context.Context) error
 }
 
+// NewReader returns a reader that needs a right and no other source.
+func NewReader(source Source, verb, group, resource, namespace string, read func(context.Context) error) Reader {
+	return Reader{Source: source, Right: Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
+}
+
 // Reason is why facts could not be read, and how to change that.
 type Reason struct{ Cause, Fix string }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -38,17 +37,18 @@ type gatherer struct {
 }
 
 func (g *gatherer) readers() []check.Reader {
-	in := func(source check.Source, verb, group, resource, namespace string, read func(context.Context) error) check.Reader {
-		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
-	}
-	workspace := g.Cluster.Namespace
+	in, workspace, place := check.NewReader, g.Cluster.Namespace, g.Namespace()
+	registrations := check.List(&g.Registrations, g.hub.Registrations(workspace), g.isRegistration)
+	tokens := check.List(&g.Tokens, g.hub.Tokens(workspace), func(t *fleet.ClusterRegistrationToken) bool {
+		return t.Annotations[fleet.AnnotationTokenForCluster] == g.Cluster.Name
+	})
 	readers := []check.Reader{
 		in(sourceSiblings, "list", fleet.GroupName, "clusters", workspace, g.readSiblings),
-		in(SourceRegistrations, "list", fleet.GroupName, "clusterregistrations", workspace, g.readRegistrations),
-		in(sourceTokens, "list", fleet.GroupName, "clusterregistrationtokens", workspace, g.readTokens),
-		in(sourceDeployments, "list", fleet.GroupName, "bundledeployments", g.Namespace(), g.readDeployments),
-		in(SourceAccounts, "list", "", "serviceaccounts", g.Namespace(), g.readAccounts),
-		in(sourcePlace, "get", "", "namespaces", "", g.readPlace),
+		in(SourceRegistrations, "list", fleet.GroupName, "clusterregistrations", workspace, registrations),
+		in(sourceTokens, "list", fleet.GroupName, "clusterregistrationtokens", workspace, tokens),
+		in(sourceDeployments, "list", fleet.GroupName, "bundledeployments", place, check.List(&g.Deployments, g.hub.BundleDeployments(place), nil)),
+		in(SourceAccounts, "list", "", "serviceaccounts", place, g.readAccounts),
+		in(sourcePlace, "get", "", "namespaces", "", check.Get(&g.Place, g.hub.Core.CoreV1().Namespaces(), place)),
 		in(SourceSystem, "get", "", "namespaces", "", g.readSystem),
 		in(SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 	}
@@ -62,43 +62,15 @@ func (g *gatherer) readSiblings(ctx context.Context) error {
 	if g.Cluster.Spec.ClientID == "" {
 		return nil
 	}
-	_, err := access.Each(ctx, g.hub.Clusters(g.Cluster.Namespace), metav1.ListOptions{}, func(c *fleet.Cluster) error {
-		if c.Spec.ClientID == g.Cluster.Spec.ClientID && c.DeletionTimestamp == nil {
-			g.Siblings = append(g.Siblings, c)
-		}
-		return nil
-	})
-	return err
+	return check.List(&g.Siblings, g.hub.Clusters(g.Cluster.Namespace), func(c *fleet.Cluster) bool {
+		return c.Spec.ClientID == g.Cluster.Spec.ClientID && c.DeletionTimestamp == nil
+	})(ctx)
 }
 
-func (g *gatherer) readRegistrations(ctx context.Context) error {
-	_, err := access.Each(ctx, g.hub.Registrations(g.Cluster.Namespace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
-		same := r.Spec.ClientID != "" && r.Spec.ClientID == g.Cluster.Spec.ClientID
-		if r.Status.ClusterName == g.Cluster.Name || r.Status.ClusterName == "" && same {
-			g.Registrations = append(g.Registrations, r)
-		}
-		return nil
-	})
-	return err
-}
-
-func (g *gatherer) readTokens(ctx context.Context) error {
-	_, err := access.Each(ctx, g.hub.Tokens(g.Cluster.Namespace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
-		if t.Annotations[fleet.AnnotationTokenForCluster] == g.Cluster.Name {
-			g.Tokens = append(g.Tokens, t)
-		}
-		return nil
-	})
-	return err
-}
-
-func (g *gatherer) readDeployments(ctx context.Context) error {
-	_, err := access.Each(ctx, g.hub.BundleDeployments(g.Namespace()), metav1.ListOptions{}, func(d *fleet.BundleDeployment) error {
-		d.ManagedFields = nil
-		g.Deployments = append(g.Deployments, d)
-		return nil
-	})
-	return err
+// isRegistration reports whether a request is of the Cluster, or of its client ID if it names no Cluster yet.
+func (g *gatherer) isRegistration(r *fleet.ClusterRegistration) bool {
+	same := r.Spec.ClientID != "" && r.Spec.ClientID == g.Cluster.Spec.ClientID
+	return r.Status.ClusterName == g.Cluster.Name || r.Status.ClusterName == "" && same
 }
 
 func (g *gatherer) readAccounts(ctx context.Context) error {
@@ -107,14 +79,6 @@ func (g *gatherer) readAccounts(ctx context.Context) error {
 		g.Accounts = list.Items
 	}
 	return err
-}
-
-func (g *gatherer) readPlace(ctx context.Context) error {
-	place, err := g.hub.Core.CoreV1().Namespaces().Get(ctx, g.Namespace(), metav1.GetOptions{})
-	if err == nil {
-		g.Place = place
-	}
-	return optional(err)
 }
 
 func (g *gatherer) readSystem(ctx context.Context) error {
@@ -128,7 +92,7 @@ func (g *gatherer) readSystem(ctx context.Context) error {
 func (g *gatherer) readConfig(ctx context.Context) error {
 	found, err := g.hub.Core.CoreV1().ConfigMaps(g.System).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err != nil {
-		return optional(err) // check hub-config reports it
+		return check.Optional(err) // check hub-config reports it
 	}
 	g.Version = found.Annotations[fleet.AnnotationVersion]
 	g.Config, _, err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(g.Version))
@@ -140,13 +104,5 @@ func (g *gatherer) readKubeconfig(ctx context.Context) error {
 	if err == nil {
 		g.Kubeconfig = readKubeconfig(secret)
 	}
-	return optional(err)
-}
-
-// optional returns nil for an error that means that an object does not exist.
-func optional(err error) error {
-	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-		return nil
-	}
-	return err
+	return check.Optional(err)
 }

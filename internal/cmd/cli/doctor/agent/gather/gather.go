@@ -8,7 +8,6 @@ package gather
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -18,12 +17,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 
@@ -73,46 +70,31 @@ type gatherer struct {
 }
 
 func (g *gatherer) readers() []check.Reader {
-	in := func(source check.Source, verb, group, resource, namespace string, read func(context.Context) error) check.Reader {
-		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
-	}
+	in, core := check.NewReader, g.cluster.Core
 	return []check.Reader{
 		in(agent.SourceReleases, "list", "", "secrets", "", g.listReleases),
 		in(agent.SourceSystem, "get", "", "namespaces", "", g.readSystem),
-		in(agent.SourcePlace, "get", "", "namespaces", "", g.readPlace),
-		in(agent.SourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, g.readDeployment),
+		in(agent.SourcePlace, "get", "", "namespaces", "", check.Get(&g.Place, core.CoreV1().Namespaces(), g.Namespace)),
+		in(agent.SourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, check.Get(&g.Deployment, core.AppsV1().Deployments(g.Namespace), names.Agent)),
 		in(agent.SourceCredential, "get", "", "secrets", g.Namespace, g.readCredential),
 		in(agent.SourceBootstrap, "get", "", "secrets", g.Namespace, g.readBootstrap),
 		in(agent.SourceSettings, "get", "", "configmaps", g.Namespace, g.readSettings),
 		in(agent.SourcePods, "list", "", "pods", g.Namespace, g.readPods),
 		in(agent.SourceEvents, "list", "", "events", g.Namespace, g.readEvents),
 		in(agent.SourceAccount, "get", "", "serviceaccounts", g.Namespace, g.readAccount),
-		in(agent.SourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, g.readLease),
+		in(agent.SourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, check.Get(&g.Lease, core.CoordinationV1().Leases(g.Namespace), names.Agent)),
 		in(agent.SourceAgents, "list", appsv1.GroupName, "deployments", "", g.readAgents),
 		in(agent.SourceRole, "list", rbacv1.GroupName, "clusterrolebindings", "", g.readBindings),
 		in(agent.SourceRights, "create", authorizationv1.GroupName, "subjectaccessreviews", "", g.readRights),
 	}
 }
 
-// optional returns nil for an error that means that an object does not exist.
-func optional(err error) error {
-	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-		return nil
+func (g *gatherer) readVersion(ctx context.Context) error {
+	version, err := g.cluster.Version(ctx)
+	if err == nil {
+		g.Kubernetes, g.Clock = foreign.Excerpt(version, 64), hubclient.ClockAt(ctx, g.cluster.Config, g.clock)
 	}
 	return err
-}
-
-func (g *gatherer) readVersion(ctx context.Context) error {
-	body, err := g.cluster.Core.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	var found apimachineryversion.Info
-	if err := json.Unmarshal(body, &found); err != nil {
-		return err
-	}
-	g.Kubernetes, g.Clock = foreign.Excerpt(found.GitVersion, 64), hubclient.ClockAt(ctx, g.cluster.Config, g.clock)
-	return nil
 }
 
 func (g *gatherer) readSystem(ctx context.Context) error {
@@ -123,28 +105,10 @@ func (g *gatherer) readSystem(ctx context.Context) error {
 	return err
 }
 
-func (g *gatherer) readPlace(ctx context.Context) error {
-	place, err := g.cluster.Core.CoreV1().Namespaces().Get(ctx, g.Namespace, metav1.GetOptions{})
-	if err == nil {
-		g.Place = place
-	}
-	return optional(err)
-}
-
-func (g *gatherer) readDeployment(ctx context.Context) error {
-	deployment, err := g.cluster.Core.AppsV1().Deployments(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err == nil {
-		g.Deployment = deployment
-	}
-	return optional(err)
-}
-
 func (g *gatherer) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret, err := g.cluster.Core.CoreV1().Secrets(g.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, optional(err)
-	}
-	return secret, nil
+	var secret *corev1.Secret
+	err := check.Get(&secret, g.cluster.Core.CoreV1().Secrets(g.Namespace), name)(ctx)
+	return secret, err
 }
 
 func (g *gatherer) readCredential(ctx context.Context) error {
@@ -166,7 +130,7 @@ func (g *gatherer) readBootstrap(ctx context.Context) error {
 func (g *gatherer) readSettings(ctx context.Context) error {
 	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
-		return optional(err)
+		return check.Optional(err)
 	}
 	g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[fleet.AnnotationHubUID]}
 	g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
@@ -199,15 +163,7 @@ func (g *gatherer) readEvents(ctx context.Context) error {
 func (g *gatherer) readAccount(ctx context.Context) error {
 	_, err := g.cluster.Core.CoreV1().ServiceAccounts(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	g.HasAccount = err == nil
-	return optional(err)
-}
-
-func (g *gatherer) readLease(ctx context.Context) error {
-	lease, err := g.cluster.Core.CoordinationV1().Leases(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err == nil {
-		g.Lease = lease
-	}
-	return optional(err)
+	return check.Optional(err)
 }
 
 // readAgents reads the Deployments and StatefulSets of agents in all namespaces.
@@ -268,7 +224,7 @@ func (g *gatherer) readBindings(ctx context.Context) error {
 	g.readRole(bindings)
 	_, err = g.cluster.Core.RbacV1().ClusterRoles().Get(ctx, g.Role, metav1.GetOptions{})
 	g.HasRole = err == nil
-	return optional(err)
+	return check.Optional(err)
 }
 
 // readRole finds the binding of the agent's account among all bindings. Without one, the names are those of the chart.
@@ -299,17 +255,8 @@ func (g *gatherer) readRights(ctx context.Context) error {
 
 // listReleases reads the metadata of Helm's Secrets. Their content may be large.
 func (g *gatherer) listReleases(ctx context.Context) error {
-	var all []metav1.PartialObjectMetadata
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).List(ctx, o)
-	})
-	pages.PageSize, pages.PageBufferSize = releasesPage, 0
-	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String()}, func(item runtime.Object) error {
-		found := item.(*metav1.PartialObjectMetadata)
-		found.ManagedFields = nil
-		all = append(all, *found)
-		return nil
-	})
+	secrets := g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
+	all, err := check.Metadata(ctx, secrets, releasesPage, metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String()})
 	g.Releases = newestReleases(all, g.Namespace)
 	return err
 }

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 
@@ -70,7 +69,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope Scope, clock func
 	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &hub.Facts{
 		Now: clock(), System: scope.System, Workspace: scope.Workspace, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
 	}}
-	if err := g.readVersion(ctx); err != nil {
+	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
 		return nil, nil, access.Explain("reading the version of the hub's API server", err)
 	}
 	missing := check.Gather(ctx, g.readers())
@@ -87,11 +86,9 @@ type gatherer struct {
 
 func (g *gatherer) readers() []check.Reader {
 	own := func(source check.Source, resource string, read func(context.Context) error) check.Reader {
-		return check.Reader{Source: source, Right: check.Right{Verb: "list", Group: fleet.GroupName, Resource: resource, Namespace: g.Workspace}, Read: read}
+		return check.NewReader(source, "list", fleet.GroupName, resource, g.Workspace, read)
 	}
-	in := func(source check.Source, verb, group, resource, namespace string, read func(context.Context) error) check.Reader {
-		return check.Reader{Source: source, Right: check.Right{Verb: verb, Group: group, Resource: resource, Namespace: namespace}, Read: read}
-	}
+	in := check.NewReader
 	managed, registration := labels.Set{fleet.LabelManaged: "true"}, names.RegistrationNamespace(g.System)
 	deployments := labels.Set{}
 	if g.Workspace != "" {
@@ -100,16 +97,16 @@ func (g *gatherer) readers() []check.Reader {
 	// The largest lists come first, because some are read at once.
 	return []check.Reader{
 		own(hub.SourceBundles, "bundles", g.readBundles),
-		own(hub.SourceClusters, "clusters", keep(&g.Clusters, g.cluster.Clusters(g.Workspace))),
-		own(hub.SourceTokens, "clusterregistrationtokens", keep(&g.Tokens, g.cluster.Tokens(g.Workspace))),
-		own(hub.SourceRequests, "clusterregistrations", keep(&g.Registrations, g.cluster.Registrations(g.Workspace))),
+		own(hub.SourceClusters, "clusters", check.List(&g.Clusters, g.cluster.Clusters(g.Workspace), nil)),
+		own(hub.SourceTokens, "clusterregistrationtokens", check.List(&g.Tokens, g.cluster.Tokens(g.Workspace), nil)),
+		own(hub.SourceRequests, "clusterregistrations", check.List(&g.Registrations, g.cluster.Registrations(g.Workspace), nil)),
 		in(hub.SourceCRDs, "list", apiextensions.GroupName, "customresourcedefinitions", "", g.readCRDs),
 		in(hub.SourceDelivery, "list", fleet.GroupName, "bundledeployments", "", g.list(&g.BundleDeployments, ours("bundledeployments"), "", options(deployments, ""))),
 		in(hub.SourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, core("namespaces"), "", options(nil, ""))),
 		in(hub.SourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, core("serviceaccounts"), "", options(managed, ""))),
 		in(hub.SourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
 		in(hub.SourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
-		own(hub.SourceGroups, "clustergroups", keep(&g.Groups, g.cluster.ClusterGroups(g.Workspace))),
+		own(hub.SourceGroups, "clustergroups", check.List(&g.Groups, g.cluster.ClusterGroups(g.Workspace), nil)),
 		own(hub.SourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
 		own(hub.SourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
 		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
@@ -155,31 +152,11 @@ func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptio
 	return result
 }
 
-// keep returns a function that reads all objects of a kind into target.
-func keep[T access.Object, L runtime.Object](target *[]T, client *access.Client[T, L]) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := access.Each(ctx, client, metav1.ListOptions{}, func(found T) error {
-			found.SetManagedFields(nil)
-			*target = append(*target, found)
-			return nil
-		})
-		return err
-	}
-}
-
 // list returns a function that reads the metadata of objects into target. A kind that does not exist has no objects.
 func (g *gatherer) list(target *[]metav1.PartialObjectMetadata, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) func(context.Context) error {
 	return func(ctx context.Context) error {
-		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return g.names.Resource(resource).Namespace(namespace).List(ctx, o)
-		})
-		pages.PageSize, pages.PageBufferSize = namesPage, 0
-		err := pages.EachListItem(ctx, o, func(item runtime.Object) error {
-			found := item.(*metav1.PartialObjectMetadata)
-			found.ManagedFields = nil
-			*target = append(*target, *found)
-			return nil
-		})
+		found, err := check.Metadata(ctx, g.names.Resource(resource).Namespace(namespace), namesPage, o)
+		*target = found
 		if resource.Group == fleet.GroupName && access.IsMissingKind(err) {
 			return nil // check hub-crds reports it
 		}
@@ -187,31 +164,9 @@ func (g *gatherer) list(target *[]metav1.PartialObjectMetadata, resource schema.
 	}
 }
 
-func (g *gatherer) readVersion(ctx context.Context) error {
-	body, err := g.get(ctx, "/version")
-	if err != nil {
-		return err
-	}
-	var found apimachineryversion.Info
-	if err := json.Unmarshal(body, &found); err != nil {
-		return err
-	}
-	g.Kubernetes = found.GitVersion
-	return nil
-}
-
-// get reads a path of the API server.
-func (g *gatherer) get(ctx context.Context, path string) ([]byte, error) {
-	return g.cluster.Core.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).DoRaw(ctx)
-}
-
 func (g *gatherer) readCRDs(ctx context.Context) error {
-	body, err := g.get(ctx, "/apis/"+apiextensions.SchemeGroupVersion.String()+"/customresourcedefinitions")
-	if err != nil {
-		return err
-	}
 	var list apiextensions.CustomResourceDefinitionList
-	if err := json.Unmarshal(body, &list); err != nil {
+	if err := g.cluster.ReadPath(ctx, "/apis/"+apiextensions.SchemeGroupVersion.String()+"/customresourcedefinitions", &list); err != nil {
 		return err
 	}
 	for _, crd := range list.Items {
