@@ -167,12 +167,20 @@ func Each[T Object, L runtime.Object](
 	return version, chunks.EachListItem(ctx, options, func(item runtime.Object) error { return do(item.(T)) })
 }
 
-// All returns all objects of a client. kind and namespace are for errors.
-func All[T Object, L runtime.Object](ctx context.Context, client *Client[T, L], kind, namespace string) (all []T, err error) {
-	_, err = Each(ctx, client, metav1.ListOptions{}, func(one T) error {
-		all = append(all, one)
+// Select returns the objects of a list that wanted accepts. A nil wanted accepts all.
+func Select[T Object, L runtime.Object](ctx context.Context, client *Client[T, L], options metav1.ListOptions, wanted func(T) bool) (all []T, err error) {
+	_, err = Each(ctx, client, options, func(one T) error {
+		if wanted == nil || wanted(one) {
+			all = append(all, one)
+		}
 		return nil
 	})
+	return all, err
+}
+
+// All returns all objects of a client. kind and namespace are for errors.
+func All[T Object, L runtime.Object](ctx context.Context, client *Client[T, L], kind, namespace string) ([]T, error) {
+	all, err := Select(ctx, client, metav1.ListOptions{}, nil)
 	where := " in all namespaces"
 	if namespace != "" {
 		where = " in namespace " + namespace

@@ -28,12 +28,7 @@ func (w *writer) made(ctx context.Context, name string) ([]*fleet.Bundle, error)
 	if !exists {
 		return nil, nil
 	}
-	var found []*fleet.Bundle
-	options := metav1.ListOptions{LabelSelector: selector}
-	_, err := access.Each(ctx, w.cluster.Bundles(w.cluster.Namespace), options, func(bundle *fleet.Bundle) error {
-		found = append(found, bundle)
-		return nil
-	})
+	found, err := access.Select(ctx, w.cluster.Bundles(w.cluster.Namespace), metav1.ListOptions{LabelSelector: selector}, nil)
 	return found, explain("listing Bundles in "+w.cluster.Namespace, err)
 }
 

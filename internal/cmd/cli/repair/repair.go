@@ -225,12 +225,8 @@ func (o *options) rejoin(ctx context.Context, hub *access.Cluster, c *fleet.Clus
 
 // registered reads with which token the agent of a Cluster has registered. existing is the token that is handed out, or nil.
 func (o *options) registered(ctx context.Context, hub *access.Cluster, c *fleet.Cluster, existing *fleet.ClusterRegistrationToken) (registered, error) {
-	var granted []*fleet.ClusterRegistration
-	_, err := access.Each(ctx, hub.Registrations(c.Namespace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
-		if r.Status.Granted && r.Status.ClusterName == c.Name {
-			granted = append(granted, r)
-		}
-		return nil
+	granted, err := access.Select(ctx, hub.Registrations(c.Namespace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) bool {
+		return r.Status.Granted && r.Status.ClusterName == c.Name
 	})
 	last := newest(granted)
 	if err != nil || last == nil {

@@ -144,11 +144,7 @@ func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.
 			if err != nil {
 				return err
 			}
-			var tokens []*fleet.ClusterRegistrationToken
-			_, err = access.Each(command.Context(), hub.Tokens(hub.Namespace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
-				tokens = append(tokens, t)
-				return nil
-			})
+			tokens, err := access.Select(command.Context(), hub.Tokens(hub.Namespace), metav1.ListOptions{}, nil)
 			if err != nil {
 				return access.Explain("reading ClusterRegistrationTokens", err)
 			}

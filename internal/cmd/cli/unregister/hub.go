@@ -51,11 +51,8 @@ func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound,
 	if err := f.readWorkloads(ctx, hub); err != nil {
 		return f, err
 	}
-	_, err = access.Each(ctx, hub.Tokens(f.workspace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) error {
-		if t.Annotations[fleet.AnnotationTokenForCluster] == name {
-			f.tokens = append(f.tokens, t)
-		}
-		return nil
+	f.tokens, err = access.Select(ctx, hub.Tokens(f.workspace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) bool {
+		return t.Annotations[fleet.AnnotationTokenForCluster] == name
 	})
 	if err != nil {
 		return f, access.Explain("reading ClusterRegistrationTokens", err)
