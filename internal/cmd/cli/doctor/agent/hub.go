@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"bytes"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -104,28 +102,11 @@ func checkCA(f *Facts) []check.Row {
 		}
 		return []check.Row{check.Ok(f.secret(names.Agent), "no CA: the agent trusts the roots of its system")}
 	}
-	last, found := lastExpiry(f.Credential.CA)
+	last, found := check.LastExpiry(f.Credential.CA)
 	if !found {
 		return []check.Row{check.Fail(f.secret(names.Agent), "the CA contains no certificate in PEM: the agent trusts no certificate of the hub", f.repair())}
 	}
 	return []check.Row{f.judgeExpiry("the CA", last, f.repair())}
-}
-
-// lastExpiry returns when the last of some certificates in PEM expires. One that is valid suffices.
-func lastExpiry(bundle []byte) (last time.Time, found bool) {
-	for rest := bytes.TrimSpace(bundle); ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return last, found
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if block.Type != "CERTIFICATE" || err != nil {
-			continue
-		}
-		if found = true; certificate.NotAfter.After(last) {
-			last = certificate.NotAfter
-		}
-	}
 }
 
 // judgeExpiry returns a row for certificates that expire.

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -85,26 +84,8 @@ func checkCA(f *Facts) []check.Row {
 		}
 		return []check.Row{check.Ok(f.configObject(), "no CA: agents trust the roots of their system")}
 	}
-	return f.checkCertificates()
-}
-
-// checkCertificates judges the certificates in apiServerCA. One that is valid suffices.
-func (f *Facts) checkCertificates() []check.Row {
-	var last time.Time
-	valid := 0
-	for rest := f.Config.APIServerCA; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		if certificate, err := x509.ParseCertificate(block.Bytes); block.Type == "CERTIFICATE" && err == nil {
-			valid++
-			if certificate.NotAfter.After(last) {
-				last = certificate.NotAfter
-			}
-		}
-	}
-	if valid == 0 {
+	last, found := check.LastExpiry(c.APIServerCA)
+	if !found {
 		return []check.Row{check.Fail(f.configObject(), "apiServerCA contains no certificate in PEM: agents trust no certificate of the hub", f.setCA())}
 	}
 	return []check.Row{f.judgeExpiry("the CA in apiServerCA", last, f.setCA())}

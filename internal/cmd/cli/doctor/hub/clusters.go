@@ -207,7 +207,7 @@ func checkNamespaces(f *Facts) []check.Row {
 func checkAgentVersions(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
-		if agent := cluster.Status.Agent.AgentVersion; older(agent, f.Config.Version) && !clusterrules.ManagedElsewhere(cluster) {
+		if agent := cluster.Status.Agent.AgentVersion; check.IsOlder(agent, f.Config.Version) && !clusterrules.ManagedElsewhere(cluster) {
 			groups.Add(agent, check.Warn(clusterObject(cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Config.Version),
 				remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)))
 		}

@@ -14,7 +14,6 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
-	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
@@ -281,21 +280,11 @@ func checkVersion(f *Facts) []check.Row {
 			}
 		}
 	}
-	if older(version.Version, written) || older(written, version.Version) {
+	if check.IsOlder(version.Version, written) || check.IsOlder(written, version.Version) {
 		rows = append(rows, check.Warn(f.configObject(), fmt.Sprintf("the hub has version %s, and this `fleet` has version %s", written, version.Version),
 			"install `fleet` of the version of the hub, or upgrade the hub: "+f.chart()))
 	}
 	return rows
-}
-
-// older reports whether a release is older than another one. Versions that are not semantic ones are never older.
-func older(a, b string) bool {
-	parsed, err := utilversion.ParseSemantic(a)
-	if err != nil {
-		return false
-	}
-	order, err := parsed.Compare(b)
-	return err == nil && order < 0
 }
 
 // ownIdentity matches the identities of this product's controllers in Leases.

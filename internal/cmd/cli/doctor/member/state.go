@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	utilversion "k8s.io/apimachinery/pkg/util/version"
-
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -144,11 +142,7 @@ func checkNamespace(f *Facts) []check.Row {
 
 func checkVersion(f *Facts) []check.Row {
 	agent := f.Cluster.Status.Agent.AgentVersion
-	parsed, err := utilversion.ParseSemantic(agent)
-	if err != nil {
-		return nil // an agent of a development version, or none
-	}
-	if order, err := parsed.Compare(f.Version); err != nil || order >= 0 {
+	if !check.IsOlder(agent, f.Version) {
 		return nil
 	}
 	return []check.Row{check.Warn(f.Object(), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Version), f.Repair)}
