@@ -27,7 +27,7 @@ import (
 // run executes the command against a server.
 func run(ctx context.Context, server *clitest.Server, out io.Writer, args ...string) (stderr string, err error) {
 	var problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &problems}, noon)
+	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: out, ErrOut: &problems}, clitest.Noon)
 	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
 	command.SetOut(out)
 	command.SetErr(&problems)
@@ -41,7 +41,7 @@ func run(ctx context.Context, server *clitest.Server, out io.Writer, args ...str
 
 func cluster(namespace, name string, status fleet.ClusterStatus) *fleet.Cluster {
 	return &fleet.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: ago(72 * time.Hour)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: clitest.Ago(72 * time.Hour)},
 		Status:     status,
 	}
 }
@@ -204,7 +204,7 @@ func TestWatch_PrintsChangesAndContinuesAfterExpiration(t *testing.T) {
 		"new Waiting - 3d - - - 0/0", "west NotReady ErrApplied 3d 60s ago - - 1/13")
 
 	west := several()[2].(*fleet.Cluster)
-	west.Status.Agent.LastSeen = ago(0) // only a heartbeat: nothing is printed
+	west.Status.Agent.LastSeen = clitest.Ago(0) // only a heartbeat: nothing is printed
 	server.Put(west)
 	west.Status.Summary.Ready = 2
 	server.Put(west)

@@ -10,13 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
 
 func condition(kind string, status corev1.ConditionStatus, reason, message string) genericcondition.GenericCondition {
 	return genericcondition.GenericCondition{Type: kind, Status: status, Reason: reason, Message: message}
@@ -25,7 +22,7 @@ func condition(kind string, status corev1.ConditionStatus, reason, message strin
 func status(seen bool, conditions ...genericcondition.GenericCondition) fleet.ClusterStatus {
 	status := fleet.ClusterStatus{Conditions: conditions}
 	if seen {
-		status.Agent.LastSeen = ago(time.Minute)
+		status.Agent.LastSeen = clitest.Ago(time.Minute)
 	}
 	return status
 }
@@ -66,7 +63,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &fleet.Cluster{Status: test.status}
 			if test.deleting {
-				cluster.DeletionTimestamp = &metav1.Time{Time: noon()}
+				cluster.DeletionTimestamp = &metav1.Time{Time: clitest.Noon()}
 			}
 			if diff := cmp.Diff(test.want, Judge(cluster)); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"helm.sh/helm/v3/pkg/chartutil"
 
@@ -18,12 +17,11 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/bundlefile"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n"
 
@@ -71,7 +69,7 @@ type called struct {
 func run(t testing.TB, text string, args ...string) called {
 	t.Helper()
 	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, noon, func(string) string { return "" })
+	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
 	if text != "" {
 		path := filepath.Join(t.TempDir(), "deployment.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

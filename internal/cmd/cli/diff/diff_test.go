@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,8 +22,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func modified(name, patch string) fleet.ModifiedStatus {
 	return fleet.ModifiedStatus{APIVersion: "v1", Kind: "Service", Namespace: "web", Name: name, Patch: patch}
@@ -79,7 +76,7 @@ type called struct {
 func run(t testing.TB, server *clitest.Server, args ...string) called {
 	t.Helper()
 	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, noon, func(string) string { return "" })
+	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
 	command.SetArgs(append([]string{"--kubeconfig", server.Kubeconfig}, args...))
 	command.SilenceErrors, command.SilenceUsage = true, true
 	err := command.ExecuteContext(t.Context())

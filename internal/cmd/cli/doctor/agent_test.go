@@ -29,7 +29,7 @@ import (
 func hubOf(t *testing.T) *httptest.Server {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Date", noon().Format(http.TimeFormat))
+		w.Header().Set("Date", clitest.Noon().Format(http.TimeFormat))
 		if !strings.HasSuffix(r.Header.Get("Authorization"), "CANARY") {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
@@ -68,7 +68,7 @@ func withAgent(t *testing.T, hub *httptest.Server) []runtime.Object {
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: names.Agent, Image: "fleethub/fleet-agent:v1.2.0"}}
 	pod := &corev1.Pod{ObjectMeta: meta(system, "fleet-agent-1-a"), Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	pod.Labels = map[string]string{"app": names.Agent}
-	at := metav1.NewMicroTime(noon().Add(-time.Second))
+	at := metav1.NewMicroTime(clitest.Noon().Add(-time.Second))
 	role := names.SafeConcat(system, names.Agent, "role")
 	system := &corev1.Namespace{ObjectMeta: meta("", system)}
 	kube := &corev1.Namespace{ObjectMeta: meta("", metav1.NamespaceSystem)}
@@ -92,7 +92,7 @@ func startAgent(t *testing.T, more ...runtime.Object) (*clitest.Server, func(arg
 	t.Helper()
 	hub := hubOf(t)
 	server := clitest.Start(t, append(withAgent(t, hub), more...)...)
-	server.Date = noon()
+	server.Date = clitest.Noon()
 	return server, func(args ...string) string {
 		t.Helper()
 		text := strings.ReplaceAll(run(t, server, args...), hub.URL, "https://hub.example.com:6443")

@@ -32,7 +32,7 @@ func hubWithWest(t *testing.T, hub *httptest.Server) []runtime.Object {
 	kube := &corev1.Namespace{ObjectMeta: meta("", metav1.NamespaceSystem)}
 	kube.UID = "uid-of-hub"
 	west := &fleet.Cluster{ObjectMeta: meta("fleet-default", "west"), Spec: fleet.ClusterSpec{ClientID: "client-of-west"}}
-	west.Status.Agent.LastSeen = metav1.NewTime(noon().Add(-time.Minute))
+	west.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon().Add(-time.Minute))
 	request := &fleet.ClusterRegistration{ObjectMeta: meta("fleet-default", "request-1"), Spec: fleet.ClusterRegistrationSpec{ClientID: "client-of-west"}}
 	request.UID = "uid-of-request"
 	request.Status = fleet.ClusterRegistrationStatus{ClusterName: "west", Granted: true}
@@ -53,7 +53,7 @@ func startPair(t *testing.T) pair {
 	t.Helper()
 	address := hubOf(t)
 	p := pair{hub: clitest.Start(t, hubWithWest(t, address)...), west: clitest.Start(t, withAgent(t, address)...)}
-	p.hub.Date, p.west.Date = noon(), noon()
+	p.hub.Date, p.west.Date = clitest.Noon(), clitest.Noon()
 	read, err := os.ReadFile(p.hub.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestEveryFormat_OfAClusterMatchesTheGoldens(t *testing.T) {
 	namespace := names.ClusterNamespace("fleet-default", "west")
 	p.hub.Delete(&corev1.ServiceAccount{ObjectMeta: meta(namespace, names.RequestAccount("request-1", "uid-of-request"))})
 	paused := &fleet.Cluster{ObjectMeta: meta("fleet-default", "west"), Spec: fleet.ClusterSpec{ClientID: "another", Paused: true}}
-	paused.Status.Agent.LastSeen = metav1.NewTime(noon().Add(-time.Minute))
+	paused.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon().Add(-time.Minute))
 	p.hub.Put(paused)
 	for name, args := range map[string][]string{
 		"hub": nil, "both": {"--cluster-context", "west"}, "json": {"--cluster-context", "west", "-o", "json"},

@@ -39,8 +39,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
 const system = names.SystemNamespace
 
 func meta(namespace, name string) metav1.ObjectMeta {
@@ -48,7 +46,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 }
 
 func lease(name string, renewed time.Duration) *coordinationv1.Lease {
-	at := metav1.NewMicroTime(noon().Add(-renewed))
+	at := metav1.NewMicroTime(clitest.Noon().Add(-renewed))
 	return &coordinationv1.Lease{ObjectMeta: meta(system, name), Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: new("fleet-controller-1_abcdefghijklmnopqrstuvwxyz"), RenewTime: &at, LeaseDurationSeconds: new(int32(45)),
 	}}
@@ -93,12 +91,12 @@ func healthy(t *testing.T) (objects []runtime.Object, url string) {
 func ill() []runtime.Object {
 	old := func(namespace, name string) metav1.ObjectMeta {
 		m := meta(namespace, name)
-		m.CreationTimestamp = metav1.NewTime(noon().Add(-24 * time.Hour))
+		m.CreationTimestamp = metav1.NewTime(clitest.Noon().Add(-24 * time.Hour))
 		return m
 	}
 	silent := func(namespace, name string) *fleet.Cluster {
 		c := &fleet.Cluster{ObjectMeta: old(namespace, name)}
-		c.Status.Agent.LastSeen = metav1.NewTime(noon().Add(-2 * time.Hour))
+		c.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon().Add(-2 * time.Hour))
 		c.Status.Conditions = []genericcondition.GenericCondition{{
 			Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting, Message: "silent",
 		}}
@@ -110,7 +108,7 @@ func ill() []runtime.Object {
 		return n
 	}
 	imported := &fleet.Cluster{ObjectMeta: old("fleet-default", "north"), Spec: fleet.ClusterSpec{KubeConfigSecret: "north-kubeconfig"}}
-	imported.Status.Agent.LastSeen = metav1.NewTime(noon())
+	imported.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon())
 	broken := &corev1.Secret{ObjectMeta: old("fleet-default", "north-kubeconfig"), Data: map[string][]byte{"value": []byte("token: CANARY\x1b")}}
 	repo := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fleet.cattle.io/v1alpha1", "kind": "GitRepo"}}
 	repo.SetNamespace("fleet-default")
@@ -125,7 +123,7 @@ func ill() []runtime.Object {
 func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
 	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, noon)
+	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon)
 	command.SetArgs(args)
 	t.Setenv("KUBECONFIG", server.Kubeconfig)
 	command.SilenceErrors, command.SilenceUsage = true, true

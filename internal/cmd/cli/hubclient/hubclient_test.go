@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
-
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func TestReadOwnCluster_SendsADryRunWithTheToken(t *testing.T) {
 	var got string
@@ -25,12 +24,12 @@ func TestReadOwnCluster_SendsADryRunWithTheToken(t *testing.T) {
 			"status":{"agent":{"lastSeen":"2026-05-04T11:59:00Z"}}}`) // the client has gone
 	}))
 	defer server.Close()
-	client, err := hubclient.New(server.URL, kubetest.CAOf(server), "bearer", noon)
+	client, err := hubclient.New(server.URL, kubetest.CAOf(server), "bearer", clitest.Noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen, err := client.ReadOwnCluster(t.Context(), "a/b", "west")
-	if err != nil || seen.Account != "u-1" || !seen.LastSeen.Equal(noon().Add(-time.Minute)) {
+	if err != nil || seen.Account != "u-1" || !seen.LastSeen.Equal(clitest.Noon().Add(-time.Minute)) {
 		t.Errorf("seen %+v, %v", seen, err)
 	}
 	const want = "PATCH /apis/fleet.cattle.io/v1alpha1/namespaces/a%2Fb/clusters/west/status?dryRun=All&fieldManager=fleet Bearer bearer {}"
@@ -50,7 +49,7 @@ func TestClockOf(t *testing.T) {
 		"no date": {header("noon"), hubclient.Response{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := hubclient.ClockOf(test.header, noon()); got != test.want {
+			if got := hubclient.ClockOf(test.header, clitest.Noon()); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})

@@ -21,8 +21,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
 func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
@@ -48,9 +46,9 @@ func config() *corev1.ConfigMap {
 }
 
 func hub() []runtime.Object {
-	seen := fleet.AgentStatus{LastSeen: metav1.NewTime(noon().Add(-time.Minute))}
+	seen := fleet.AgentStatus{LastSeen: metav1.NewTime(clitest.Noon().Add(-time.Minute))}
 	objects := []runtime.Object{
-		config(), lease(names.ControllerLease, "fleet-controller-1", noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1", noon()),
+		config(), lease(names.ControllerLease, "fleet-controller-1", clitest.Noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1", clitest.Noon()),
 		&fleet.Cluster{ObjectMeta: meta("fleet-local", "local"), Status: fleet.ClusterStatus{Agent: seen, Conditions: conditions("Ready", "", "")}},
 	}
 	for _, name := range []string{"a", "b"} {
@@ -61,7 +59,7 @@ func hub() []runtime.Object {
 	failing := &fleet.Cluster{ObjectMeta: meta("fleet-default", "c"), Status: fleet.ClusterStatus{Agent: seen}}
 	failing.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Message: "ErrApplied(1) [Bundle web]"}}
 	failing.Status.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "web", BundleState: fleet.ErrApplied}}
-	expires := metav1.NewTime(noon().Add(time.Hour))
+	expires := metav1.NewTime(clitest.Noon().Add(time.Hour))
 	return append(objects, failing,
 		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever"), Status: fleet.ClusterRegistrationTokenStatus{Conditions: conditions("Ready", "", "")}},
 		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "short"), Status: fleet.ClusterRegistrationTokenStatus{
@@ -79,7 +77,7 @@ func hub() []runtime.Object {
 func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
 	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, noon)
+	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon)
 	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
 	command.SilenceErrors, command.SilenceUsage = true, true
 	err := command.ExecuteContext(t.Context())
@@ -105,7 +103,7 @@ func TestHealthyHub_ShowsNoProblems(t *testing.T) {
 }
 
 func TestLeaderThatDoesNotRenew_IsAProblem(t *testing.T) {
-	server := clitest.Start(t, config(), lease(names.ControllerLease, "fleet-controller-1", noon().Add(-5*time.Minute)))
+	server := clitest.Start(t, config(), lease(names.ControllerLease, "fleet-controller-1", clitest.Noon().Add(-5*time.Minute)))
 	golden.Expect(t, "no-leader.golden", run(t, server, "-A"))
 }
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,8 +30,6 @@ const toAll = header + `spec:
   helm: {values: {size: "${ .ClusterLabels.size }"}}
   targets: [{clusterSelector: {}}]
 `
-
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 func cluster(namespace, name string, labels map[string]string) *fleet.Cluster {
 	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}}
@@ -65,7 +62,7 @@ type called struct {
 func run(t testing.TB, server *clitest.Server, text string, args ...string) called {
 	t.Helper()
 	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, noon, func(string) string { return "" })
+	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
 	if text != "" {
 		path := filepath.Join(t.TempDir(), "bundle.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -193,7 +190,7 @@ func TestWithoutFile_PrintsTheHelp(t *testing.T) {
 
 func TestFailureAsJSON_IsOneLineForJobs(t *testing.T) {
 	var problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &problems}, noon, func(string) string { return "true" })
+	command := New(genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &problems}, clitest.Noon, func(string) string { return "true" })
 	command.SetArgs([]string{"-b", "/no/such/file"})
 	command.SilenceErrors, command.SilenceUsage = true, true
 	err := command.ExecuteContext(t.Context())

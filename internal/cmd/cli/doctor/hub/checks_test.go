@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -63,7 +64,7 @@ func faults() map[string]fault {
 	return map[string]fault{
 		"CRD is missing":         {"hub-crds", func(f *Facts) { *clusterCRD(f) = f.CRDs[0] }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not exist", crdsFix},
 		"CRD is not established": {"hub-crds", func(f *Facts) { clusterCRD(f).Status.Conditions = nil }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not serve the CRD yet", "kubectl describe crd clusters.fleet.cattle.io"},
-		"CRD is being deleted":   {"hub-crds", func(f *Facts) { clusterCRD(f).DeletionTimestamp = new(ago(0)) }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "is being deleted", "kubectl describe crd clusters.fleet.cattle.io"},
+		"CRD is being deleted":   {"hub-crds", func(f *Facts) { clusterCRD(f).DeletionTimestamp = new(clitest.Ago(0)) }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "is being deleted", "kubectl describe crd clusters.fleet.cattle.io"},
 		"CRD is of an older release": {"hub-crds-fields", func(f *Facts) {
 			delete(clusterCRD(f).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "drops status", crdsFix},
@@ -116,13 +117,13 @@ func faults() map[string]fault {
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
 		"hub has not installed the agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[1].Status.Agent.LastSeen = metav1.Time{} }, east, check.Warning, "the hub has not installed the agent yet", "kubectl describe clusters.fleet.cattle.io -n fleet-default east"},
 		"deletion of a Cluster hangs": {"hub-clusters-deleting", func(f *Facts) {
-			f.Clusters[0].DeletionTimestamp, f.Clusters[0].Finalizers = new(ago(time.Hour)), []string{"a/b"}
+			f.Clusters[0].DeletionTimestamp, f.Clusters[0].Finalizers = new(clitest.Ago(time.Hour)), []string{"a/b"}
 		}, west, check.Failed, "since 2026-05-04T11:00:00Z, and its finalizers are still there: a/b", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
 		"two Clusters have one client ID": {"hub-client-ids", func(f *Facts) {
-			f.Clusters[0].Spec.ClientID, f.Clusters[0].CreationTimestamp = f.Clusters[1].Spec.ClientID, ago(time.Hour)
+			f.Clusters[0].Spec.ClientID, f.Clusters[0].CreationTimestamp = f.Clusters[1].Spec.ClientID, clitest.Ago(time.Hour)
 		}, west, check.Failed, "the same client ID as Cluster fleet-default/east, which is older", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"clientID":"uid-of-west"}}'`},
 		"namespace of a Cluster is missing":       {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces = f.Namespaces[1:] }, west, check.Failed, "namespace " + westNS + " does not exist", logs},
-		"namespace of a Cluster is being deleted": {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces[0].DeletionTimestamp = new(ago(time.Hour)) }, west, check.Failed, "is being deleted", "kubectl describe namespace " + westNS},
+		"namespace of a Cluster is being deleted": {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces[0].DeletionTimestamp = new(clitest.Ago(time.Hour)) }, west, check.Failed, "is being deleted", "kubectl describe namespace " + westNS},
 		"agent is older":                          {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v1.1.9" }, west, check.Warning, "the agent has version v1.1.9, and the hub has version v1.2.0", "fleet repair west -n fleet-default"},
 		"ClusterGroup is empty": {"hub-clustergroups", func(f *Facts) {
 			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod", "a": "b"}}
@@ -193,7 +194,7 @@ func faults() map[string]fault {
 		"BundleDeployment of a lost Cluster": {"hub-orphans-bundledeployments", func(f *Facts) { f.BundleDeployments = append(f.BundleDeployments, partial("x", "app", of("lost"))) }, "BundleDeployment x/app", check.Warning, "of Cluster fleet-default/lost, which does not exist", "kubectl delete bundledeployments.fleet.cattle.io -n x app"},
 		"BundleDeployment of a lost Cluster, with a finalizer": {"hub-orphans-bundledeployments", func(f *Facts) {
 			lost := partial("x", "app", of("lost"))
-			lost.Finalizers, lost.DeletionTimestamp = []string{fleet.FinalizerBundleDeployment}, new(ago(time.Hour))
+			lost.Finalizers, lost.DeletionTimestamp = []string{fleet.FinalizerBundleDeployment}, new(clitest.Ago(time.Hour))
 			f.BundleDeployments = append(f.BundleDeployments, lost)
 		}, "BundleDeployment x/app", check.Warning, "which does not exist", `kubectl patch bundledeployments.fleet.cattle.io -n x app --type=merge -p '{"metadata":{"finalizers":null}}'`},
 		"namespace of a lost Cluster": {"hub-orphans-namespaces", func(f *Facts) {
@@ -201,7 +202,7 @@ func faults() map[string]fault {
 		}, "Namespace " + names.ClusterNamespace(workspace, "lost"), check.Warning, "which does not exist", "kubectl delete namespace " + names.ClusterNamespace(workspace, "lost")},
 		"namespace of a lost Cluster is being deleted": {"hub-orphans-namespaces", func(f *Facts) {
 			lost := partial("", names.ClusterNamespace(workspace, "lost"), of("lost"))
-			lost.DeletionTimestamp = new(ago(time.Hour))
+			lost.DeletionTimestamp = new(clitest.Ago(time.Hour))
 			f.Namespaces = append(f.Namespaces, lost)
 		}, "Namespace " + names.ClusterNamespace(workspace, "lost"), check.Warning, "objects with finalizers", "kubectl describe namespace " + names.ClusterNamespace(workspace, "lost")},
 		"credential of a lost request": {"hub-orphans-credentials", func(f *Facts) { f.Credentials = append(f.Credentials, partial("s", "c-1", of("lost"))) }, "Secret s/c-1", check.Warning, "answers ClusterRegistration fleet-default/request-of-lost, which does not exist", "kubectl delete secret -n s c-1"},
@@ -260,11 +261,11 @@ func TestNoFaults(t *testing.T) {
 		change func(*Facts)
 	}{
 		"new Cluster waits": {"hub-clusters-waiting", func(f *Facts) {
-			f.Clusters[0].Status.Agent.LastSeen, f.Clusters[0].CreationTimestamp = metav1.Time{}, ago(time.Minute)
+			f.Clusters[0].Status.Agent.LastSeen, f.Clusters[0].CreationTimestamp = metav1.Time{}, clitest.Ago(time.Minute)
 		}},
 		"new Cluster has no namespace yet": {"hub-cluster-namespaces", func(f *Facts) {
 			f.Namespaces, f.Clusters = nil, f.Clusters[:1]
-			f.Clusters[0].CreationTimestamp = ago(time.Minute)
+			f.Clusters[0].CreationTimestamp = clitest.Ago(time.Minute)
 		}},
 		"Clusters of two workspaces have one ID": {"hub-client-ids", func(f *Facts) {
 			f.Clusters[0].Spec.ClientID, f.Clusters[0].Namespace = f.Clusters[1].Spec.ClientID, "other"
@@ -278,10 +279,10 @@ func TestNoFaults(t *testing.T) {
 		"token of an import never expires": {"hub-tokens-expiry", func(f *Facts) {
 			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}
 		}},
-		"token has just been created": {"hub-tokens-values", func(f *Facts) { f.Values = nil; f.Tokens[0].CreationTimestamp = ago(time.Second) }},
+		"token has just been created": {"hub-tokens-values", func(f *Facts) { f.Values = nil; f.Tokens[0].CreationTimestamp = clitest.Ago(time.Second) }},
 		"Bundle is not ready since a minute": {"hub-bundles-failing", func(f *Facts) {
 			c := &f.Bundles[0].Status.Conditions[0]
-			c.Status, c.LastUpdateTime = corev1.ConditionFalse, noon().Add(-time.Minute).Format(time.RFC3339)
+			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
 		}},
 		"agent of a development version": {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "dev" }},
 		"agent is newer":                 {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v2.0.0" }},

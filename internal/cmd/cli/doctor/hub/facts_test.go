@@ -28,24 +28,20 @@ const (
 	system    = names.SystemNamespace
 )
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
-
 // named returns the metadata of an object that is a day old.
 func named(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: ago(24 * time.Hour)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: clitest.Ago(24 * time.Hour)}
 }
 
 // condition returns a condition that is False for a reason, since an hour.
 func condition(kind, reason, message string) genericcondition.GenericCondition {
 	return genericcondition.GenericCondition{
-		Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message, LastUpdateTime: noon().Add(-time.Hour).Format(time.RFC3339),
+		Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message, LastUpdateTime: clitest.Noon().Add(-time.Hour).Format(time.RFC3339),
 	}
 }
 
 func lease(name, holder string, renewed time.Duration) coordinationv1.Lease {
-	at := metav1.NewMicroTime(noon().Add(-renewed))
+	at := metav1.NewMicroTime(clitest.Noon().Add(-renewed))
 	return coordinationv1.Lease{ObjectMeta: named(system, name), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: new(int32(45))}}
 }
 
@@ -62,7 +58,7 @@ func deployment(name, image string, replicas, ready int32) appsv1.Deployment {
 func cluster(name string) *fleet.Cluster {
 	return &fleet.Cluster{
 		ObjectMeta: named(workspace, name), Spec: fleet.ClusterSpec{ClientID: "client-of-" + name},
-		Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: ago(time.Minute), ClusterFacts: fleet.ClusterFacts{AgentVersion: "v1.2.0"}}},
+		Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: clitest.Ago(time.Minute), ClusterFacts: fleet.ClusterFacts{AgentVersion: "v1.2.0"}}},
 	}
 }
 
@@ -119,11 +115,11 @@ func healthy(t *testing.T) *Facts {
 	imported := cluster("east")
 	imported.Spec.KubeConfigSecret = "east-kubeconfig"
 	f := &Facts{
-		Now: noon(), System: system, Server: "https://hub.example.com:6443", Kubernetes: "v1.35.1", CRDs: served, Embedded: embedded,
+		Now: clitest.Noon(), System: system, Server: "https://hub.example.com:6443", Kubernetes: "v1.35.1", CRDs: served, Embedded: embedded,
 		Config: Configuration{Exists: true, Version: "v1.2.0", Release: "fleet", Config: config.Config{
-			APIServerURL: "https://hub.example.com:6443", APIServerCA: certificate(t, noon().AddDate(1, 0, 0)), AgentTLSMode: config.TLSModeStrict,
+			APIServerURL: "https://hub.example.com:6443", APIServerCA: certificate(t, clitest.Noon().AddDate(1, 0, 0)), AgentTLSMode: config.TLSModeStrict,
 		}},
-		Address:     Probe{Done: true, Expires: noon().AddDate(0, 6, 0)},
+		Address:     Probe{Done: true, Expires: clitest.Noon().AddDate(0, 6, 0)},
 		Deployments: []appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
 		Validating: []Webhook{{
 			Configuration: "guard", Name: "guard.example.com", Required: true,
@@ -136,7 +132,7 @@ func healthy(t *testing.T) *Facts {
 		Tokens:        []*fleet.ClusterRegistrationToken{token("west")},
 		Registrations: []*fleet.ClusterRegistration{request("request-of-west", "west"), request("request-of-east", "east")},
 		Bundles:       []Bundle{bundle("app")},
-		Kubeconfigs:   map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: noon().AddDate(1, 0, 0)}},
+		Kubeconfigs:   map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
 		Values:        []metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
 	}
 	for _, name := range ownLeases() {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
@@ -27,13 +28,9 @@ import (
 
 const workspace = "fleet-default"
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-d)) }
-
 // named returns the metadata of an object that is a day old.
 func named(namespace, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: ago(24 * time.Hour)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name), CreationTimestamp: clitest.Ago(24 * time.Hour)}
 }
 
 func condition(kind, reason, message string) []genericcondition.GenericCondition {
@@ -48,13 +45,13 @@ func request(name string) *fleet.ClusterRegistration {
 func healthy() *Facts {
 	west := &fleet.Cluster{
 		ObjectMeta: named(workspace, "west"), Spec: fleet.ClusterSpec{ClientID: "client-of-west"},
-		Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: ago(time.Minute), ClusterFacts: fleet.ClusterFacts{AgentVersion: "v1.2.0"}}},
+		Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: clitest.Ago(time.Minute), ClusterFacts: fleet.ClusterFacts{AgentVersion: "v1.2.0"}}},
 	}
 	namespace := names.ClusterNamespace(workspace, "west")
 	west.Status.Namespace = namespace
 	return &Facts{
 		Scope: Scope{System: names.SystemNamespace, Here: remedy.Target{Context: "west"}, Repair: "fleet repair west -n fleet-default"},
-		Now:   noon(), Cluster: west, UID: "uid-of-hub", Version: "v1.2.0", Siblings: []*fleet.Cluster{west},
+		Now:   clitest.Noon(), Cluster: west, UID: "uid-of-hub", Version: "v1.2.0", Siblings: []*fleet.Cluster{west},
 		Registrations: []*fleet.ClusterRegistration{request("request-1")},
 		Place:         &corev1.Namespace{ObjectMeta: named("", namespace)},
 		Accounts:      []corev1.ServiceAccount{{ObjectMeta: named(namespace, names.RequestAccount("request-1", "uid-of-request-1"))}},
@@ -69,7 +66,7 @@ func imported(k Kubeconfig) func(*Facts) {
 
 func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 	f := healthy()
-	for _, change := range []func(*Facts){func(*Facts) {}, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: noon().AddDate(1, 0, 0)})} {
+	for _, change := range []func(*Facts){func(*Facts) {}, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)})} {
 		change(f)
 		for _, row := range check.Run(Checks(), f, nil) {
 			if row.Verdict != check.OK || row.Fix != "" {
@@ -116,7 +113,7 @@ func stateFaults() map[string]fault {
 		"condition of an agent that works": {"cluster-conditions", func(f *Facts) {
 			f.Cluster.Status.Conditions = condition(fleet.ConditionAddressKnown, fleet.ReasonHubAddressChanged, "old")
 		}, west, check.Warning, "HubAddressChanged: old", repair},
-		"Cluster is being deleted":    {"cluster-conditions", func(f *Facts) { f.Cluster.DeletionTimestamp = new(ago(0)) }, west, check.Failed, "being deleted", describe1},
+		"Cluster is being deleted":    {"cluster-conditions", func(f *Facts) { f.Cluster.DeletionTimestamp = new(clitest.Ago(0)) }, west, check.Failed, "being deleted", describe1},
 		"agent is silent":             {"cluster-heartbeat", silent, west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", log},
 		"agent has never reported":    {"cluster-heartbeat", func(f *Facts) { silent(f); never(f) }, west, check.Failed, "was deployed and has never reported", log},
 		"no agent has joined":         {"cluster-heartbeat", never, west, check.Warning, "no agent has joined", repair},
@@ -130,7 +127,7 @@ func stateFaults() map[string]fault {
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
 		"Cluster is paused":                   {"cluster-paused", func(f *Facts) { f.Cluster.Spec.Paused = true }, west, check.Warning, "paused", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"paused":false}}'`},
 		"namespace is missing":                {"cluster-namespace", func(f *Facts) { f.Place = nil }, "Namespace " + namespace, check.Failed, "does not exist", hubLog},
-		"namespace is being deleted":          {"cluster-namespace", func(f *Facts) { f.Place.DeletionTimestamp = new(ago(0)) }, "Namespace " + namespace, check.Failed, "being deleted", "kubectl describe namespace " + namespace},
+		"namespace is being deleted":          {"cluster-namespace", func(f *Facts) { f.Place.DeletionTimestamp = new(clitest.Ago(0)) }, "Namespace " + namespace, check.Failed, "being deleted", "kubectl describe namespace " + namespace},
 		"namespace is not that of the status": {"cluster-namespace", func(f *Facts) { f.Cluster.Status.Namespace = "other" }, "Namespace " + namespace, check.Failed, "another namespace (other)", hubLog},
 		"agent is old":                        {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.1.0" }, west, check.Warning, "v1.1.0, and the hub has version v1.2.0", repair},
 		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
@@ -144,7 +141,7 @@ func identityFaults() map[string]fault {
 	twin := func(age time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			other := &fleet.Cluster{ObjectMeta: named(workspace, "twin"), Spec: f.Cluster.Spec}
-			other.CreationTimestamp = ago(age)
+			other.CreationTimestamp = clitest.Ago(age)
 			f.Siblings = append(f.Siblings, other)
 		}
 	}
@@ -168,8 +165,8 @@ func identityFaults() map[string]fault {
 		"account is missing":      {"cluster-account", func(f *Facts) { f.Accounts = nil }, asked, check.Failed, "does not exist in namespace cluster-fleet-default-west-b051c957a561", repair},
 		"kubeconfig is missing":   {"cluster-kubeconfig", imported(Kubeconfig{}), secret, check.Failed, "does not exist", newSecret},
 		"kubeconfig is not one":   {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigExec}), secret, check.Failed, "runs a command", "kubectl config view --raw --flatten --minify --context west > west.kubeconfig && " + newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
-		"kubeconfig has expired":  {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: noon().Add(-time.Hour)}), secret, check.Failed, "expired on 2026-05-04", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
-		"kubeconfig expires soon": {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: noon().AddDate(0, 0, 7)}), secret, check.Warning, "expires in 7d", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig has expired":  {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: clitest.Noon().Add(-time.Hour)}), secret, check.Failed, "expired on 2026-05-04", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig expires soon": {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(0, 0, 7)}), secret, check.Warning, "expires in 7d", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
 	}
 }
 
@@ -234,13 +231,13 @@ func TestNoFaults(t *testing.T) {
 		"silence has a check of its own":   {"cluster-conditions", silent},
 		"Cluster of another manager waits": {"cluster-heartbeat", func(f *Facts) { never(f); elsewhere(f) }},
 		"namespace of another manager":     {"cluster-namespace", func(f *Facts) { f.Place = nil; elsewhere(f) }},
-		"namespace of a new Cluster":       {"cluster-namespace", func(f *Facts) { f.Place = nil; f.Cluster.CreationTimestamp = ago(time.Minute) }},
+		"namespace of a new Cluster":       {"cluster-namespace", func(f *Facts) { f.Place = nil; f.Cluster.CreationTimestamp = clitest.Ago(time.Minute) }},
 		"development version":              {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "dev" }},
 		"newer agent":                      {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.3.0" }},
 		"new request": {"cluster-requests", func(f *Facts) {
 			r := f.Registrations[0]
 			r.Status.Granted = false
-			r.CreationTimestamp = ago(time.Minute)
+			r.CreationTimestamp = clitest.Ago(time.Minute)
 		}},
 		"no registration before the heartbeat": {"cluster-registration", func(f *Facts) { f.Registrations = nil; never(f) }},
 		"request that was not granted":         {"cluster-account", func(f *Facts) { f.Accounts = nil; f.Registrations[0].Status.Granted = false }},
@@ -273,7 +270,7 @@ func TestReadKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: noon().AddDate(-1, 0, 0), NotAfter: noon()}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: clitest.Noon().AddDate(-1, 0, 0), NotAfter: clitest.Noon()}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +293,7 @@ func TestReadKubeconfig(t *testing.T) {
 		want Kubeconfig
 	}{
 		"token":       {write(&api.AuthInfo{Token: "CANARY"}), Kubeconfig{Exists: true, URL: "https://hub.example.com"}},
-		"certificate": {write(withCertificate), Kubeconfig{Exists: true, URL: "https://hub.example.com", Expires: noon()}},
+		"certificate": {write(withCertificate), Kubeconfig{Exists: true, URL: "https://hub.example.com", Expires: clitest.Noon()}},
 		"missing":     {nil, Kubeconfig{}},
 		"not one":     {map[string][]byte{"value": []byte("token: CANARY")}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigContext}},
 		"too long":    {map[string][]byte{"value": make([]byte, maxKubeconfig+1)}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}},

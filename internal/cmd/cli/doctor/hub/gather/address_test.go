@@ -30,8 +30,6 @@ func serve(t *testing.T, expires time.Time) (address string, ca []byte) {
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
-
 // certificate returns the rows about the hub's certificate.
 func certificate(f *hub.Facts) []check.Row {
 	all := hub.Checks()
@@ -39,10 +37,10 @@ func certificate(f *hub.Facts) []check.Row {
 }
 
 func TestProbe(t *testing.T) {
-	good, ca := serve(t, noon().AddDate(1, 0, 0))
-	other, _ := serve(t, noon().AddDate(1, 0, 0))
-	expired, expiredCA := serve(t, noon().AddDate(0, 0, -1))
-	soon, soonCA := serve(t, noon().AddDate(0, 0, 10))
+	good, ca := serve(t, clitest.Noon().AddDate(1, 0, 0))
+	other, _ := serve(t, clitest.Noon().AddDate(1, 0, 0))
+	expired, expiredCA := serve(t, clitest.Noon().AddDate(0, 0, -1))
+	soon, soonCA := serve(t, clitest.Noon().AddDate(0, 0, 10))
 	for name, test := range map[string]struct {
 		config        config.Config
 		verdict, want string
@@ -58,7 +56,7 @@ func TestProbe(t *testing.T) {
 		"invalid URL: nothing is connected": {config.Config{APIServerURL: "http://127.0.0.1:1"}, "ok", "not checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &hub.Facts{Now: noon(), Config: hub.Configuration{Config: test.config}, Address: probe(t.Context(), test.config, time.Minute, noon)}
+			f := &hub.Facts{Now: clitest.Noon(), Config: hub.Configuration{Config: test.config}, Address: probe(t.Context(), test.config, time.Minute, clitest.Noon)}
 			rows := certificate(f)
 			if len(rows) != 1 || string(rows[0].Verdict) != test.verdict || !strings.Contains(rows[0].Cause, test.want) {
 				t.Errorf("rows %+v, error %v", rows, f.Address.Err)

@@ -47,7 +47,7 @@ func encodeKey(t *testing.T, key *ecdsa.PrivateKey) []byte {
 }
 
 func TestReadKubeconfig(t *testing.T) {
-	expires := noon().Add(90 * time.Minute).Truncate(time.Second)
+	expires := clitest.Noon().Add(90 * time.Minute).Truncate(time.Second)
 	der, key := clitest.Certificate(t, expires)
 	keyPEM := encodeKey(t, key)
 	client := &clientcmdapi.AuthInfo{ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ClientKeyData: keyPEM}
@@ -55,7 +55,7 @@ func TestReadKubeconfig(t *testing.T) {
 	withToken := func(claims string) map[string][]byte {
 		return kubeconfig(t, server, &clientcmdapi.AuthInfo{Token: jwt(claims)})
 	}
-	options := foreign.Options{Now: noon(), Refused: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
+	options := foreign.Options{Now: clitest.Noon(), Refused: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
 	for name, test := range map[string]struct {
 		data    map[string][]byte
 		exists  bool
