@@ -49,15 +49,3 @@ func (c Check[F]) rows(facts F, missing Missing) []Row {
 	}
 	return []Row{{Verdict: OK}}
 }
-
-// Described is what the documentation says about a check.
-type Described struct{ ID, About, Otherwise string }
-
-// Describe returns what the documentation says about checks.
-func Describe[F any](checks []Check[F]) []Described {
-	described := make([]Described, 0, len(checks))
-	for _, c := range checks {
-		described = append(described, Described{c.ID, c.About, c.Otherwise})
-	}
-	return described
-}
