@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,9 +27,10 @@ type Reporter struct {
 	// Debug enables Log.
 	Debug bool
 
-	out   io.Writer
+	// text or json prints the lines, one at a time. The other one is nil.
+	text  *log.Logger
+	json  *slog.Logger
 	clock func() time.Time
-	json  bool
 }
 
 // Keys of JSON lines. Under keyError a GitRepo's job reports its error to the hub.
@@ -40,13 +41,16 @@ const (
 
 // New returns a Reporter that prints to out.
 func New(out io.Writer, environment env.Environment, clock func() time.Time) Reporter {
-	return Reporter{out: &locked{out: out}, clock: clock, json: strings.EqualFold(environment("FLEET_JSON_OUTPUT"), "true")}
+	if strings.EqualFold(environment("FLEET_JSON_OUTPUT"), "true") {
+		return Reporter{json: slog.New(slog.NewJSONHandler(out, nil)), clock: clock}
+	}
+	return Reporter{text: log.New(out, "", 0), clock: clock}
 }
 
 // Warn prints a warning.
 func (r Reporter) Warn(text string) {
-	if r.json {
-		slog.New(slog.NewJSONHandler(r.out, nil)).Warn(text)
+	if r.json != nil {
+		r.json.Warn(text)
 		return
 	}
 	r.line("warning: " + text)
@@ -68,8 +72,8 @@ func (r Reporter) Write(text []byte) (int, error) {
 }
 
 func (r Reporter) progress(text string) {
-	if r.json {
-		slog.New(slog.NewJSONHandler(r.out, nil)).Info(text)
+	if r.json != nil {
+		r.json.Info(text)
 		return
 	}
 	r.line(text)
@@ -85,17 +89,17 @@ func (r Reporter) Finish(err error) error {
 	if errors.As(err, &failure) {
 		fixes = failure.Fixes
 	}
-	if r.json {
+	if r.json != nil {
 		args := []any{keyError, err.Error()}
 		if len(fixes) > 0 {
 			args = append(args, keyFix, strings.Join(fixes, "; "))
 		}
-		slog.New(slog.NewJSONHandler(r.out, nil)).Error("Fleet cli failed", args...)
+		r.json.Error("Fleet cli failed", args...)
 		return exit.Printed{Code: exit.Failed}
 	}
 	r.line(err.Error())
 	for _, fix := range fixes {
-		fmt.Fprintf(r.out, "fix: %s\n", output.Line(fix))
+		r.text.Print("fix: " + output.Line(fix))
 	}
 	return exit.Printed{Code: exit.Failed}
 }
@@ -118,18 +122,5 @@ func usage(command *cobra.Command, err error) error {
 }
 
 func (r Reporter) line(text string) {
-	fmt.Fprintf(r.out, "%s %s\n", r.clock().Format("2006/01/02 15:04:05"), output.Line(text))
-}
-
-// locked is a writer for concurrent use.
-type locked struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-// Write writes a line.
-func (l *locked) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(text)
+	r.text.Print(r.clock().Format("2006/01/02 15:04:05") + " " + output.Line(text))
 }
