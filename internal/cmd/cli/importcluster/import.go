@@ -433,7 +433,7 @@ func (i *importer) refuseShared(secret *corev1.Secret, other string, err error) 
 	if err != nil {
 		return err
 	}
-	return refuse("Secret %s/%s is the kubeconfig of Cluster %s, too", secret.Namespace, secret.Name, other).With("import under another name")
+	return exit.Errorf(exit.Refused, "Secret %s/%s is the kubeconfig of Cluster %s, too", secret.Namespace, secret.Name, other).With("import under another name")
 }
 
 // patchSecret replaces data of a Secret, if it has this resource version. A nil value removes a key.

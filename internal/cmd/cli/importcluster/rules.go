@@ -120,10 +120,10 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 	}
 	switch {
 	case !existing.DeletionTimestamp.IsZero():
-		return "", refuse("Cluster %s is being deleted", name).
+		return "", exit.Errorf(exit.Refused, "Cluster %s is being deleted", name).
 			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.name, o.flags.Namespace()))
 	case !existing.Status.Agent.LastSeen.IsZero():
-		return "", refuse("Cluster %s has joined with a token, and its agent reports", name).
+		return "", exit.Errorf(exit.Refused, "Cluster %s has joined with a token, and its agent reports", name).
 			With(fmt.Sprintf("import under another name, or run first: fleet unregister %s -n %s", o.name, o.flags.Namespace()))
 	}
 	return only(stepChange, checkServer(secret, server))
@@ -146,7 +146,7 @@ func checkServer(secret *corev1.Secret, server string) error {
 	if other == server {
 		return nil
 	}
-	return refuse("Secret %s/%s has the kubeconfig of another address: %s", secret.Namespace, secret.Name, output.Line(other)).
+	return exit.Errorf(exit.Refused, "Secret %s/%s has the kubeconfig of another address: %s", secret.Namespace, secret.Name, output.Line(other)).
 		With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
 }
 
@@ -155,12 +155,8 @@ func checkSecret(secret *corev1.Secret) error {
 	if secret == nil || importaccount.IsOurs(secret) {
 		return nil
 	}
-	return refuse("Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
+	return exit.Errorf(exit.Refused, "Secret %s/%s exists and was not created by this command", secret.Namespace, secret.Name).
 		With(fmt.Sprintf("delete it if nothing needs it: kubectl delete secret -n %s %s", secret.Namespace, secret.Name), "or import under another name")
-}
-
-func refuse(format string, args ...any) *exit.Error {
-	return exit.Errorf(exit.Refused, format, args...)
 }
 
 // decideImported is the part of decide for a Cluster that names a kubeconfig.
@@ -168,12 +164,12 @@ func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, 
 	name := o.flags.Namespace() + "/" + o.name
 	switch {
 	case existing.Spec.KubeConfigSecret != importaccount.KubeconfigSecret(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
-		return "", refuse("Cluster %s names another kubeconfig Secret: %s", name, output.Line(existing.Spec.KubeConfigSecret)).
+		return "", exit.Errorf(exit.Refused, "Cluster %s names another kubeconfig Secret: %s", name, output.Line(existing.Spec.KubeConfigSecret)).
 			With(fmt.Sprintf("fleet repair %s -n %s", o.name, o.flags.Namespace()), "or import under another name")
 	case secret == nil:
 		return stepWait, nil
 	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
-		return "", refuse("Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
+		return "", exit.Errorf(exit.Refused, "Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
 			With("import under another name, or run the command with --server " + remedy.Quote(serverOf(secret.Data[protocol.KubeconfigValueKey])))
 	case existing.Status.Agent.LastSeen.IsZero():
 		return stepWait, nil

@@ -43,7 +43,7 @@ type found struct {
 	systemUID string
 	// deployment means that Deployment fleet-agent exists. imported means that a hub has applied it.
 	deployment, imported bool
-	// release is the status of the Helm release fleet-agent, or empty. releaseChart is its chart.
+	// release is the status of the Helm release fleet-agent, or empty.
 	release release.Status
 	// others are other agents, as "kind namespace/name".
 	others []string

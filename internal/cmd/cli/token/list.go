@@ -227,9 +227,9 @@ text of "fleet token create" again instead, which contains a secret.`,
 			if err != nil {
 				return err
 			}
-			token, err := read(command.Context(), hub, flags.Namespace(), args[0])
+			token, err := hub.Tokens(flags.Namespace()).Get(command.Context(), args[0], metav1.GetOptions{})
 			if err != nil {
-				return err
+				return missing(flags.Namespace(), args[0], err)
 			}
 			var text jointext.Text
 			if withSecret {

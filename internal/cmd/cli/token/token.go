@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -105,13 +104,4 @@ func joinText(ctx context.Context, hub *access.Cluster, values protocol.Values, 
 		text.Image = image
 	}
 	return text
-}
-
-// read reads a token. A missing token is an error that names the command that lists them.
-func read(ctx context.Context, hub *access.Cluster, workspace, name string) (*fleet.ClusterRegistrationToken, error) {
-	found, err := hub.Tokens(workspace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, missing(workspace, name, err)
-	}
-	return found, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/cut"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -150,7 +151,7 @@ func checkDeleting(f *Facts) []check.Row {
 	for _, cluster := range f.Clusters {
 		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
 			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
-				at.UTC().Format(time.RFC3339), few(cluster.Finalizers)), describe("clusters", cluster.Namespace, cluster.Name)))
+				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), describe("clusters", cluster.Namespace, cluster.Name)))
 		}
 	}
 	return groups.Rows()

@@ -25,6 +25,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// maxNamed is how many names a cause contains.
+const maxNamed = 5
+
 // installationChecks returns the checks of the installation.
 func installationChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
@@ -127,16 +130,10 @@ func checkFields(f *Facts) []check.Row {
 			continue
 		}
 		if missing := crds.Missing(&f.Embedded[i], served); len(missing) > 0 {
-			old.Add("", check.Fail(crdObject(served.Name), fmt.Sprintf("the CRD is older than this release: the API server drops %s", few(missing)), f.installCRDs()))
+			old.Add("", check.Fail(crdObject(served.Name), fmt.Sprintf("the CRD is older than this release: the API server drops %s", cut.Names(missing, maxNamed)), f.installCRDs()))
 		}
 	}
 	return old.Rows()
-}
-
-// few returns the first names of a list.
-func few(all []string) string {
-	const shown = 5
-	return cut.Names(all, shown)
 }
 
 // ownLeases are the Leases that the controllers hold together.

@@ -17,7 +17,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -180,11 +179,8 @@ func (g *gatherer) readCRDs(ctx context.Context) error {
 // readConfig reads the configuration as the controllers do.
 func (g *gatherer) readConfig(ctx context.Context) error {
 	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.System).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return check.Optional(err)
 	}
 	c := hub.Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
 	c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
