@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/printers"
-
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	rules "github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -79,11 +77,7 @@ func describeCluster(cluster *fleet.Cluster) Description {
 
 // print writes the description for people.
 func (d Description) print(out io.Writer, now time.Time) error {
-	writer := printers.GetNewTabWriter(out)
-	for _, line := range d.facts(now) {
-		fmt.Fprintf(writer, "%s\t%s\n", line[0], output.Line(line[1]))
-	}
-	if err := writer.Flush(); err != nil {
+	if err := output.Facts(out, d.facts(now)); err != nil {
 		return err
 	}
 	var conditions, bundles, fixes [][]string

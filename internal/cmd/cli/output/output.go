@@ -1,7 +1,7 @@
 // Package output prints results as a table, as JSON, as YAML, or as names.
 //
 //	result (a struct with JSON names) ─► Print
-//	rows                              ─► Rows (table)
+//	rows, facts                       ─► Rows, Facts (tables)
 package output
 
 import (
@@ -110,6 +110,15 @@ func Rows(out io.Writer, header []string, rows [][]string) error {
 		if _, err := fmt.Fprintln(writer, strings.Join(cells, "\t")); err != nil {
 			return err
 		}
+	}
+	return writer.Flush()
+}
+
+// Facts prints lines of a label and a text, with the texts below each other.
+func Facts(out io.Writer, facts [][2]string) error {
+	writer := printers.GetNewTabWriter(out)
+	for _, fact := range facts {
+		fmt.Fprintf(writer, "%s\t%s\n", fact[0], Line(fact[1]))
 	}
 	return writer.Flush()
 }

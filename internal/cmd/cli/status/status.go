@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
@@ -145,18 +144,14 @@ func printNames(out io.Writer, result Status) error {
 
 // printTable writes the status for people.
 func printTable(out io.Writer, result Status, now time.Time) error {
-	writer := printers.GetNewTabWriter(out)
-	fmt.Fprintf(writer, "Hub version:\t%s\n", output.Line(cmp.Or(result.Version, "unknown")))
-	fmt.Fprintf(writer, "Leader:\t%s\n", output.Line(leaderText(result.Leases, now)))
-	fmt.Fprintf(writer, "Clusters:\t%s\n", result.Clusters.text())
+	facts := [][2]string{
+		{"Hub version:", cmp.Or(result.Version, "unknown")}, {"Leader:", leaderText(result.Leases, now)}, {"Clusters:", result.Clusters.text()},
+	}
 	if result.Tokens != nil {
-		fmt.Fprintf(writer, "Tokens:\t%s\n", result.Tokens.text())
+		facts = append(facts, [2]string{"Tokens:", result.Tokens.text()})
 	}
-	if err := writer.Flush(); err != nil {
+	if err := output.Facts(out, facts); err != nil || len(result.Problems) == 0 {
 		return err
-	}
-	if len(result.Problems) == 0 {
-		return nil
 	}
 	var rows, fixes [][]string
 	for _, p := range result.Problems {

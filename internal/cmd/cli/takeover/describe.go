@@ -2,7 +2,6 @@ package takeover
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -104,8 +102,7 @@ func (t Takeover) facts(out io.Writer, now time.Time) error {
 	if t.Requester.MoreLabels > 0 {
 		labels += " and " + strconv.Itoa(t.Requester.MoreLabels) + " more"
 	}
-	writer := printers.GetNewTabWriter(out)
-	for _, fact := range [][2]string{
+	return output.Facts(out, [][2]string{
 		{"Cluster:", t.Namespace + "/" + t.Cluster},
 		{"Request:", t.Request + ", " + ago(t.Requester.Created, now)},
 		{"  client ID:", t.Requester.ClientID},
@@ -116,10 +113,7 @@ func (t Takeover) facts(out io.Writer, now time.Time) error {
 		{"  last seen:", ago(t.Earlier.LastSeen, now)},
 		{"  version:", cmp.Or(t.Earlier.Version, "-")},
 		{"  token:", cmp.Or(t.Earlier.Token, "-")},
-	} {
-		fmt.Fprintf(writer, "%s\t%s\n", fact[0], fact[1])
-	}
-	return writer.Flush()
+	})
 }
 
 // ago returns the time since a time in RFC 3339.
