@@ -6,24 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/storage/driver"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 )
 
 // Release is a release of one of this repository's charts in a cluster.
@@ -95,7 +88,7 @@ func (r Release) configuration() (*action.Configuration, error) {
 		log = func(string, ...any) {}
 	}
 	config := new(action.Configuration)
-	if err := config.Init(&getter{config: r.Config, namespace: r.Namespace}, r.Namespace, "secret", log); err != nil {
+	if err := config.Init(agentrelease.Getter(r.Config, r.Namespace), r.Namespace, "secret", log); err != nil {
 		return nil, fmt.Errorf("preparing helm for %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return config, nil
@@ -108,40 +101,4 @@ func ParseValues(document []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("reading chart values: %w", err)
 	}
 	return values, nil
-}
-
-// getter creates Helm's clients from a rest.Config instead of a kubeconfig file.
-type getter struct {
-	config    *rest.Config
-	namespace string
-}
-
-var _ genericclioptions.RESTClientGetter = (*getter)(nil)
-
-func (g *getter) ToRESTConfig() (*rest.Config, error) {
-	config := rest.CopyConfig(g.config)
-	config.QPS, config.Timeout = -1, 30*time.Second
-	return config, nil
-}
-
-func (g *getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(g.config)
-	if err != nil {
-		return nil, err
-	}
-	return memory.NewMemCacheClient(client), nil
-}
-
-func (g *getter) ToRESTMapper() (meta.RESTMapper, error) {
-	client, err := g.ToDiscoveryClient()
-	if err != nil {
-		return nil, err
-	}
-	return restmapper.NewDeferredDiscoveryRESTMapper(client), nil
-}
-
-func (g *getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
-	overrides := &clientcmd.ConfigOverrides{}
-	overrides.Context.Namespace = g.namespace
-	return clientcmd.NewDefaultClientConfig(*clientcmdapi.NewConfig(), overrides)
 }

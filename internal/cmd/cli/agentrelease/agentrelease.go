@@ -137,7 +137,7 @@ type Helm struct {
 // New returns the Helm of a cluster for a namespace. It sends no request.
 func New(cfg *rest.Config, namespace string) (*Helm, error) {
 	config := new(action.Configuration)
-	if err := config.Init(&getter{config: cfg, namespace: namespace}, namespace, "secret", func(string, ...any) {}); err != nil {
+	if err := config.Init(Getter(cfg, namespace), namespace, "secret", func(string, ...any) {}); err != nil {
 		return nil, fmt.Errorf("preparing Helm: %w", err)
 	}
 	return &Helm{config: config, namespace: namespace}, nil
@@ -222,13 +222,15 @@ func (h *Helm) uninstall(hooks bool) error {
 	return nil
 }
 
-// getter creates Helm's clients from a rest.Config.
+// Getter creates Helm's clients from a client configuration instead of a kubeconfig file.
+func Getter(config *rest.Config, namespace string) genericclioptions.RESTClientGetter {
+	return &getter{config: config, namespace: namespace}
+}
+
 type getter struct {
 	config    *rest.Config
 	namespace string
 }
-
-var _ genericclioptions.RESTClientGetter = (*getter)(nil)
 
 func (g *getter) ToRESTConfig() (*rest.Config, error) {
 	config := rest.CopyConfig(g.config)
