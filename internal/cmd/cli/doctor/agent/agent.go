@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -167,11 +168,7 @@ const (
 
 // Checks returns all checks, in the order of their rows.
 func Checks() []check.Check[*Facts] {
-	var all []check.Check[*Facts]
-	for _, group := range [][]check.Check[*Facts]{workloadChecks(), podChecks(), credentialChecks(), hubChecks(), rightsChecks(), releaseChecks()} {
-		all = append(all, group...)
-	}
-	return all
+	return slices.Concat(workloadChecks(), podChecks(), credentialChecks(), hubChecks(), rightsChecks(), releaseChecks())
 }
 
 // Report is what is known of a cluster.
