@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"helm.sh/helm/v3/pkg/chartutil"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -60,16 +60,9 @@ func file(t testing.TB, files map[string]string, spec string) string {
 		object, strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  "))
 }
 
-type called struct {
-	code           exit.Code
-	stdout, stderr string
-}
-
 // run calls the command with the text as file if it is not empty. There is no kubeconfig.
-func run(t testing.TB, text string, args ...string) called {
+func run(t testing.TB, text string, args ...string) clitest.Called {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
 	if text != "" {
 		path := filepath.Join(t.TempDir(), "deployment.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -77,15 +70,10 @@ func run(t testing.TB, text string, args ...string) called {
 		}
 		args = append(args, "-i", path)
 	}
-	command.SetArgs(append([]string{"--kubeconfig", "/no/such/file"}, args...))
-	command.SetOut(&out)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	return called{exit.CodeOf(err), out.String(), problems.String()}
-}
-
-func (r called) String() string {
-	return fmt.Sprintf("%sexit code %d\n%s", r.stdout, r.code, r.stderr)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command {
+		return New(streams, clitest.Noon, func(string) string { return "" })
+	}
+	return clitest.Call(t.Context(), command, append([]string{"--kubeconfig", "/no/such/file"}, args...)...)
 }
 
 func TestDryRun_MatchesTheGoldens(t *testing.T) {
@@ -165,7 +153,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, test.text, test.args...)
-			if got.code != exit.Failed || got.stdout != "" || !strings.HasPrefix(got.stderr, "2026/05/04 12:00:00 "+test.want) {
+			if got.Code != exit.Failed || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "2026/05/04 12:00:00 "+test.want) {
 				t.Errorf("%s; want %q", got, test.want)
 			}
 		})
@@ -174,7 +162,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 
 func TestWithoutFile_PrintsTheHelp(t *testing.T) {
 	got := run(t, "", "-d")
-	if got.code != exit.Done || !strings.Contains(got.stdout, "--input-file") || got.stderr != "" {
+	if got.Code != exit.Done || !strings.Contains(got.Stdout, "--input-file") || got.Stderr != "" {
 		t.Error(got)
 	}
 }

@@ -1,9 +1,7 @@
 package diff
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,23 +67,12 @@ func hub() []runtime.Object {
 	}
 }
 
-type called struct {
-	code           exit.Code
-	stdout, stderr string
-}
-
-func run(t testing.TB, server *clitest.Server, args ...string) called {
+func run(t testing.TB, server *clitest.Server, args ...string) clitest.Called {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
-	command.SetArgs(append([]string{"--kubeconfig", server.Kubeconfig}, args...))
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	return called{exit.CodeOf(err), out.String(), problems.String()}
-}
-
-func (r called) String() string {
-	return fmt.Sprintf("%sexit code %d\n%s", r.stdout, r.code, r.stderr)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command {
+		return New(streams, clitest.Noon, func(string) string { return "" })
+	}
+	return clitest.Call(t.Context(), command, append([]string{"--kubeconfig", server.Kubeconfig}, args...)...)
 }
 
 func TestEveryForm_MatchesTheGoldens(t *testing.T) {
@@ -160,7 +148,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 				server.Refuse(test.refused, test.code)
 			}
 			got := run(t, server, strings.Fields(strings.ReplaceAll(test.args, "UNREACHABLE", unreachable(t)))...)
-			if got.code != exit.Failed || got.stdout != "" || !strings.HasPrefix(got.stderr, "2026/05/04 12:00:00 "+test.want) {
+			if got.Code != exit.Failed || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "2026/05/04 12:00:00 "+test.want) {
 				t.Errorf("%s; want %q", got, test.want)
 			}
 		})
@@ -174,7 +162,7 @@ func TestAmbiguousNames_AreListedWithACommandThatSelectsOne(t *testing.T) {
 			"fix: fleet bundlediff --bundle-deployment cluster-e/web\n",
 		"-b web --json": "2 Bundles have the name web, in the namespaces other, ws\nfix: fleet bundlediff --bundle other/web --json\n",
 	} {
-		if got := run(t, server, strings.Fields(args)...); got.code != exit.Failed || got.stdout != "" || !strings.HasSuffix(got.stderr, want) {
+		if got := run(t, server, strings.Fields(args)...); got.Code != exit.Failed || got.Stdout != "" || !strings.HasSuffix(got.Stderr, want) {
 			t.Errorf("%s: %s", args, got)
 		}
 	}
@@ -200,11 +188,11 @@ func TestHostileStatus_IsPrintedAsPlainText(t *testing.T) {
 	server := clitest.Start(t, deployment("ws", "a", "web", isHostile))
 	for _, args := range []string{"", "--json", "--bundle-deployment web", "--bundle-deployment web --fleet-yaml"} {
 		got := run(t, server, strings.Fields(args)...)
-		if got.code != exit.Done || strings.ContainsAny(got.String(), "\x1b\r\u009b\u202e") || strings.Contains(got.String(), "\nStatus: fine") {
+		if got.Code != exit.Done || strings.ContainsAny(got.String(), "\x1b\r\u009b\u202e") || strings.Contains(got.String(), "\nStatus: fine") {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
-	for line := range strings.Lines(run(t, server).stdout) {
+	for line := range strings.Lines(run(t, server).Stdout) {
 		if len(line) > maxLine+30 {
 			t.Errorf("a line has %d bytes", len(line))
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,7 +33,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/member"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -122,16 +122,9 @@ func ill() []runtime.Object {
 
 func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon)
-	command.SetArgs(args)
 	t.Setenv("KUBECONFIG", server.Kubeconfig)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if err != nil && err.Error() != "exit code 1" {
-		problems.WriteString(exit.Text(err))
-	}
-	text := fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
+	text := clitest.Call(t.Context(), command, args...).String()
 	if strings.Contains(text, "CANARY") {
 		t.Error("a secret is in the output")
 	}

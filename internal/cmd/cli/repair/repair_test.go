@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,17 +35,9 @@ func ago(age time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-age)
 // run executes the command against a server, and returns everything that it printed, without the join text.
 func run(t *testing.T, server *clitest.Server, args ...string) (string, exit.Code) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := repair.New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, noon)
-	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
-	command.SetOut(&out)
-	command.SetErr(&problems)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if err != nil {
-		problems.WriteString(exit.Text(err))
-	}
-	text := fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return repair.New(streams, noon) }
+	called := clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...)
+	text := called.String()
 	if strings.Contains(text, canary) {
 		t.Errorf("the bearer token is shown:\n%s", text)
 	}
@@ -52,7 +46,7 @@ func run(t *testing.T, server *clitest.Server, args ...string) (string, exit.Cod
 			t.Errorf("the join text is of another Cluster or token: %v", err)
 		}
 		return "TEXT"
-	}), exit.CodeOf(err)
+	}), called.Code
 }
 
 func cluster(name string, change func(*fleet.Cluster)) *fleet.Cluster {

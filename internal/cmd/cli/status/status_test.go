@@ -1,11 +1,11 @@
 package status
 
 import (
-	"bytes"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -76,15 +75,8 @@ func hub() []runtime.Object {
 
 func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &out, ErrOut: &problems}, clitest.Noon)
-	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if err != nil {
-		problems.WriteString(exit.Text(err))
-	}
-	return fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
+	return clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...).String()
 }
 
 func TestEveryFormat_MatchesTheGoldens(t *testing.T) {

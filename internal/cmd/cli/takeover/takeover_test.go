@@ -1,11 +1,12 @@
 package takeover_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,17 +28,9 @@ func ago(age time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-age)
 // run executes the command against a server and returns everything that it printed.
 func run(t *testing.T, server *clitest.Server, args ...string) (string, exit.Code) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := takeover.New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, noon)
-	command.SetArgs(append(args, "--kubeconfig", server.Kubeconfig))
-	command.SetOut(&out)
-	command.SetErr(&problems)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if err != nil {
-		problems.WriteString(exit.Text(err))
-	}
-	return fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String()), exit.CodeOf(err)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return takeover.New(streams, noon) }
+	called := clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...)
+	return called.String(), called.Code
 }
 
 func west(change func(*fleet.Cluster)) *fleet.Cluster {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,16 +54,9 @@ func clusters() []runtime.Object {
 	}
 }
 
-type called struct {
-	code           exit.Code
-	stdout, stderr string
-}
-
 // run calls the command in the workspace ws, with the text as file if it is not empty.
-func run(t testing.TB, server *clitest.Server, text string, args ...string) called {
+func run(t testing.TB, server *clitest.Server, text string, args ...string) clitest.Called {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, clitest.Noon, func(string) string { return "" })
 	if text != "" {
 		path := filepath.Join(t.TempDir(), "bundle.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -70,15 +64,12 @@ func run(t testing.TB, server *clitest.Server, text string, args ...string) call
 		}
 		args = append(args, "-b", path)
 	}
-	command.SetArgs(append([]string{"-n", "ws", "--kubeconfig", server.Kubeconfig}, args...))
-	command.SetOut(&out)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	return called{exit.CodeOf(err), out.String(), strings.ReplaceAll(problems.String(), server.URL, "https://hub.example")}
-}
-
-func (r called) String() string {
-	return fmt.Sprintf("%sexit code %d\n%s", r.stdout, r.code, r.stderr)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command {
+		return New(streams, clitest.Noon, func(string) string { return "" })
+	}
+	got := clitest.Call(t.Context(), command, append([]string{"-n", "ws", "--kubeconfig", server.Kubeconfig}, args...)...)
+	got.Stderr = strings.ReplaceAll(got.Stderr, server.URL, "https://hub.example")
+	return got
 }
 
 func TestTarget_MatchesTheGoldens(t *testing.T) {
@@ -162,7 +153,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 				server.Refuse(test.refused, http.StatusForbidden)
 			}
 			got := run(t, server, test.text, test.args...)
-			if got.code != exit.Failed || got.stdout != "" || !strings.HasPrefix(got.stderr, "2026/05/04 12:00:00 "+test.want) {
+			if got.Code != exit.Failed || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "2026/05/04 12:00:00 "+test.want) {
 				t.Errorf("%s; want %q", got, test.want)
 			}
 		})
@@ -183,19 +174,17 @@ func unreachable(t *testing.T) string {
 
 func TestWithoutFile_PrintsTheHelp(t *testing.T) {
 	got := run(t, clitest.Start(t), "")
-	if got.code != exit.Done || !strings.Contains(got.stdout, "--bundle-file") || got.stderr != "" {
+	if got.Code != exit.Done || !strings.Contains(got.Stdout, "--bundle-file") || got.Stderr != "" {
 		t.Error(got)
 	}
 }
 
 func TestFailureAsJSON_IsOneLineForJobs(t *testing.T) {
-	var problems bytes.Buffer
-	command := New(genericiooptions.IOStreams{Out: &bytes.Buffer{}, ErrOut: &problems}, clitest.Noon, func(string) string { return "true" })
-	command.SetArgs([]string{"-b", "/no/such/file"})
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if want := `"fleetErrorMessage":"reading file: open /no/such/file: no such file or directory"}`; exit.CodeOf(err) != exit.Failed || !strings.Contains(problems.String(), want) {
-		t.Errorf("%v: %s", err, problems.String())
+	got := clitest.Call(t.Context(), func(streams genericiooptions.IOStreams) *cobra.Command {
+		return New(streams, clitest.Noon, func(string) string { return "true" })
+	}, "-b", "/no/such/file")
+	if want := `"fleetErrorMessage":"reading file: open /no/such/file: no such file or directory"}`; got.Code != exit.Failed || !strings.Contains(got.Stderr, want) {
+		t.Error(got)
 	}
 }
 
@@ -205,11 +194,11 @@ func TestValuesInASecret_ArePartOfTheDeployments(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
 	text := header + "spec: {valuesHash: \"" + delivery.BundleValuesHash(data) + "\", targets: [{clusterName: a}]}\n"
 	got := run(t, clitest.Start(t, append(clusters(), secret)...), text)
-	if got.code != exit.Done || strings.Count(got.stdout, "size: from the Secret") != 2 || strings.Contains(got.stdout, "valuesHash") {
+	if got.Code != exit.Done || strings.Count(got.Stdout, "size: from the Secret") != 2 || strings.Contains(got.Stdout, "valuesHash") {
 		t.Error(got)
 	}
 	secret.Data[delivery.KeyBundleValues] = []byte(`{}`)
-	if got := run(t, clitest.Start(t, append(clusters(), secret)...), text); got.code != exit.Failed || !strings.Contains(got.stderr, "hash mismatch") {
+	if got := run(t, clitest.Start(t, append(clusters(), secret)...), text); got.Code != exit.Failed || !strings.Contains(got.Stderr, "hash mismatch") {
 		t.Error(got)
 	}
 }
@@ -222,16 +211,16 @@ func TestMapping_LeadsToClustersOfOtherNamespaces(t *testing.T) {
 	}
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{"mapped": "yes"}}}
 	server := clitest.Start(t, append(clusters(), mapping, other)...)
-	if got := run(t, server, toAll); got.code != exit.Done || !strings.Contains(got.stdout, "namespace: cluster-d\n") {
+	if got := run(t, server, toAll); got.Code != exit.Done || !strings.Contains(got.Stdout, "namespace: cluster-d\n") {
 		t.Error(got)
 	}
 	server.Refuse("GET /api/v1/namespaces", http.StatusForbidden)
 	got := run(t, server, toAll)
-	if got.code != exit.Failed || !strings.Contains(got.stderr, "listing Namespaces, because a BundleNamespaceMapping selects the Bundle: refused by the test") {
+	if got.Code != exit.Failed || !strings.Contains(got.Stderr, "listing Namespaces, because a BundleNamespaceMapping selects the Bundle: refused by the test") {
 		t.Error(got)
 	}
 	server.Delete(mapping)
-	if got := run(t, server, toAll); got.code != exit.Done || strings.Contains(got.stdout, "cluster-d") {
+	if got := run(t, server, toAll); got.Code != exit.Done || strings.Contains(got.Stdout, "cluster-d") {
 		t.Error(got)
 	}
 }
@@ -242,7 +231,7 @@ func TestManyFailures_AreCutInTheMessage(t *testing.T) {
 		objects = append(objects, cluster("ws", fmt.Sprintf("c%02d", i), map[string]string{"size": "1"}))
 	}
 	got := run(t, clitest.Start(t, objects...), strings.Replace(toAll, "${ .ClusterLabels.size }", "${ fail `never` }", 1))
-	if got.code != exit.Failed || strings.Count(got.stderr, "fail: never") != maxFailures || !strings.Contains(got.stderr, "; and 5 more clusters\n") {
+	if got.Code != exit.Failed || strings.Count(got.Stderr, "fail: never") != maxFailures || !strings.Contains(got.Stderr, "; and 5 more clusters\n") {
 		t.Error(got)
 	}
 }

@@ -1,7 +1,6 @@
 package unregister
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"helm.sh/helm/v3/pkg/release"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -162,29 +162,20 @@ func (h helmOf) Uninstall() error {
 // run executes the command, and returns everything that it printed.
 func (w *world) run(t *testing.T, args ...string) (string, exit.Code) {
 	t.Helper()
-	var out, problems bytes.Buffer
-	command := newCommand(&options{
-		streams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems}, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout,
-		newHelm: func(_ *rest.Config, namespace string) (helm, error) {
-			if namespace != agents {
-				return helmOf{&world{}}, nil
-			}
-			return helmOf{w}, nil
-		},
-	})
-	command.SetArgs(append(args, "--kubeconfig", w.kubeconfig))
-	command.SetOut(&out)
-	command.SetErr(&problems)
-	command.SilenceErrors, command.SilenceUsage = true, true
-	err := command.ExecuteContext(t.Context())
-	if err != nil {
-		problems.WriteString(exit.Text(err))
+	newHelm := func(_ *rest.Config, namespace string) (helm, error) {
+		if namespace != agents {
+			return helmOf{&world{}}, nil
+		}
+		return helmOf{w}, nil
 	}
-	text := fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), problems.String())
+	called := clitest.Call(t.Context(), func(streams genericiooptions.IOStreams) *cobra.Command {
+		return newCommand(&options{streams: streams, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout, newHelm: newHelm})
+	}, append(args, "--kubeconfig", w.kubeconfig)...)
+	text := called.String()
 	if strings.Contains(text, "canary-93ab") {
 		t.Errorf("a secret is shown:\n%s", text)
 	}
-	return text, exit.CodeOf(err)
+	return text, called.Code
 }
 
 func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
