@@ -35,6 +35,11 @@ func Command(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
+// Describe returns the command that shows an object of the API group fleet.cattle.io with its conditions.
+func Describe(resource, namespace, name string) string {
+	return Command("kubectl", "describe", resource+"."+fleet.GroupName, "-n", namespace, name)
+}
+
 // ifNamed returns a command line, or "" if name is not a name of an object. Fields of a spec that name an object may
 // contain anything, such as --server=https://example.org, which kubectl would take for a flag.
 func ifNamed(name string, words ...string) string {
@@ -77,7 +82,7 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 	case fleet.ReasonHubAddressChanged:
 		return Command("fleet", "repair", name, "-n", namespace)
 	case fleet.ReasonTokenBlocked:
-		return Command("kubectl", "describe", "clusterregistrationtokens.fleet.cattle.io", "-n", namespace, names.ImportToken(name))
+		return Describe("clusterregistrationtokens", namespace, names.ImportToken(name))
 	}
 	return ofAgent(cluster, reason)
 }

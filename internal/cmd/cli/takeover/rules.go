@@ -62,7 +62,7 @@ func decide(f found) (already bool, err error) {
 		return false, exit.Errorf(exit.Refused, "ClusterRegistration %s is being deleted", name).With(others(f)...)
 	case r.Status.ClusterName == "":
 		return false, exit.Errorf(exit.Refused, "ClusterRegistration %s belongs to no Cluster yet", name).
-			With(remedy.Command("kubectl", "describe", "clusterregistrations.fleet.cattle.io", "-n", r.Namespace, r.Name))
+			With(remedy.Describe("clusterregistrations", r.Namespace, r.Name))
 	case r.Status.ClusterName != c.Name:
 		return false, exit.Errorf(exit.Refused, "ClusterRegistration %s belongs to Cluster %s, not to %s", name, shown(r.Status.ClusterName), c.Name).With(others(f)...)
 	case r.Status.Granted:
@@ -72,7 +72,7 @@ func decide(f found) (already bool, err error) {
 		if fix := remedy.OfRegistration(r, reasonOf(r)); fix != "" {
 			return false, failure.With(fix)
 		}
-		return false, failure.With(remedy.Command("kubectl", "describe", "clusterregistrations.fleet.cattle.io", "-n", r.Namespace, r.Name))
+		return false, failure.With(remedy.Describe("clusterregistrations", r.Namespace, r.Name))
 	}
 	return false, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Verdict is the result of a check. The words are stable.
@@ -35,6 +36,11 @@ type Object struct {
 	Group     string `json:"group,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
+}
+
+// OfFleet returns an object of the API group fleet.cattle.io.
+func OfFleet(kind, namespace, name string) Object {
+	return Object{Kind: kind, Group: fleet.GroupName, Namespace: namespace, Name: name}
 }
 
 // String returns kind, namespace and name.

@@ -69,7 +69,7 @@ func bundleChecks() []check.Check[*Facts] {
 }
 
 func bundleObject(bundle Bundle) check.Object {
-	return object("Bundle", bundle.Namespace, bundle.Name)
+	return check.OfFleet("Bundle", bundle.Namespace, bundle.Name)
 }
 
 func checkBundlesFailing(f *Facts) []check.Row {
@@ -126,9 +126,9 @@ func firstNonReady(bundle Bundle) fleet.NonReadyResource {
 func describeDeployment(bundle Bundle) string {
 	workspace, cluster, found := strings.Cut(firstNonReady(bundle).Name, "/")
 	if !found {
-		return describe("bundles", bundle.Namespace, bundle.Name)
+		return remedy.Describe("bundles", bundle.Namespace, bundle.Name)
 	}
-	return describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)
+	return remedy.Describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)
 }
 
 func checkBundlesConditions(f *Facts) []check.Row {
@@ -136,7 +136,7 @@ func checkBundlesConditions(f *Facts) []check.Row {
 	for _, bundle := range f.Bundles {
 		for _, condition := range bundle.Status.Conditions {
 			if fleet.IsTrouble(condition) {
-				groups.Add(condition.Reason, check.Fail(bundleObject(bundle), condition.Reason+": "+condition.Message, describe("bundles", bundle.Namespace, bundle.Name)))
+				groups.Add(condition.Reason, check.Fail(bundleObject(bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func checkBundlesSize(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range large {
 		groups.Add("", check.Warn(bundleObject(bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
-			bundle.Size>>10, sizeLimit>>10), describe("bundles", bundle.Namespace, bundle.Name)))
+			bundle.Size>>10, sizeLimit>>10), remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 	}
 	return groups.Rows()
 }
@@ -208,7 +208,7 @@ func (f *Facts) withoutEffect(kind, resource, controller string, objects []metav
 		if len(found.Finalizers) > 0 { // its controller, which would remove them, does not run
 			fix = removeFinalizers(resource, found) + " && " + fix
 		}
-		groups.Add("", check.Warn(object(kind, found.Namespace, found.Name),
+		groups.Add("", check.Warn(check.OfFleet(kind, found.Namespace, found.Name),
 			"the "+kind+" has no effect, because this product has no controller for it. Its Bundles stay. Deliver the folder with `fleet apply`, and delete the "+kind, fix))
 	}
 	return groups.Rows()

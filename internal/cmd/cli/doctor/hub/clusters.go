@@ -74,11 +74,6 @@ func clusterChecks() []check.Check[*Facts] {
 	}
 }
 
-// describe returns the command that shows an object with its conditions.
-func describe(resource, namespace, name string) string {
-	return remedy.Command("kubectl", "describe", resource+"."+fleet.GroupName, "-n", namespace, name)
-}
-
 // coveredReasons returns the reasons of Clusters that have a check of their own.
 func coveredReasons() []string {
 	return append([]string{fleet.ReasonAgentNotReporting, fleet.ReasonClientIDAmbiguous, fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigExpired}, refusedReasons()...)
@@ -98,7 +93,7 @@ func checkConditions(f *Facts) []check.Row {
 			case fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionFollowsClusterAPI:
 				verdict = check.Warn // the agent works
 			}
-			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), describe("clusters", cluster.Namespace, cluster.Name))
+			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.Describe("clusters", cluster.Namespace, cluster.Name))
 			groups.Add(condition.Reason, verdict(clusterObject(cluster), condition.Reason+": "+condition.Message, fix))
 		}
 	}
@@ -128,7 +123,7 @@ func checkWaiting(f *Facts) []check.Row {
 			continue
 		}
 		if cluster.Spec.KubeConfigSecret != "" {
-			groups.Add("imported", check.Warn(clusterObject(cluster), "the hub has not installed the agent yet", describe("clusters", cluster.Namespace, cluster.Name)))
+			groups.Add("imported", check.Warn(clusterObject(cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 			continue
 		}
 		groups.Add("", check.Warn(clusterObject(cluster), "no agent has joined since the Cluster was created", f.joinCommand(cluster)))
@@ -151,7 +146,7 @@ func checkDeleting(f *Facts) []check.Row {
 	for _, cluster := range f.Clusters {
 		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
 			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
-				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), describe("clusters", cluster.Namespace, cluster.Name)))
+				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 		}
 	}
 	return groups.Rows()
@@ -219,7 +214,7 @@ func checkAgentVersions(f *Facts) []check.Row {
 func checkGroups(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, group := range f.Groups {
-		target := object("ClusterGroup", group.Namespace, group.Name)
+		target := check.OfFleet("ClusterGroup", group.Namespace, group.Name)
 		selector, err := metav1.LabelSelectorAsSelector(group.Spec.Selector)
 		switch {
 		case err != nil:

@@ -127,13 +127,8 @@ func Checks() []check.Check[*Facts] {
 // sources lists what a check needs.
 func sources(needed ...check.Source) []check.Source { return needed }
 
-// object returns an object of the API group fleet.cattle.io.
-func object(kind, namespace, name string) check.Object {
-	return check.Object{Kind: kind, Group: fleet.GroupName, Namespace: namespace, Name: name}
-}
-
 func clusterObject(cluster *fleet.Cluster) check.Object {
-	return object("Cluster", cluster.Namespace, cluster.Name)
+	return check.OfFleet("Cluster", cluster.Namespace, cluster.Name)
 }
 
 // older reports whether an object was created more than an age ago.

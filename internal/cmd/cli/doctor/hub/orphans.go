@@ -64,7 +64,7 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 				fix += " && " + remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
 			}
 		}
-		groups.Add("", check.Warn(object("BundleDeployment", found.Namespace, found.Name), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
+		groups.Add("", check.Warn(check.OfFleet("BundleDeployment", found.Namespace, found.Name), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
 	}
 	return groups.Rows()
 }

@@ -55,14 +55,14 @@ func registrationChecks() []check.Check[*Facts] {
 }
 
 func requestObject(request *fleet.ClusterRegistration) check.Object {
-	return object("ClusterRegistration", request.Namespace, request.Name)
+	return check.OfFleet("ClusterRegistration", request.Namespace, request.Name)
 }
 
 func checkRegistrations(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
 		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-		fix := describe("clusterregistrations", request.Namespace, request.Name)
+		fix := remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && granted.Reason == fleet.ReasonTakeoverPending: // has a check of its own
@@ -113,7 +113,7 @@ func isOfImport(token *fleet.ClusterRegistrationToken) bool {
 }
 
 func tokenObject(token *fleet.ClusterRegistrationToken) check.Object {
-	return object("ClusterRegistrationToken", token.Namespace, token.Name)
+	return check.OfFleet("ClusterRegistrationToken", token.Namespace, token.Name)
 }
 
 func checkTokensExpiry(f *Facts) []check.Row {
@@ -170,7 +170,7 @@ func checkTokensValues(f *Facts) []check.Row {
 func (f *Facts) fixToken(token *fleet.ClusterRegistrationToken, reason string) string {
 	switch {
 	case isOfImport(token):
-		return describe("clusterregistrationtokens", token.Namespace, token.Name)
+		return remedy.Describe("clusterregistrationtokens", token.Namespace, token.Name)
 	case reason == fleet.ReasonSecretNameTaken || reason == fleet.ReasonTokenNameTooLong || reason == fleet.ReasonNameTaken:
 		return remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)
 	}

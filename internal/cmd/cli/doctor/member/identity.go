@@ -74,7 +74,7 @@ func checkClientID(f *Facts) []check.Row {
 	if err != nil {
 		return nil
 	}
-	return []check.Row{check.Fail(object("Cluster", younger.Namespace, younger.Name), cause,
+	return []check.Row{check.Fail(check.OfFleet("Cluster", younger.Namespace, younger.Name), cause,
 		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", younger.Namespace, younger.Name, "--type=merge", "-p", string(patch)))}
 }
 
@@ -82,7 +82,7 @@ func checkRequests(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
 		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-		target, fix := object("ClusterRegistration", request.Namespace, request.Name), describe("clusterregistrations", request.Namespace, request.Name)
+		target, fix := check.OfFleet("ClusterRegistration", request.Namespace, request.Name), remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && fleet.IsTrouble(*granted):
@@ -108,7 +108,7 @@ func checkRegistration(f *Facts) []check.Row {
 	switch {
 	case len(f.Granted()) > 0:
 		request := f.Granted()[0]
-		return []check.Row{check.Ok(object("ClusterRegistration", request.Namespace, request.Name), "granted")}
+		return []check.Row{check.Ok(check.OfFleet("ClusterRegistration", request.Namespace, request.Name), "granted")}
 	case f.Cluster.Status.Agent.LastSeen.IsZero(), f.Cluster.DeletionTimestamp != nil, clusterrules.ManagedElsewhere(f.Cluster):
 		return nil // check cluster-heartbeat reports it
 	}
@@ -119,7 +119,7 @@ func checkAccount(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Granted() {
 		if f.accountOf(request) == nil {
-			groups.Add("", check.Fail(object("ClusterRegistration", request.Namespace, request.Name),
+			groups.Add("", check.Fail(check.OfFleet("ClusterRegistration", request.Namespace, request.Name),
 				fmt.Sprintf("the account of the registration does not exist in namespace %s: the agent's token is not valid", f.Namespace()), f.Repair))
 		}
 	}

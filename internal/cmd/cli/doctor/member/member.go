@@ -83,17 +83,9 @@ func Checks() []check.Check[*Facts] { return append(stateChecks(), identityCheck
 
 func sources(all ...check.Source) []check.Source { return all }
 
-// object returns an object of the API group fleet.cattle.io.
-func object(kind, namespace, name string) check.Object {
-	return check.Object{Kind: kind, Group: fleet.GroupName, Namespace: namespace, Name: name}
-}
-
 // Object returns the Cluster as the object of a row.
-func (f *Facts) Object() check.Object { return object("Cluster", f.Cluster.Namespace, f.Cluster.Name) }
-
-// describe returns the command that shows an object with its conditions.
-func describe(resource, namespace, name string) string {
-	return remedy.Command("kubectl", "describe", resource+"."+fleet.GroupName, "-n", namespace, name)
+func (f *Facts) Object() check.Object {
+	return check.OfFleet("Cluster", f.Cluster.Namespace, f.Cluster.Name)
 }
 
 // AgentNamespace returns the namespace of a Cluster's agent.

@@ -57,7 +57,7 @@ func stateChecks() []check.Check[*Facts] {
 func checkConditions(f *Facts) []check.Row {
 	var groups check.Groups
 	if f.Cluster.DeletionTimestamp != nil {
-		groups.Add("", check.Fail(f.Object(), "the Cluster is being deleted", describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
+		groups.Add("", check.Fail(f.Object(), "the Cluster is being deleted", remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
 	}
 	for _, condition := range f.Cluster.Status.Conditions {
 		if !fleet.IsTrouble(condition) || condition.Reason == fleet.ReasonAgentNotReporting || condition.Reason == fleet.ReasonClientIDAmbiguous {
@@ -67,7 +67,7 @@ func checkConditions(f *Facts) []check.Row {
 		if condition.Type == fleet.ConditionAddressKnown || condition.Type == fleet.ConditionAgentManaged {
 			verdict = check.Warn // the agent works
 		}
-		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
+		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
 		groups.Add(condition.Reason, verdict(f.Object(), condition.Reason+": "+condition.Message, fix))
 	}
 	return groups.Rows()
@@ -94,7 +94,7 @@ func checkHeartbeat(f *Facts) []check.Row {
 			return []check.Row{check.Ok(f.Object(), "another manager owns the Cluster")}
 		}
 		if f.Imported() {
-			return []check.Row{check.Warn(f.Object(), "the hub has not installed the agent yet", describe("clusters", f.Cluster.Namespace, f.Cluster.Name))}
+			return []check.Row{check.Warn(f.Object(), "the hub has not installed the agent yet", remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name))}
 		}
 		return []check.Row{check.Warn(f.Object(), "no agent has joined as this Cluster yet", f.join())}
 	case clusters.NotImported, clusters.Deleting:
@@ -151,9 +151,9 @@ func checkVersion(f *Facts) []check.Row {
 func checkBundles(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, deployment := range f.Deployments {
-		target := object("BundleDeployment", deployment.Namespace, deployment.Name)
+		target := check.OfFleet("BundleDeployment", deployment.Namespace, deployment.Name)
 		if reported := state.Of(deployment); deployment.DeletionTimestamp == nil && reported == fleet.ErrApplied {
-			groups.Add(reasonOf(deployment), check.Fail(target, state.Message(deployment), describe("bundledeployments", deployment.Namespace, deployment.Name)))
+			groups.Add(reasonOf(deployment), check.Fail(target, state.Message(deployment), remedy.Describe("bundledeployments", deployment.Namespace, deployment.Name)))
 		}
 	}
 	return groups.Rows()
