@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/checktest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -29,15 +29,7 @@ func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 }
 
 // fault is a problem that one check has to find.
-type fault struct {
-	id     string
-	change func(*Facts)
-	// object, verdict, cause (a part of it) and fix are those of the first row with a problem.
-	object  string
-	verdict check.Verdict
-	cause   string
-	fix     string
-}
+type fault checktest.Fault[*Facts]
 
 const (
 	in         = " -n cattle-fleet-system "
@@ -272,53 +264,18 @@ func releaseFaults() map[string]fault {
 	}
 }
 
-// problems returns the rows of a check that are neither ok nor skipped.
-func problems(f *Facts, id string) (found []check.Row) {
-	for _, row := range check.Run(Checks(), f, nil) {
-		if row.ID == id && row.Verdict != check.OK && row.Verdict != check.Skipped {
-			found = append(found, row)
-		}
-	}
-	return found
-}
-
 func TestFaults(t *testing.T) {
 	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			test.change(f)
-			found := problems(f, test.id)
-			if len(found) != 1 {
-				t.Fatalf("%d rows with a problem: %+v", len(found), found)
-			}
-			row, object := found[0], ""
-			if row.Object != nil {
-				object = row.Object.String()
-			}
-			if object != test.object || row.Verdict != test.verdict || !strings.Contains(row.Cause, test.cause) {
-				t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, object, row.Cause, test.verdict, test.object, test.cause)
-			}
-			if row.Fix != test.fix {
-				t.Errorf("fix\n%s\nwant\n%s", row.Fix, test.fix)
-			}
-			if strings.Contains(row.Cause+row.Fix, "CANARY") {
-				t.Error("a secret is in the row")
-			}
-		})
+		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy(t)) })
 	}
 }
 
 func TestEveryCheck_HasAFault(t *testing.T) {
-	with, seen := map[string]bool{}, map[string]bool{}
+	with := map[string]bool{}
 	for _, fault := range faults() {
-		with[fault.id] = true
+		with[fault.ID] = true
 	}
-	for _, c := range Checks() {
-		if !with[c.ID] || seen[c.ID] || c.About == "" || c.Otherwise == "" {
-			t.Errorf("check %s has no fault, is there twice, or is not explained", c.ID)
-		}
-		seen[c.ID] = true
-	}
+	checktest.TestAll(t, Checks(), with)
 }
 
 // Not every deviation is a problem.
@@ -360,7 +317,7 @@ func TestNoFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)
 			test.change(f)
-			if found := problems(f, test.id); len(found) != 0 {
+			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
 				t.Errorf("rows: %+v", found)
 			}
 		})
@@ -410,7 +367,7 @@ func TestHostileNames_AreNotInFixes(t *testing.T) {
 	f := healthy(t)
 	f.Credential.Cluster = types.NamespacedName{Namespace: "--server=https://example.org", Name: "x; rm -rf ~"}
 	f.Deployment = nil
-	found := problems(f, "agent-deployment")
+	found := checktest.Problems(Checks(), f, "agent-deployment")
 	if want := "fleet --context HUB repair NAME -n WORKSPACE"; len(found) != 1 || found[0].Fix != want {
 		t.Errorf("rows: %+v", found)
 	}

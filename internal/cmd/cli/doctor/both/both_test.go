@@ -2,7 +2,6 @@ package both
 
 import (
 	"encoding/pem"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/checktest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/member"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -70,15 +70,7 @@ const (
 )
 
 // fault is a problem that one check has to find.
-type fault struct {
-	id     string
-	change func(*Facts)
-	// object, verdict, cause (a part of it) and fix are those of the first row with a problem.
-	object  string
-	verdict check.Verdict
-	cause   string
-	fix     string
-}
+type fault checktest.Fault[*Facts]
 
 func faults() map[string]fault {
 	setClientID := func(id string) string {
@@ -112,46 +104,18 @@ func faults() map[string]fault {
 	}
 }
 
-func problems(f *Facts, id string) (found []check.Row) {
-	for _, row := range check.Run(Checks(), f, nil) {
-		if row.ID == id && row.Verdict != check.OK && row.Verdict != check.Skipped {
-			found = append(found, row)
-		}
-	}
-	return found
-}
-
 func TestFaults(t *testing.T) {
 	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) {
-			f := healthy()
-			test.change(f)
-			found := problems(f, test.id)
-			if len(found) != 1 {
-				t.Fatalf("%d rows with a problem: %+v", len(found), found)
-			}
-			row := found[0]
-			if row.Object.String() != test.object || row.Verdict != test.verdict || !strings.Contains(row.Cause, test.cause) {
-				t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, row.Object, row.Cause, test.verdict, test.object, test.cause)
-			}
-			if row.Fix != test.fix {
-				t.Errorf("fix\n%s\nwant\n%s", row.Fix, test.fix)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy()) })
 	}
 }
 
 func TestEveryCheck_HasAFault(t *testing.T) {
-	with, seen := map[string]bool{}, map[string]bool{}
+	with := map[string]bool{}
 	for _, fault := range faults() {
-		with[fault.id] = true
+		with[fault.ID] = true
 	}
-	for _, c := range Checks() {
-		if !with[c.ID] || seen[c.ID] || c.About == "" || c.Otherwise == "" {
-			t.Errorf("check %s has no fault, is there twice, or is not explained", c.ID)
-		}
-		seen[c.ID] = true
-	}
+	checktest.TestAll(t, Checks(), with)
 }
 
 // Not every deviation is a problem.
@@ -172,7 +136,7 @@ func TestNoFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := healthy()
 			test.change(f)
-			if found := problems(f, test.id); len(found) != 0 {
+			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
 				t.Errorf("rows: %+v", found)
 			}
 		})

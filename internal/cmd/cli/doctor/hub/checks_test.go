@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/checktest"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -36,15 +37,7 @@ func TestEmptyHub_PassesEveryCheckOfObjects(t *testing.T) {
 }
 
 // fault is a problem that one check has to find.
-type fault struct {
-	id     string
-	change func(*Facts)
-	// object, verdict, cause (a part of it) and fix are those of the first row with a problem.
-	object  string
-	verdict check.Verdict
-	cause   string
-	fix     string
-}
+type fault checktest.Fault[*Facts]
 
 const (
 	logs      = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
@@ -212,46 +205,16 @@ func faults() map[string]fault {
 
 func TestFaults(t *testing.T) {
 	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			test.change(f)
-			found := problems(f, test.id)
-			if len(found) != 1 {
-				t.Fatalf("%d rows with a problem: %+v", len(found), found)
-			}
-			row := found[0]
-			if row.Object.String() != test.object || row.Verdict != test.verdict || !strings.Contains(row.Cause, test.cause) {
-				t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, row.Object, row.Cause, test.verdict, test.object, test.cause)
-			}
-			if row.Fix != test.fix {
-				t.Errorf("fix\n%s\nwant\n%s", row.Fix, test.fix)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy(t)) })
 	}
-}
-
-// problems returns the rows of a check that are not ok.
-func problems(f *Facts, id string) (found []check.Row) {
-	for _, row := range check.Run(Checks(), f, nil) {
-		if row.ID == id && row.Verdict != check.OK {
-			found = append(found, row)
-		}
-	}
-	return found
 }
 
 func TestEveryCheck_HasAFault(t *testing.T) {
 	with := map[string]bool{"hub-api": true} // the command fails without rows
 	for _, fault := range faults() {
-		with[fault.id] = true
+		with[fault.ID] = true
 	}
-	seen := map[string]bool{}
-	for _, c := range Checks() {
-		if !with[c.ID] || seen[c.ID] || c.About == "" {
-			t.Errorf("check %s has no fault, is there twice, or has no text", c.ID)
-		}
-		seen[c.ID] = true
-	}
+	checktest.TestAll(t, Checks(), with)
 }
 
 // Not every deviation is a problem.
@@ -304,7 +267,7 @@ func TestNoFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := healthy(t)
 			test.change(f)
-			if found := problems(f, test.id); len(found) != 0 {
+			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
 				t.Errorf("rows: %+v", found)
 			}
 		})
@@ -319,7 +282,7 @@ func TestManyObjectsWithOneProblem_ShareARow(t *testing.T) {
 		silent.Status.Conditions = append(silent.Status.Conditions, condition(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent"))
 		f.Clusters = append(f.Clusters, silent)
 	}
-	found := problems(f, "hub-clusters-silent")
+	found := checktest.Problems(Checks(), f, "hub-clusters-silent")
 	if len(found) != 1 || found[0].Count != 6 || len(found[0].Examples) != 3 {
 		t.Errorf("rows: %+v", found)
 	}
@@ -330,7 +293,7 @@ func TestHostileNames_AreNotPartOfFixes(t *testing.T) {
 	for _, name := range []string{"x'; rm -rf ~; '\x1b[2J", "--server=https://example.org"} {
 		f := healthy(t)
 		f.Clusters[1].Spec.KubeConfigSecret = name
-		found := problems(f, "hub-kubeconfigs-exist")
+		found := checktest.Problems(Checks(), f, "hub-kubeconfigs-exist")
 		if len(found) != 1 || found[0].Fix != "" || strings.ContainsRune(found[0].Cause, '\x1b') {
 			t.Errorf("rows: %+v", found)
 		}

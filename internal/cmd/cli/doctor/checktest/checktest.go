@@ -1,0 +1,68 @@
+// Package checktest tests the checks of `fleet doctor`: does each find its fault, and name the fix?
+//
+//	healthy facts, fault ─► Change ─► checks ─► the only row with a problem
+package checktest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+)
+
+// Fault is a change of healthy facts, and the only row with a problem that a check then returns.
+type Fault[F any] struct {
+	ID     string
+	Change func(F)
+	// Object, Verdict, Cause (a part of it) and Fix are those of the row.
+	Object  string
+	Verdict check.Verdict
+	Cause   string
+	Fix     string
+}
+
+// Problems returns the rows of a check that are neither ok nor skipped.
+func Problems[F any](checks []check.Check[F], facts F, id string) (found []check.Row) {
+	for _, row := range check.Run(checks, facts, nil) {
+		if row.ID == id && row.Verdict != check.OK && row.Verdict != check.Skipped {
+			found = append(found, row)
+		}
+	}
+	return found
+}
+
+// Test tests that the checks find a fault in facts that were healthy. No row contains the text CANARY, which stands for
+// secrets.
+func (fault Fault[F]) Test(t *testing.T, checks []check.Check[F], facts F) {
+	t.Helper()
+	fault.Change(facts)
+	found := Problems(checks, facts, fault.ID)
+	if len(found) != 1 {
+		t.Fatalf("%d rows with a problem: %+v", len(found), found)
+	}
+	row, object := found[0], ""
+	if row.Object != nil {
+		object = row.Object.String()
+	}
+	if object != fault.Object || row.Verdict != fault.Verdict || !strings.Contains(row.Cause, fault.Cause) {
+		t.Errorf("%s %s %q\nwant %s %s %q", row.Verdict, object, row.Cause, fault.Verdict, fault.Object, fault.Cause)
+	}
+	if row.Fix != fault.Fix {
+		t.Errorf("fix\n%s\nwant\n%s", row.Fix, fault.Fix)
+	}
+	if strings.Contains(row.Cause+row.Fix, "CANARY") {
+		t.Error("a secret is in the row")
+	}
+}
+
+// TestAll tests that each check has a fault, is there once, and is explained.
+func TestAll[F any](t *testing.T, checks []check.Check[F], withFault map[string]bool) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, c := range checks {
+		if !withFault[c.ID] || seen[c.ID] || c.About == "" || c.Otherwise == "" {
+			t.Errorf("check %s has no fault, is there twice, or is not explained", c.ID)
+		}
+		seen[c.ID] = true
+	}
+}
