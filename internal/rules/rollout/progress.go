@@ -15,47 +15,41 @@ type Progress struct {
 	Partitions []fleet.PartitionStatus
 }
 
-// Tally is the sum of the Standings of some steps.
-type Tally struct{ Unavailable, Behind, Unreachable int }
+// tally is the sum of the Standings of some steps.
+type tally struct{ unavailable, behind, unreachable int }
 
-// Add adds a step times times; -1 subtracts it.
-func (t *Tally) Add(s Standing, times int) {
+func (t *tally) add(s Standing) {
 	if s.Unavailable {
-		t.Unavailable += times
+		t.unavailable++
 	}
 	if s.Behind {
-		t.Behind += times
+		t.behind++
 	}
 	if s.Unreachable {
-		t.Unreachable += times
+		t.unreachable++
 	}
 }
 
-// ProgressOf returns the progress of the steps.
+// ProgressOf returns the progress of the steps. In partitions that the rollout has reached, targets that are behind count
+// as unavailable.
 func ProgressOf(layout Layout, steps []Step) Progress {
-	var all Tally
-	partitions := make([]Tally, len(layout.Partitions))
+	var all tally
+	partitions := make([]tally, len(layout.Partitions))
 	for _, step := range steps {
 		standing := step.Standing()
-		all.Add(standing, 1)
+		all.add(standing)
 		for _, p := range step.Partitions {
-			partitions[p].Add(standing, 1)
+			partitions[p].add(standing)
 		}
 	}
-	return ProgressOfTallies(layout, all, partitions)
-}
-
-// ProgressOfTallies is ProgressOf for a caller that knows the sums of all steps and of each partition. In partitions
-// that the rollout has reached, targets that are behind count as unavailable.
-func ProgressOfTallies(layout Layout, all Tally, partitions []Tally) Progress {
 	out := Progress{
-		Unavailable: all.Unavailable, Unreachable: all.Unreachable,
+		Unavailable: all.unavailable, Unreachable: all.unreachable,
 		MaxUnavailable: layout.MaxUnavailable, MaxUnavailablePartitions: layout.MaxUnavailablePartitions,
 	}
 	for p, part := range layout.Partitions {
-		status := fleet.PartitionStatus{Name: part.Name, Count: part.Count, MaxUnavailable: part.MaxUnavailable, Unavailable: partitions[p].Unavailable}
+		status := fleet.PartitionStatus{Name: part.Name, Count: part.Count, MaxUnavailable: part.MaxUnavailable, Unavailable: partitions[p].unavailable}
 		if out.UnavailablePartitions <= layout.MaxUnavailablePartitions {
-			status.Unavailable = partitions[p].Behind
+			status.Unavailable = partitions[p].behind
 			if status.Unavailable > part.MaxUnavailable {
 				out.UnavailablePartitions++
 			}

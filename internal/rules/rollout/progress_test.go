@@ -75,19 +75,3 @@ func TestProgressOf(t *testing.T) {
 		})
 	}
 }
-
-// Adding and subtracting changes gives the same sums as counting all steps.
-func TestTallies(t *testing.T) {
-	var tally Tally
-	before, after := step(unready(old())).Standing(), step(deployed("2", "2", "2")).Standing()
-	tally.Add(before, 1)
-	tally.Add(step(nil, unreachable).Standing(), 1)
-	if want := (Tally{Unavailable: 1, Behind: 1, Unreachable: 1}); tally != want {
-		t.Errorf("tally = %+v, want %+v", tally, want)
-	}
-	tally.Add(before, -1)
-	tally.Add(after, 1)
-	if want := (Tally{Unreachable: 1}); tally != want {
-		t.Errorf("tally = %+v, want %+v", tally, want)
-	}
-}

@@ -91,18 +91,6 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 	return out
 }
 
-// Counted returns a summary with the given number of entries in each state. It lists no entries.
-func Counted(states map[fleet.BundleState]int) fleet.BundleSummary {
-	var out fleet.BundleSummary
-	for of, count := range states {
-		out.DesiredReady += count
-		if n := counter(&out, of); n != nil {
-			*n += count
-		}
-	}
-	return out
-}
-
 // Add sums up two summaries. Their lists are joined up to the limit.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a

@@ -21,13 +21,11 @@ import (
 // bundleInput is the input for the status of a Bundle.
 type bundleInput struct {
 	outcome selection.Outcome
-	// deployments are the Bundle's BundleDeployments. They are set only if targeting failed.
+	// deployments are the Bundle's BundleDeployments.
 	deployments []*fleet.BundleDeployment
 	// trouble returns a problem with a BundleDeployment's copies, or an empty string.
 	trouble func(types.NamespacedName) string
 	now     time.Time
-	// asOf is the state of the sums when the outcome was read; see sums.asOf.
-	asOf int
 }
 
 func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
@@ -35,18 +33,27 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil || bundle == nil || bundle.DeletionTimestamp != nil {
 		return err
 	}
-	asOf := h.sums.asOf()
 	outcome, known := h.ledger.Get(key)
 	if !known {
 		return nil // enqueued again when targeting has finished
 	}
-	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock(), asOf: asOf}
-	found, err := h.figuresOf(bundle, &in)
-	if err != nil {
+	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
+	if in.deployments, err = h.deploymentsOf(bundle, outcome); err != nil {
 		return err
 	}
+	found := addUp(in)
 	_, err = hub.Report(h.app, h.app.Bundles, bundle, func(b *fleet.Bundle) { setBundleStatus(&b.Status, in, found) })
 	return err
+}
+
+// deploymentsOf returns the BundleDeployments of a Bundle. If targeting failed, only those within its reach count.
+func (h *handler) deploymentsOf(bundle *fleet.Bundle, outcome selection.Outcome) ([]*fleet.BundleDeployment, error) {
+	deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, reconcile.KeyOf(bundle).String())
+	if err != nil || outcome.Failure == "" {
+		return deployments, err
+	}
+	reach, err := index.ReachOf(h.app, bundle)
+	return index.Within(reach, deployments), err
 }
 
 // figures are the sums that the status of a Bundle shows.
@@ -58,37 +65,7 @@ type figures struct {
 	failed bool
 }
 
-// figuresOf returns the figures, which are updated incrementally. If targeting failed, it adds up the existing
-// BundleDeployments instead.
-func (h *handler) figuresOf(bundle *fleet.Bundle, in *bundleInput) (figures, error) {
-	key := reconcile.KeyOf(bundle)
-	if in.outcome.Failure != "" {
-		deployments, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
-		if err != nil {
-			return figures{}, err
-		}
-		reach, err := index.ReachOf(h.app, bundle)
-		in.deployments = index.Within(reach, deployments)
-		return addUp(*in), err
-	}
-	var failed error
-	found := h.sums.of(key, *in, func(namespace string) *fleet.BundleDeployment {
-		bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(namespace, key.Name))
-		if err != nil {
-			failed = err
-		}
-		if bd == nil || index.BundleOf(bd) != key {
-			return nil
-		}
-		return bd
-	})
-	if failed != nil {
-		h.sums.reset(key)
-	}
-	return found, failed
-}
-
-// addUp computes the figures from scratch.
+// addUp returns the figures of all targets.
 func addUp(in bundleInput) figures {
 	layout, entries, steps := entriesOf(in)
 	out := figures{

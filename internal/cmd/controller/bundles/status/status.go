@@ -42,7 +42,6 @@ const joining = 5 * time.Second
 type handler struct {
 	app    *hub.Context
 	ledger *ledger.Ledger
-	sums   *sums
 
 	deployments, bundles, clusters *queue.Queue
 
@@ -52,12 +51,11 @@ type handler struct {
 
 // Register watches BundleDeployments and the objects whose status depends on them.
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, sums: newSums(), turn: make(chan struct{}, 1)}
+	h := &handler{app: a, ledger: outcomes, turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
 	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
 	outcomes.OnChange(func(bundle types.NamespacedName) {
-		h.sums.reset(bundle)
 		h.bundles.AddAfter(bundle, waitingBundle) // or earlier, when a BundleDeployment changes
 	})
 	a.Liveness.OnChange(h.clusters.Add)
@@ -102,7 +100,6 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 	} else if bd.DeletionTimestamp != nil || bd.Status.Display != state.Display(bd) {
 		add(h.deployments, reconcile.KeyOf(bd))
 	}
-	h.sums.touch(index.BundleOf(bd), bd.Namespace)
 	if change.Old != nil && change.New != nil && !deploymentMatters(change.Old, change.New) {
 		return
 	}
@@ -163,9 +160,6 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 // bundleChanged enqueues the status of a new Bundle, and of a Bundle whose status was written. The second case
 // corrects a write that was based on an old state.
 func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
-	if change.New == nil {
-		h.sums.reset(reconcile.KeyOf(change.Old))
-	}
 	if change.New != nil && (change.Old == nil || !reconcile.Equal(change.Old.Status, change.New.Status)) {
 		h.bundles.Add(reconcile.KeyOf(change.New))
 	}
