@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -20,14 +22,13 @@ import (
 const spacing = 200 * time.Millisecond
 
 type handler struct {
-	app       *hub.Context
-	queue     *queue.Queue
-	selectors *selectors
+	app   *hub.Context
+	queue *queue.Queue
 }
 
 // Register watches ClusterGroups and Clusters.
 func Register(ctx context.Context, a *hub.Context) error {
-	h := &handler{app: a, selectors: newSelectors()}
+	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
 		queue.Watch(a.ClusterGroups.Informer(), h.onGroup),
@@ -55,7 +56,7 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 
 func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 	in := input{now: h.app.Clock()}
-	selector, err := h.selectors.of(group)
+	selector, err := targeting.GroupSelector(group)
 	if err != nil {
 		in.broken = err
 		return in, nil //nolint:nilerr // the group's status reports it
@@ -67,12 +68,8 @@ func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 // onGroup enqueues a group that is new, whose spec has changed, or whose status was written. The last case corrects a
 // status that was computed from old data or written by another client.
 func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
-	older, newer := change.Old, change.New
-	switch {
-	case newer == nil:
-		h.selectors.forget(older.UID)
-	case groupMatters(older, newer):
-		h.queue.Add(reconcile.KeyOf(newer))
+	if change.New != nil && groupMatters(change.Old, change.New) {
+		h.queue.Add(reconcile.KeyOf(change.New))
 	}
 }
 
@@ -101,10 +98,16 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 		return // only if the index is missing, which it is not
 	}
 	for _, group := range groups {
-		if h.selectors.pick(group, sets...) {
+		if picks(group, sets...) {
 			h.queue.Add(reconcile.KeyOf(group))
 		}
 	}
+}
+
+// picks reports whether a group's selector matches any of these sets of labels.
+func picks(group *fleet.ClusterGroup, sets ...labels.Set) bool {
+	selector, err := targeting.GroupSelector(group)
+	return err == nil && slices.ContainsFunc(sets, func(set labels.Set) bool { return selector.Matches(set) })
 }
 
 // clusterMatters ignores heartbeats and other changes that no group shows.

@@ -1,13 +1,11 @@
 package clustergroup
 
 import (
-	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -43,46 +41,28 @@ func TestClusterMatters(t *testing.T) {
 	}
 }
 
-func group(generation int64, selector *metav1.LabelSelector) *fleet.ClusterGroup {
-	return &fleet.ClusterGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "g", UID: "u", Generation: generation},
-		Spec:       fleet.ClusterGroupSpec{Selector: selector},
-	}
-}
-
-func TestSelectorsFollowTheGeneration(t *testing.T) {
+func TestPicks(t *testing.T) {
 	prod, dev := labels.Set{"env": "prod"}, labels.Set{"env": "dev"}
 	selects := func(value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"env": value}}
 	}
-	s := newSelectors()
-	steps := []struct {
-		name string
-		in   *fleet.ClusterGroup
-		sets []labels.Set
-		want bool
+	for name, test := range map[string]struct {
+		selector *metav1.LabelSelector
+		sets     []labels.Set
+		want     bool
 	}{
-		{"it picks", group(1, selects("prod")), []labels.Set{prod}, true},
-		{"it does not", group(1, selects("prod")), []labels.Set{dev}, false},
-		{"one of two sets is enough, as when a label changes", group(1, selects("prod")), []labels.Set{dev, prod}, true},
-		{"the same generation is not looked at again", group(1, selects("dev")), []labels.Set{prod}, true},
-		{"a newer one is", group(2, selects("dev")), []labels.Set{prod}, false},
-		{"one that does not parse picks nothing", group(3, selects("a b")), []labels.Set{prod, dev, {"env": "a b"}}, false},
-		{"none picks nothing", group(4, nil), []labels.Set{prod, dev, {}}, false},
-		{"an empty one picks everything", group(5, &metav1.LabelSelector{}), []labels.Set{{}}, true},
-	}
-	for _, step := range steps {
-		if got := s.pick(step.in, step.sets...); got != step.want {
-			t.Errorf("%s: %v, want %v", step.name, got, step.want)
-		}
-		_, err := s.of(step.in)
-		if broken := step.in.Generation == 3; broken != errors.Is(err, targeting.ErrSelector) {
-			t.Errorf("%s: error = %v", step.name, err)
-		}
-	}
-	s.forget("u")
-	if !s.pick(group(5, selects("prod")), prod) {
-		t.Error("what was forgotten is still known")
+		"it picks":    {selects("prod"), []labels.Set{prod}, true},
+		"it does not": {selects("prod"), []labels.Set{dev}, false},
+		"one of two sets is enough, as when a label changes": {selects("prod"), []labels.Set{dev, prod}, true},
+		"one that does not parse picks nothing":              {selects("a b"), []labels.Set{prod, dev, {"env": "a b"}}, false},
+		"none picks nothing":                                 {nil, []labels.Set{prod, dev, {}}, false},
+		"an empty one picks everything":                      {&metav1.LabelSelector{}, []labels.Set{{}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := picks(&fleet.ClusterGroup{Spec: fleet.ClusterGroupSpec{Selector: test.selector}}, test.sets...); got != test.want {
+				t.Errorf("picks = %v, want %v", got, test.want)
+			}
+		})
 	}
 }
 
