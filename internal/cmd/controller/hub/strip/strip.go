@@ -16,20 +16,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// maxHashes is the number of Bundles whose hashes are kept, so that a new status does not have the resources hashed
-// again.
-const maxHashes = 4096
+// stripper transforms the objects of caches. It knows the labels and annotations that the children of one set share.
+type stripper struct{ maps *lru.Cache }
 
-// stripper transforms the objects of caches. It knows the hashes of the resources of Bundles, for one generation of each,
-// and the labels and annotations that the children of one set share.
-type stripper struct{ hashes, maps *lru.Cache }
-
-type manifestHash struct {
-	generation int64
-	hash       string
-}
-
-func newStripper() stripper { return stripper{hashes: lru.New(maxHashes), maps: lru.New(maxShared)} }
+func newStripper() stripper { return stripper{lru.New(maxShared)} }
 
 // New returns the transform of the caches of one scope, whose objects share texts and metadata.
 func New() cache.TransformFunc { return newStripper().strip }
@@ -60,7 +50,7 @@ func (s stripper) strip(obj any) (any, error) {
 	case *fleet.Content:
 		o.Content = nil
 	case *fleet.Bundle:
-		s.bundle(o)
+		stripBundle(o)
 		o.Status.Conditions = shareConditions(o.Status.Conditions)
 	case *fleet.BundleDeployment:
 		stripDeployment(o)
@@ -73,10 +63,10 @@ func (s stripper) strip(obj any) (any, error) {
 	return obj, nil
 }
 
-// bundle drops the resources, most of a Bundle, and keeps their hash. Who needs them reads the Bundle. It keeps and
+// stripBundle drops the resources, most of a Bundle, and keeps their hash. Who needs them reads the Bundle. It keeps and
 // shares those of agents' Bundles, which are compared: a thousand Clusters have a thousand Bundles of several kilobytes
 // each, and few of them differ.
-func (s stripper) bundle(bundle *fleet.Bundle) {
+func stripBundle(bundle *fleet.Bundle) {
 	if bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet {
 		for i := range bundle.Spec.Resources {
 			share(&bundle.Spec.Resources[i].Content)
@@ -86,19 +76,7 @@ func (s stripper) bundle(bundle *fleet.Bundle) {
 	if bundle.Spec.ResourcesHash != "" {
 		return // stripped before
 	}
-	bundle.Spec.ResourcesHash, bundle.Spec.Resources = s.hashOf(bundle), nil
-}
-
-// hashOf returns the hash of the resources of a Bundle.
-func (s stripper) hashOf(bundle *fleet.Bundle) string {
-	if found, is := s.hashes.Get(bundle.UID); is {
-		if entry, _ := found.(manifestHash); entry.generation == bundle.Generation {
-			return entry.hash
-		}
-	}
-	hash := content.Manifest{Resources: bundle.Spec.Resources}.SHA256()
-	s.hashes.Add(bundle.UID, manifestHash{bundle.Generation, hash})
-	return hash
+	bundle.Spec.ResourcesHash, bundle.Spec.Resources = content.Manifest{Resources: bundle.Spec.Resources}.SHA256(), nil
 }
 
 // stripDeployment drops the deployed resources (so the status must never be written completely). It keeps values as
