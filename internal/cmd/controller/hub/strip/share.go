@@ -2,6 +2,7 @@ package strip
 
 import (
 	"maps"
+	"slices"
 	"unique"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -130,17 +131,7 @@ func shareConditions(conditions []genericcondition.GenericCondition) []genericco
 		c := &conditions[i]
 		share((*string)(&c.Status), &c.Type, &c.Reason, &c.Message, &c.LastUpdateTime, &c.LastTransitionTime)
 	}
-	return tight(conditions)
-}
-
-// tight returns a slice without room for more elements. Decoders leave up to half of one empty.
-func tight[S ~[]E, E any](from S) S {
-	if len(from) == cap(from) {
-		return from
-	}
-	to := make(S, len(from))
-	copy(to, from)
-	return to
+	return slices.Clone(conditions) // decoders leave up to half of a list empty
 }
 
 // shareRules shares what the Roles of all agents have in common.
