@@ -24,8 +24,6 @@ type cache struct {
 // results are the results for one generation of a Bundle.
 type results struct {
 	generation int64
-	// manifestHash is empty until it is first needed.
-	manifestHash string
 	// selection is nil if the Bundle's selectors do not parse.
 	selection *targeting.Selection
 	// targets has the result of each cluster, by the UID of its Cluster.
@@ -90,23 +88,12 @@ func (c *cache) selection(bundle *fleet.Bundle) *targeting.Selection {
 	return c.of(bundle).selection
 }
 
-// manifestHash returns the hash of the Bundle's manifest. Most cached Bundles have it. Otherwise it computes the hash
-// without the lock, because that takes time for a large Bundle.
-func (c *cache) manifestHash(bundle *fleet.Bundle) string {
+// manifestHash returns the hash of the Bundle's manifest. Most cached Bundles have it.
+func manifestHash(bundle *fleet.Bundle) string {
 	if bundle.Spec.ResourcesHash != "" {
 		return bundle.Spec.ResourcesHash
 	}
-	c.mu.Lock()
-	hash := c.of(bundle).manifestHash
-	c.mu.Unlock()
-	if hash != "" {
-		return hash
-	}
-	hash = content.Manifest{Resources: bundle.Spec.Resources}.SHA256()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.of(bundle).manifestHash = hash
-	return hash
+	return content.Manifest{Resources: bundle.Spec.Resources}.SHA256()
 }
 
 // deploymentID returns the deployment ID of a cluster if the cluster is unchanged.

@@ -65,7 +65,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, e
 	if in.circle, err = h.circleOf(bundle); err != nil {
 		return in, err
 	}
-	in.manifestHash = h.cache.manifestHash(bundle)
+	in.manifestHash = manifestHash(bundle)
 	if in.bundle, in.failure, err = h.source.Inject(ctx, bundle); err != nil || in.failure != nil {
 		return in, err
 	}
