@@ -16,8 +16,6 @@ type AgentDefaults struct {
 	Debug                                     bool
 	DebugLevel                                int
 	DisableSecurityContext                    bool
-	// Env is put before a Cluster's own agentEnvVars, unless those name the same variable.
-	Env []corev1.EnvVar
 }
 
 // AgentValues are the values with which charts/fleet-agent is rendered.

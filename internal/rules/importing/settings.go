@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -152,7 +151,7 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		DriftWorkers:            conf.AgentWorkers.Drift,
 		LeaseDuration:           defaults.LeaseDuration, RetryPeriod: defaults.RetryPeriod, RenewDeadline: defaults.RenewDeadline,
 		Debug: defaults.Debug, DebugLevel: defaults.DebugLevel, DisableSecurityContext: defaults.DisableSecurityContext,
-		Env:         environment(defaults.Env, spec.AgentEnvVars),
+		Env:         spec.AgentEnvVars,
 		Tolerations: spec.AgentTolerations, Affinity: spec.AgentAffinity, Resources: spec.AgentResources,
 		HostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
 	}
@@ -163,16 +162,6 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		values.PriorityClass, values.PodDisruptionBudget = custom.PriorityClass, custom.PodDisruptionBudget
 	}
 	return values
-}
-
-func environment(defaults, own []corev1.EnvVar) []corev1.EnvVar {
-	var env []corev1.EnvVar
-	for _, variable := range defaults {
-		if !slices.ContainsFunc(own, func(v corev1.EnvVar) bool { return v.Name == variable.Name }) {
-			env = append(env, variable)
-		}
-	}
-	return append(env, own...)
 }
 
 // agentImage replaces the default registry of the agent's image by the Cluster's own registry, if it has one.

@@ -45,19 +45,15 @@ func TestAgentImage(t *testing.T) {
 
 func TestAgentEnvironment(t *testing.T) {
 	variable := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
-	tests := map[string]struct{ defaults, own, want []corev1.EnvVar }{
-		"none":                      {},
-		"the hub's for all agents":  {defaults: []corev1.EnvVar{variable("A", "1")}, want: []corev1.EnvVar{variable("A", "1")}},
-		"the Cluster's own":         {own: []corev1.EnvVar{variable("B", "2")}, want: []corev1.EnvVar{variable("B", "2")}},
-		"the Cluster's come last":   {defaults: []corev1.EnvVar{variable("A", "1")}, own: []corev1.EnvVar{variable("B", "2")}, want: []corev1.EnvVar{variable("A", "1"), variable("B", "2")}},
-		"the Cluster's win":         {defaults: []corev1.EnvVar{variable("A", "1"), variable("C", "3")}, own: []corev1.EnvVar{variable("A", "2")}, want: []corev1.EnvVar{variable("C", "3"), variable("A", "2")}},
-		"their order is the user's": {own: []corev1.EnvVar{variable("B", "2"), variable("A", "$(B)")}, want: []corev1.EnvVar{variable("B", "2"), variable("A", "$(B)")}},
+	tests := map[string][]corev1.EnvVar{
+		"none":                      nil,
+		"the Cluster's own":         {variable("B", "2")},
+		"their order is the user's": {variable("B", "2"), variable("A", "$(B)")},
 	}
-	for name, test := range tests {
+	for name, own := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := importInput(spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = test.own }))
-			in.Defaults.Env = test.defaults
-			rulestest.ExpectEqual(t, "environment", settings(t, in).Env, test.want)
+			in := importInput(spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = own }))
+			rulestest.ExpectEqual(t, "environment", settings(t, in).Env, own)
 		})
 	}
 }
@@ -86,7 +82,6 @@ func TestAgentSettings(t *testing.T) {
 		"the hub's own settings": func(in *importing.Input) {
 			in.Defaults = importing.AgentDefaults{
 				Replicas: 2, LeaseDuration: "60s", RetryPeriod: "20s", RenewDeadline: "50s", Debug: true, DebugLevel: 5, DisableSecurityContext: true,
-				Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
 			}
 		},
 	}
