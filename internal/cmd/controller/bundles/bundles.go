@@ -36,7 +36,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		return fmt.Errorf("registering bundle: %w", err)
 	}
 	err := downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
-		outcomes.Troubles.Set(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
+		outcomes.SetTrouble(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
 	})
 	if err != nil {
 		return fmt.Errorf("registering downstream: %w", err)

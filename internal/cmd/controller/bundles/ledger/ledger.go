@@ -14,8 +14,6 @@ import (
 
 // Ledger is safe for concurrent use. Create it with New.
 type Ledger struct {
-	// Troubles are the problems that other controllers report for single BundleDeployments.
-	Troubles *Troubles
 	// Writing is the number of BundleDeployments that are being written. These writes take precedence over status
 	// updates.
 	Writing atomic.Int32
@@ -24,17 +22,20 @@ type Ledger struct {
 
 	mu       sync.RWMutex
 	outcomes map[types.NamespacedName]selection.Outcome
+	// troubles are the problems that other controllers report for single BundleDeployments.
+	troubles map[types.NamespacedName]string
 }
 
 // New returns an empty ledger.
 func New() *Ledger {
-	l := &Ledger{changed: func(types.NamespacedName) {}, outcomes: map[types.NamespacedName]selection.Outcome{}}
-	l.Troubles = NewTroubles(func(bundle types.NamespacedName) { l.changed(bundle) })
-	return l
+	return &Ledger{
+		changed:  func(types.NamespacedName) {},
+		outcomes: map[types.NamespacedName]selection.Outcome{}, troubles: map[types.NamespacedName]string{},
+	}
 }
 
-// OnChange registers f, which is called after a Bundle's outcome has changed. It must be called before the first
-// write. f must not block.
+// OnChange registers f, which is called after a Bundle's outcome, or a problem with one of its BundleDeployments, has
+// changed. It must be called before the first write. f must not block.
 func (l *Ledger) OnChange(f func(bundle types.NamespacedName)) { l.changed = f }
 
 // Set stores the outcome of a Bundle. The caller must not change the outcome afterwards.
@@ -63,39 +64,26 @@ func (l *Ledger) Forget(bundle types.NamespacedName) {
 	delete(l.outcomes, bundle)
 }
 
-// Troubles are problems that controllers other than that of Bundles report for single BundleDeployments, such as a
-// missing original of a copy. Troubles is safe for concurrent use. Create it with NewTroubles.
-type Troubles struct {
-	changed func(bundle types.NamespacedName)
-
-	mu    sync.RWMutex
-	texts map[types.NamespacedName]string
-}
-
-// NewTroubles returns empty Troubles. changed is called after a problem of a Bundle has changed; it must not block.
-func NewTroubles(changed func(bundle types.NamespacedName)) *Troubles {
-	return &Troubles{changed: changed, texts: map[types.NamespacedName]string{}}
-}
-
-// Set stores a problem with a BundleDeployment of a Bundle. An empty text removes it.
-func (t *Troubles) Set(deployment, bundle types.NamespacedName, text string) {
+// SetTrouble stores a problem with a BundleDeployment of a Bundle that a controller other than that of Bundles reports, such
+// as a missing original of a copy. An empty text removes it.
+func (l *Ledger) SetTrouble(deployment, bundle types.NamespacedName, text string) {
 	text = cut.Text(text, fleet.MaxMessage)
-	t.mu.Lock()
-	same := t.texts[deployment] == text
+	l.mu.Lock()
+	same := l.troubles[deployment] == text
 	if text == "" {
-		delete(t.texts, deployment)
+		delete(l.troubles, deployment)
 	} else {
-		t.texts[deployment] = text
+		l.troubles[deployment] = text
 	}
-	t.mu.Unlock()
+	l.mu.Unlock()
 	if !same {
-		t.changed(bundle)
+		l.changed(bundle)
 	}
 }
 
-// Of returns the problem with a BundleDeployment, or an empty string.
-func (t *Troubles) Of(deployment types.NamespacedName) string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.texts[deployment]
+// Trouble returns the problem with a BundleDeployment, or an empty string.
+func (l *Ledger) Trouble(deployment types.NamespacedName) string {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.troubles[deployment]
 }

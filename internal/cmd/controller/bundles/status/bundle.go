@@ -37,7 +37,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if !known {
 		return nil // enqueued again when targeting has finished
 	}
-	in := bundleInput{outcome: outcome, trouble: h.ledger.Troubles.Of, now: h.app.Clock()}
+	in := bundleInput{outcome: outcome, trouble: h.ledger.Trouble, now: h.app.Clock()}
 	if in.deployments, err = h.deploymentsOf(bundle, outcome); err != nil {
 		return err
 	}
