@@ -105,42 +105,21 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		}
 	}
 	fleet.SetCondition(&status.Conditions, in.now, ready)
-	setPartitioned(status, in)
-	setTargetsKnown(status, in)
-	setAccepted(status, in)
+	if in.outcome.Failure == "" {
+		setProblem(status, in.now, fleet.ConditionPartitioned, fleet.ReasonPartitionsIncomplete, in.outcome.Rollout.Problem)
+		setProblem(status, in.now, fleet.ConditionTargetsKnown, fleet.ReasonClusterGroupUnknown, in.outcome.Unknown)
+	}
+	setProblem(status, in.now, fleet.ConditionTargetsAccepted, fleet.ReasonMappingRefused, in.outcome.Refused)
 }
 
-// setAccepted sets the condition for workspaces that do not accept the Bundle. Once set, the condition stays.
-func setAccepted(status *fleet.BundleStatus, in bundleInput) {
-	accepted := genericcondition.GenericCondition{Type: fleet.ConditionTargetsAccepted, Status: "True"}
-	if in.outcome.Refused != "" {
-		accepted.Status, accepted.Reason, accepted.Message = "False", fleet.ReasonMappingRefused, in.outcome.Refused
+// setProblem sets a condition that a Bundle has once it has had the problem. The condition is True if problem is empty.
+func setProblem(status *fleet.BundleStatus, now time.Time, conditionType, reason, problem string) {
+	condition := genericcondition.GenericCondition{Type: conditionType, Status: "True"}
+	if problem != "" {
+		condition.Status, condition.Reason, condition.Message = "False", reason, problem
 	}
-	if accepted.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionTargetsAccepted) != nil {
-		fleet.SetCondition(&status.Conditions, in.now, accepted)
-	}
-}
-
-// setTargetsKnown sets the condition for ClusterGroups that the Bundle names and that do not exist. Once set, the condition
-// stays.
-func setTargetsKnown(status *fleet.BundleStatus, in bundleInput) {
-	known := genericcondition.GenericCondition{Type: fleet.ConditionTargetsKnown, Status: "True"}
-	if in.outcome.Unknown != "" {
-		known.Status, known.Reason, known.Message = "False", fleet.ReasonClusterGroupUnknown, in.outcome.Unknown
-	}
-	if in.outcome.Failure == "" && (known.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionTargetsKnown) != nil) {
-		fleet.SetCondition(&status.Conditions, in.now, known)
-	}
-}
-
-// setPartitioned sets the condition for problems with the partitions. Once set, the condition stays.
-func setPartitioned(status *fleet.BundleStatus, in bundleInput) {
-	partitioned := genericcondition.GenericCondition{Type: fleet.ConditionPartitioned, Status: "True"}
-	if problem := in.outcome.Rollout.Problem; problem != "" {
-		partitioned.Status, partitioned.Reason, partitioned.Message = "False", fleet.ReasonPartitionsIncomplete, problem
-	}
-	if in.outcome.Failure == "" && (partitioned.Status == "False" || fleet.GetCondition(status.Conditions, fleet.ConditionPartitioned) != nil) {
-		fleet.SetCondition(&status.Conditions, in.now, partitioned)
+	if problem != "" || fleet.GetCondition(status.Conditions, conditionType) != nil {
+		fleet.SetCondition(&status.Conditions, now, condition)
 	}
 }
 
