@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/rancher/lasso/pkg/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,36 +37,28 @@ func newClients(cfg *rest.Config, incomplete *undecodable.Objects) (client.Share
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
-	return &clientFactory{SharedClientFactory: clients, rest: server, known: map[schema.GroupVersionResource]*client.Client{}}, nil
+	return &clientFactory{clients, server}, nil
 }
 
 // clientFactory is a client factory whose clients for our group use rest.
 type clientFactory struct {
 	client.SharedClientFactory
 	rest rest.Interface
-
-	mu    sync.Mutex
-	known map[schema.GroupVersionResource]*client.Client
 }
 
 // IsHealthy returns true. Lasso's own check would wait 15 s after a failed list, without a way to stop it, whereas the
 // backoff of a watch starts below a second.
 func (*clientFactory) IsHealthy(context.Context) bool { return true }
 
-// ForResourceKind returns the client of a resource. Lasso gets all clients from it.
+// ForResourceKind returns the client of a resource. Lasso gets all clients from it, each cache and controller once.
 func (f *clientFactory) ForResourceKind(resource schema.GroupVersionResource, kind string, namespaced bool) *client.Client {
 	general := f.SharedClientFactory.ForResourceKind(resource, kind, namespaced)
 	if resource.GroupVersion() != fleet.SchemeGroupVersion {
 		return general
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known[resource] == nil {
-		ours := *general
-		ours.RESTClient = unvalidated{f.rest}
-		f.known[resource] = &ours
-	}
-	return f.known[resource]
+	ours := *general
+	ours.RESTClient = unvalidated{f.rest}
+	return &ours
 }
 
 // unvalidated writes without field validation, for which the API server would check each write for unknown fields. An
