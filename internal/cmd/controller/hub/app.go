@@ -35,6 +35,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -113,8 +114,10 @@ type Context struct {
 
 	first     []func(context.Context)
 	begun     atomic.Bool
-	published publishedAddress
-	written   reconcile.MutationCache[types.UID, reconcile.Object]
+	published atomic.Pointer[hubaddress.Published]
+	// onPublished are the listeners for changes of published.
+	onPublished []func()
+	written     reconcile.MutationCache[types.UID, reconcile.Object]
 	// undecodable tracks objects that must not be reconciled.
 	undecodable *undecodable.Objects
 	scopes      []*scope

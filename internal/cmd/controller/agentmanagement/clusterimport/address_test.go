@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	controllers "github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
@@ -96,7 +95,7 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 	}
 	expect("nothing is published", "not set")
 	publish := func(serial int64) {
-		hub.App.SetPublishedAddress(controllers.PublishedAddress{Hash: hubaddress.Hash(hub.App.Config.Get()), Serial: serial})
+		hub.App.SetPublishedAddress(hubaddress.Published{Hash: hubaddress.Hash(hub.App.Config.Get()), Serial: serial})
 	}
 	hub.Woken()
 	publish(90)

@@ -115,7 +115,7 @@ func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	if err != nil {
 		return // only without the index, which Register adds
 	}
-	conf, published := h.app.Config.Get(), hubaddress.Published(h.app.PublishedAddress())
+	conf, published := h.app.Config.Get(), h.app.PublishedAddress()
 	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
 	reads := hubaddress.ReadsDocument(cluster) && published.Hash != ""
 	if hubaddress.IsUnknown(conf, cluster, registrations, published) {

@@ -78,7 +78,7 @@ func (h *handler) publish(ctx context.Context) error {
 		}
 	}
 	h.signed = true
-	h.app.SetPublishedAddress(hub.PublishedAddress{Hash: in.hash, Serial: addressSerial(in, out)})
+	h.app.SetPublishedAddress(hubaddress.Published{Hash: in.hash, Serial: addressSerial(in, out)})
 	h.reportLeftOut(out.leftOut)
 	h.app.ConfigMaps.EnqueueAfter(h.app.Namespaces.System, names.ControllerConfig, recheck)
 	return nil
