@@ -84,7 +84,7 @@ func TestByGroup_CustomisesOnlyEast(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]any{}
-	for _, target := range selection.Targets("s-1", clusters, targeting.NewGroups([]*fleet.ClusterGroup{group})) {
+	for _, target := range selection.Targets("s-1", clusters, targeting.NewGroups([]*fleet.ClusterGroup{group}), nil) {
 		got[target.Cluster.Name] = target.Options.Helm.Values.Data["greeting"]
 	}
 	if diff := cmp.Diff(map[string]any{east: customised, west: common}, got); diff != "" {

@@ -43,7 +43,7 @@ func TestRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		manifest := content.Manifest{Resources: bundle.Spec.Resources}
-		for _, target := range selection.Targets(manifest.ID(), inWorkspace(clusters, bundle.Namespace), groups) {
+		for _, target := range selection.Targets(manifest.ID(), inWorkspace(clusters, bundle.Namespace), groups, nil) {
 			if target.Err != nil {
 				t.Fatal(target.Err)
 			}

@@ -274,5 +274,5 @@ func allTargets(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups
 	if err != nil {
 		t.Fatal(err)
 	}
-	return selection.Targets("s-1", clusters, targeting.NewGroups(groups))
+	return selection.Targets("s-1", clusters, targeting.NewGroups(groups), nil)
 }

@@ -74,7 +74,7 @@ func Decide(in Input) Selection {
 	staying, leaving := split(in.Clusters)
 	out.untouched = slices.Concat(leaving, withoutNamespace(staying))
 	decided := out.blockUndecided(in, selectors, staying, groups)
-	out.Targets = selectors.TargetsKnowing(content.ID(in.ManifestHash), decided, groups, in.Known)
+	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, groups, in.Known)
 	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
 	clusters := make([]*fleet.Cluster, len(out.Targets))
 	for i, target := range out.Targets {

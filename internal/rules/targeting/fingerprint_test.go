@@ -53,7 +53,7 @@ func TestFingerprints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := s.Targets("s-1", []*fleet.Cluster{c}, NewGroups(nil))
+		found := s.Targets("s-1", []*fleet.Cluster{c}, NewGroups(nil), nil)
 		if len(found) != 1 || found[0].Err != nil || found[0].Fingerprint == 0 {
 			t.Fatalf("targets %+v", found)
 		}
@@ -100,13 +100,13 @@ func TestTargetsThatAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	clusters := []*fleet.Cluster{targetingtest.Cluster("b", func(c *fleet.Cluster) { c.Labels = map[string]string{"n": "b"} }), targetingtest.Cluster("a")}
-	want := s.Targets("s-1", clusters, NewGroups(nil))
+	want := s.Targets("s-1", clusters, NewGroups(nil), nil)
 	ids := map[string]string{}
 	for _, target := range want {
 		ids[target.Cluster.Name] = target.DeploymentID
 	}
 	asked := 0
-	got := s.TargetsKnowing("s-1", clusters, NewGroups(nil), func(c *fleet.Cluster, as Fingerprint) (string, bool) {
+	got := s.Targets("s-1", clusters, NewGroups(nil), func(c *fleet.Cluster, as Fingerprint) (string, bool) {
 		asked++
 		for _, target := range want {
 			if target.Cluster == c && target.Fingerprint != as {
@@ -140,8 +140,8 @@ func TestATargetThatCannotBeCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	clusters := []*fleet.Cluster{targetingtest.Cluster("one", func(c *fleet.Cluster) { c.Labels = map[string]string{"n": "1"} })}
-	plain := s.Targets("s-1", clusters, NewGroups(nil))
-	known := s.TargetsKnowing("s-1", clusters, NewGroups(nil), func(*fleet.Cluster, Fingerprint) (string, bool) { return "s-1:a", true })
+	plain := s.Targets("s-1", clusters, NewGroups(nil), nil)
+	known := s.Targets("s-1", clusters, NewGroups(nil), func(*fleet.Cluster, Fingerprint) (string, bool) { return "s-1:a", true })
 	_, err = known[0].Complete()
 	if err == nil || plain[0].Err == nil || err.Error() != plain[0].Err.Error() {
 		t.Errorf("got %v, want %v", err, plain[0].Err)

@@ -110,7 +110,7 @@ func BenchmarkTargets(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				selection.Targets("s-1", clusters, Groups{})
+				selection.Targets("s-1", clusters, Groups{}, nil)
 			}
 		})
 	}
@@ -123,5 +123,5 @@ func targetsOf(t testing.TB, b *fleet.Bundle, clusters []*fleet.Cluster, groups 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return selection.Targets("s-1", clusters, NewGroups(groups))
+	return selection.Targets("s-1", clusters, NewGroups(groups), nil)
 }

@@ -30,19 +30,14 @@ type Target struct {
 // maxOptions limits the bytes of options, as JSON, that are kept for all clusters of a Bundle together.
 const maxOptions = 16 << 20
 
-// Targets returns the clusters the Bundle goes to, ordered by name and then namespace. Groups with invalid selectors
-// have no members here, so call Undecided first. manifestID is the name of the Bundle's Content.
-func (s *Selection) Targets(manifestID string, clusters []*fleet.Cluster, groups Groups) []Target {
-	return s.TargetsKnowing(manifestID, clusters, groups, func(*fleet.Cluster, Fingerprint) (string, bool) { return "", false })
-}
-
 // Known returns the deployment ID that a cluster had when its fingerprint was the same. It must refer to the same
 // Bundle and manifest.
 type Known func(cluster *fleet.Cluster, as Fingerprint) (deploymentID string, known bool)
 
-// TargetsKnowing is like Targets, but does not compute the options of clusters whose deployment ID is known. That
-// saves most of the work. Complete computes them when they are needed.
-func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster, groups Groups, known Known) []Target {
+// Targets returns the clusters the Bundle goes to, ordered by name and then namespace. Groups with invalid selectors
+// have no members here, so call Undecided first. manifestID is the name of the Bundle's Content. The options of clusters
+// whose deployment ID is known are not computed, which saves most of the work: see Complete. known may be nil.
+func (s *Selection) Targets(manifestID string, clusters []*fleet.Cluster, groups Groups, known Known) []Target {
 	templater := templating.NewTemplater()
 	kept := 0
 	var out []Target
@@ -61,8 +56,11 @@ func (s *Selection) TargetsKnowing(manifestID string, clusters []*fleet.Cluster,
 		}
 		fingerprint := s.fingerprint(cluster, picked)
 		target := Target{Cluster: cluster, Pending: complete}
-		var before bool
-		if target.DeploymentID, before = known(cluster, fingerprint); !before {
+		before := false
+		if known != nil {
+			target.DeploymentID, before = known(cluster, fingerprint)
+		}
+		if !before {
 			var err error
 			if target, err = complete(); err != nil {
 				target = Target{Cluster: cluster, Err: err}
