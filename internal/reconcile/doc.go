@@ -3,7 +3,7 @@
 //
 //	rule's Children ─► Set.Apply ─► create · patch what differs · delete what left the set
 //	rule's Status   ─► WriteStatus ─► update; after a conflict the rule decides again
-//	an object changed ─► Watch ─► Enqueue ─► the handler of another object
+//	an object changed ─► Watch, WatchChanges ─► Enqueue ─► the handler of another object
 //
 // An object without the mark of exactly its owner is never changed, bound or deleted. An object that is as desired costs
 // no request. What this process has written counts before the cache has it (MutationCache).

@@ -2,43 +2,44 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch calls nudge with the keys that resolve returns for every object that is added, changed or deleted. For a
-// deleted object, resolve gets the last known state. For a change it is called with both the old and the new state,
-// so that a former owner is enqueued as well. resolve and nudge must not block. Resyncs without a change are skipped.
-// Call Watch before the informer starts.
-func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
-	tell := func(objs ...any) {
-		told := map[types.NamespacedName]bool{}
-		for _, obj := range objs {
-			item, ok := obj.(T)
-			if !ok {
-				continue
+// Change is a change of an object.
+type Change[T any] struct {
+	// Old is the state before the change, or nil for an object that was created. New is the state after the change, or
+	// nil for an object that was deleted.
+	Old, New T
+	// Initial is true for objects of the initial list.
+	Initial bool
+}
+
+// WatchChanges calls handle for every change to the objects of an informer. It must be called before the informer
+// starts. handle must not block.
+func WatchChanges[T any](informer cache.SharedIndexInformer, handle func(Change[T])) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if object, ok := obj.(T); ok {
+				handle(Change[T]{New: object, Initial: initial})
 			}
-			for _, key := range resolve(item) {
-				if !told[key] {
-					told[key] = true
-					nudge(key)
-				}
-			}
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { tell(obj) },
-		UpdateFunc: func(old, current any) {
-			if !sameVersion(old, current) {
-				tell(old, current)
+		},
+		UpdateFunc: func(before, after any) {
+			older, ok := before.(T)
+			newer, okToo := after.(T)
+			if ok && okToo {
+				handle(Change[T]{Old: older, New: newer})
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
 			}
-			tell(obj)
+			if object, ok := obj.(T); ok {
+				handle(Change[T]{Old: object})
+			}
 		},
 	})
 	if err != nil {
@@ -47,35 +48,45 @@ func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types
 	return nil
 }
 
+// Watch calls nudge with the keys that resolve returns for every object that is added, changed or deleted. For a
+// deleted object, resolve gets the last known state. For a change it is called with both the old and the new state,
+// so that a former owner is enqueued as well. resolve and nudge must not block. Resyncs without a change are skipped.
+// Call Watch before the informer starts.
+func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+	return WatchChanges(informer, func(change Change[T]) {
+		states := slices.DeleteFunc([]T{change.Old, change.New}, func(state T) bool { return isNil(state) })
+		if len(states) == 2 && sameVersion(states[0], states[1]) {
+			return
+		}
+		told := map[types.NamespacedName]bool{}
+		for _, state := range states {
+			nudgeOnce(resolve(state), told, nudge)
+		}
+	})
+}
+
 // WatchNew is Watch for lists that many objects share: it calls nudge with the keys that resolve returns for the new
 // state and did not return for the old one.
 func WatchNew[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
-	tell := func(old, current any) {
+	return WatchChanges(informer, func(change Change[T]) {
 		known := map[types.NamespacedName]bool{}
-		if item, ok := old.(T); ok {
-			for _, key := range resolve(item) {
-				known[key] = true
-			}
+		if !isNil(change.Old) {
+			nudgeOnce(resolve(change.Old), known, func(types.NamespacedName) {})
 		}
-		item, ok := current.(T)
-		if !ok {
-			return
+		if !isNil(change.New) {
+			nudgeOnce(resolve(change.New), known, nudge)
 		}
-		for _, key := range resolve(item) {
-			if !known[key] {
-				known[key] = true
-				nudge(key)
-			}
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell(nil, obj) },
-		UpdateFunc: tell,
 	})
-	if err != nil {
-		return fmt.Errorf("watching: %w", err)
+}
+
+// nudgeOnce calls nudge with the keys that are not known, and adds them.
+func nudgeOnce(keys []types.NamespacedName, known map[types.NamespacedName]bool, nudge func(types.NamespacedName)) {
+	for _, key := range keys {
+		if !known[key] {
+			known[key] = true
+			nudge(key)
+		}
 	}
-	return nil
 }
 
 func sameVersion(old, current any) bool {

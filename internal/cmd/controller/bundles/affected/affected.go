@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
@@ -32,16 +31,16 @@ func New(a *hub.Context, selection func(*fleet.Bundle) *targeting.Selection, enq
 func (w *Watcher) Watch() error {
 	w.app.Liveness.OnChange(w.onLiveness)
 	return errors.Join(
-		queue.Watch(w.app.Bundles.Informer(), w.onDependencies),
-		queue.Watch(w.app.Clusters.Informer(), w.onCluster),
-		queue.Watch(w.app.ClusterGroups.Informer(), w.onGroup),
-		queue.Watch(w.app.BundleNamespaceMappings.Informer(), w.onMapping),
-		queue.Watch(w.app.AllNamespaces.Informer(), w.onNamespace),
-		queue.Watch(w.app.Contents.Informer(), w.onContent),
+		reconcile.WatchChanges(w.app.Bundles.Informer(), w.onDependencies),
+		reconcile.WatchChanges(w.app.Clusters.Informer(), w.onCluster),
+		reconcile.WatchChanges(w.app.ClusterGroups.Informer(), w.onGroup),
+		reconcile.WatchChanges(w.app.BundleNamespaceMappings.Informer(), w.onMapping),
+		reconcile.WatchChanges(w.app.AllNamespaces.Informer(), w.onNamespace),
+		reconcile.WatchChanges(w.app.Contents.Informer(), w.onContent),
 	)
 }
 
-func (w *Watcher) onCluster(change queue.Change[*fleet.Cluster]) {
+func (w *Watcher) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
 		return
@@ -100,7 +99,7 @@ func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
 	}
 }
 
-func (w *Watcher) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+func (w *Watcher) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil &&
 		maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
@@ -141,7 +140,7 @@ func (w *Watcher) onLiveness(key types.NamespacedName) {
 }
 
 // onContent restores a Content that is still needed.
-func (w *Watcher) onContent(change queue.Change[*fleet.Content]) {
+func (w *Watcher) onContent(change reconcile.Change[*fleet.Content]) {
 	if change.New != nil {
 		return
 	}
@@ -155,7 +154,7 @@ func (w *Watcher) onContent(change queue.Change[*fleet.Content]) {
 }
 
 // onDependencies enqueues the Bundles that may be in a dependency cycle with a Bundle whose dependencies have changed.
-func (w *Watcher) onDependencies(change queue.Change[*fleet.Bundle]) {
+func (w *Watcher) onDependencies(change reconcile.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	if change.Initial {
 		return // all Bundles are enqueued at that time

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -102,10 +102,10 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 		older, newer := cluster("one"), cluster("one")
 		older.Labels, newer.Labels = map[string]string{"env": "dev"}, map[string]string{"env": env}
 		w.hub.Put(newer)
-		w.onCluster(queue.Change[*fleet.Cluster]{Old: older, New: newer})
+		w.onCluster(reconcile.Change[*fleet.Cluster]{Old: older, New: newer})
 	}
 	grouped := func(w *watched) {
-		w.onGroup(queue.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "prod"}}})
+		w.onGroup(reconcile.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "prod"}}})
 	}
 	tests := map[string]struct {
 		bundle []func(*fleet.Bundle)
@@ -115,7 +115,7 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 		"a cluster leaves what it is about to get":   {[]func(*fleet.Bundle){to(map[string]string{"env": "dev"})}, func(w *watched) { relabelled(w, "prod") }, true},
 		"a cluster comes":                            {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
 		"a cluster that neither leaves nor comes":    {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
-		"a cluster is gone":                          {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(queue.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
+		"a cluster is gone":                          {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
 		"a group that a partition names":             {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
 		"a group that a partition selects":           {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
 		"a group, and partitions by other means":     {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},

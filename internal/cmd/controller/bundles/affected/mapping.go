@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -66,7 +65,7 @@ func (w *Watcher) taken(mapping targeting.Mapping) (bundles []*fleet.Bundle) {
 }
 
 // onMapping enqueues the Bundles that a mapping selects or selected before.
-func (w *Watcher) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
+func (w *Watcher) onMapping(change reconcile.Change[*fleet.BundleNamespaceMapping]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !mappingMatters(older, newer) {
 		return
@@ -91,7 +90,7 @@ func (w *Watcher) enqueueMapped(mapping targeting.Mapping) {
 
 // onNamespace enqueues the Bundles whose mapping to a namespace has changed, and those that the namespace has begun or
 // ceased to refuse.
-func (w *Watcher) onNamespace(change queue.Change[*corev1.Namespace]) {
+func (w *Watcher) onNamespace(change reconcile.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
 		return

@@ -47,7 +47,7 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(h.watch(), queue.Watch(secrets, h.onValues)); err != nil {
+	if err := errors.Join(h.watch(), reconcile.WatchChanges(secrets, h.onValues)); err != nil {
 		return err
 	}
 	if err := h.values.Guard(ctx, h.queue.Add); err != nil {

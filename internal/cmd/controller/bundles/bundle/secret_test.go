@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -40,7 +40,7 @@ func TestValuesThatAreMissing(t *testing.T) {
 				}
 			}
 			appears := func(o *corev1.Secret) {
-				d.onValues(queue.Change[*metav1.PartialObjectMetadata]{New: meta.AsPartialObjectMetadata(o)})
+				d.onValues(reconcile.Change[*metav1.PartialObjectMetadata]{New: meta.AsPartialObjectMetadata(o)})
 			}
 			want := selection.TargetingError + values.ErrMissing.Error()
 			if there != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
@@ -23,8 +22,8 @@ func (h *handler) watch() error {
 	h.app.Config.OnChange(h.onConfig)
 	return errors.Join(
 		h.affected.Watch(),
-		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
-		queue.Watch(h.app.BundleDeployments.Informer(), h.onDeployment),
+		reconcile.WatchChanges(h.app.Bundles.Informer(), h.onBundle),
+		reconcile.WatchChanges(h.app.BundleDeployments.Informer(), h.onDeployment),
 	)
 }
 
@@ -46,7 +45,7 @@ func (h *handler) onConfig(old, current config.Config) {
 	}
 }
 
-func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
+func (h *handler) onBundle(change reconcile.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	switch {
 	case newer == nil:
@@ -66,7 +65,7 @@ func bundleMatters(older, newer *fleet.Bundle) bool {
 
 // onDeployment restores a BundleDeployment that was deleted, and lets a deleted Bundle complete after its last one. If
 // the BundleDeployment belonged to another Bundle, a Bundle of the same name may now use the place.
-func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
+func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment]) {
 	gone := change.Old
 	if change.New != nil {
 		h.onDeploymentThere(change)
@@ -86,7 +85,7 @@ const contentLag = time.Second
 
 // onDeploymentThere continues a rollout, restores labels that were changed, and recreates a Content that was deleted
 // just before a BundleDeployment named it again.
-func (h *handler) onDeploymentThere(change queue.Change[*fleet.BundleDeployment]) {
+func (h *handler) onDeploymentThere(change reconcile.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
 	if h.values.CheckReported(older, newer) {
@@ -140,7 +139,7 @@ func (h *handler) continueRollout(bundle types.NamespacedName) {
 }
 
 // onValues enqueues the Bundle that waits for a Secret.
-func (h *handler) onValues(change queue.Change[*metav1.PartialObjectMetadata]) {
+func (h *handler) onValues(change reconcile.Change[*metav1.PartialObjectMetadata]) {
 	if change.New != nil && h.source.Awaits(reconcile.KeyOf(change.New)) {
 		h.queue.Add(reconcile.KeyOf(change.New))
 	}

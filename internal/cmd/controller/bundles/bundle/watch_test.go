@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -77,7 +77,7 @@ func TestLabelsComeBack(t *testing.T) {
 			changed := whole.DeepCopy()
 			change(changed.Labels)
 			d.hub.Put(changed)
-			d.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: whole, New: changed})
+			d.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: whole, New: changed})
 			if !d.queue.Behind() {
 				t.Error("the Bundle was not woken")
 			}

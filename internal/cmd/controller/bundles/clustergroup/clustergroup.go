@@ -31,8 +31,8 @@ func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
-		queue.Watch(a.ClusterGroups.Informer(), h.onGroup),
-		queue.Watch(a.Clusters.Informer(), h.onCluster),
+		reconcile.WatchChanges(a.ClusterGroups.Informer(), h.onGroup),
+		reconcile.WatchChanges(a.Clusters.Informer(), h.onCluster),
 	)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 
 // onGroup enqueues a group that is new, whose spec has changed, or whose status was written. The last case corrects a
 // status that was computed from old data or written by another client.
-func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+func (h *handler) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
 	if change.New != nil && groupMatters(change.Old, change.New) {
 		h.queue.Add(reconcile.KeyOf(change.New))
 	}
@@ -81,7 +81,7 @@ func groupMatters(older, newer *fleet.ClusterGroup) bool {
 
 // onCluster enqueues the groups that a Cluster is in, and those it was in before. Clusters of the initial list enqueue
 // nothing, because all groups are enqueued at that time.
-func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
+func (h *handler) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
 		return

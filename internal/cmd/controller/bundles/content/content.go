@@ -38,8 +38,8 @@ func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "content", Settling: settling, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
-		queue.Watch(a.Contents.Informer(), h.contentChanged),
-		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
+		reconcile.WatchChanges(a.Contents.Informer(), h.contentChanged),
+		reconcile.WatchChanges(a.BundleDeployments.Informer(), h.deploymentChanged),
 	)
 	if err != nil {
 		return err
@@ -48,14 +48,14 @@ func Register(ctx context.Context, a *hub.Context) error {
 	return nil
 }
 
-func (h *handler) contentChanged(change queue.Change[*fleet.Content]) {
+func (h *handler) contentChanged(change reconcile.Change[*fleet.Content]) {
 	if change.New != nil {
 		h.add(change.New.Name)
 	}
 }
 
 // deploymentChanged enqueues the Contents that the BundleDeployment has started or ceased to need.
-func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
+func (h *handler) deploymentChanged(change reconcile.Change[*fleet.BundleDeployment]) {
 	needed := map[string]int{}
 	if change.Old != nil {
 		for _, name := range index.ContentsOf(change.Old) {

@@ -112,34 +112,34 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 	}{
 		"its Bundle appears: retried": {
 			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
-			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, true,
+			func(h *handler) { h.onBundle(reconcile.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, true,
 		},
 		"its Bundle changes: retried": {
 			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
 				newer := bundle("web", creds)
 				newer.Generation++
-				h.onBundle(queue.Change[*fleet.Bundle]{Old: bundle("web"), New: newer})
+				h.onBundle(reconcile.Change[*fleet.Bundle]{Old: bundle("web"), New: newer})
 			}, true,
 		},
 		"another Bundle appears: not retried": {
 			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
-			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("db", creds)}) }, false,
+			func(h *handler) { h.onBundle(reconcile.Change[*fleet.Bundle]{New: bundle("db", creds)}) }, false,
 		},
 		"its Cluster appears: retried": {
 			func(hub *hubtest.Hub) { hub.Remove(cluster("ws", "one")) },
-			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{New: cluster("ws", "one")}) }, true,
+			func(h *handler) { h.onCluster(reconcile.Change[*fleet.Cluster]{New: cluster("ws", "one")}) }, true,
 		},
 		"its Cluster reports: not retried": {
 			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
-				h.onCluster(queue.Change[*fleet.Cluster]{Old: cluster("ws", "one"), New: cluster("ws", "one")})
+				h.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("ws", "one"), New: cluster("ws", "one")})
 			}, false,
 		},
 		"a mapping of its Bundle's workspace appears: retried": {
 			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },
 			func(h *handler) {
-				h.onMapping(queue.Change[*fleet.BundleNamespaceMapping]{New: &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
+				h.onMapping(reconcile.Change[*fleet.BundleNamespaceMapping]{New: &fleet.BundleNamespaceMapping{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
 			}, true,
 		},
 		"its Cluster's workspace has other labels: retried": {
@@ -148,22 +148,22 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 				older := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws"}}
 				newer := older.DeepCopy()
 				newer.Labels = map[string]string{"a": "b"}
-				h.onNamespace(queue.Change[*corev1.Namespace]{Old: older, New: newer})
+				h.onNamespace(reconcile.Change[*corev1.Namespace]{Old: older, New: newer})
 			}, true,
 		},
 		"a group of its Cluster's workspace appears: retried": {
 			func(hub *hubtest.Hub) { hub.Put(bundle("web")) },
 			func(h *handler) {
-				h.onGroup(queue.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
+				h.onGroup(reconcile.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}}})
 			}, true,
 		},
 		"nothing was refused: not retried": {
 			func(*hubtest.Hub) {},
-			func(h *handler) { h.onBundle(queue.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, false,
+			func(h *handler) { h.onBundle(reconcile.Change[*fleet.Bundle]{New: bundle("web", creds)}) }, false,
 		},
 		"the Secret is not a Cluster's kubeconfig any more: retried": {
 			func(hub *hubtest.Hub) { hub.Put(imported("ws", "creds")) },
-			func(h *handler) { h.onCluster(queue.Change[*fleet.Cluster]{Old: imported("ws", "creds")}) }, true,
+			func(h *handler) { h.onCluster(reconcile.Change[*fleet.Cluster]{Old: imported("ws", "creds")}) }, true,
 		},
 		"a Secret beside one that was forged appears: not retried": {
 			func(hub *hubtest.Hub) { hub.Remove(bundle("web")) },

@@ -60,9 +60,9 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 		return err
 	}
 	err = errors.Join(
-		queue.Watch(a.BundleDeployments.Informer(), h.onDeployment),
+		reconcile.WatchChanges(a.BundleDeployments.Informer(), h.onDeployment),
 		a.OnSecret(one, func(key types.NamespacedName) { h.onObject(original{kindSecret, key}, a.SecretVersion(key)) }),
-		queue.Watch(configMaps, h.onConfigMap),
+		reconcile.WatchChanges(configMaps, h.onConfigMap),
 		h.watchOthers(),
 	)
 	if err != nil {
@@ -89,7 +89,7 @@ func one(key types.NamespacedName) []types.NamespacedName { return []types.Names
 
 // onDeployment enqueues a BundleDeployment that is new or whose downstreamResources have changed. If it has had copies
 // before, some of them may have to be deleted, even if this process sees the BundleDeployment for the first time.
-func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
+func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	switch {
 	case newer == nil:
@@ -113,7 +113,7 @@ func (h *handler) onDeployment(change queue.Change[*fleet.BundleDeployment]) {
 	}
 }
 
-func (h *handler) onConfigMap(change queue.Change[*metav1.PartialObjectMetadata]) {
+func (h *handler) onConfigMap(change reconcile.Change[*metav1.PartialObjectMetadata]) {
 	older, newer := change.Old, change.New
 	switch {
 	case newer == nil:

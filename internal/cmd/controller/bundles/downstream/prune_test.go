@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -334,7 +335,7 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 			h, _, _ := pruner(t)
 			h.report = func(*fleet.BundleDeployment, string) {}
 			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
-			h.onDeployment(queue.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})
+			h.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})
 			looked := test.newer
 			if looked == nil {
 				looked = test.older

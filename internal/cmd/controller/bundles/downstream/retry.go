@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -16,11 +15,11 @@ import (
 // watchOthers enqueues refused BundleDeployments when an object changes that the refusal depends on.
 func (h *handler) watchOthers() error {
 	return errors.Join(
-		queue.Watch(h.app.Bundles.Informer(), h.onBundle),
-		queue.Watch(h.app.Clusters.Informer(), h.onCluster),
-		queue.Watch(h.app.ClusterGroups.Informer(), h.onGroup),
-		queue.Watch(h.app.BundleNamespaceMappings.Informer(), h.onMapping),
-		queue.Watch(h.app.AllNamespaces.Informer(), h.onNamespace),
+		reconcile.WatchChanges(h.app.Bundles.Informer(), h.onBundle),
+		reconcile.WatchChanges(h.app.Clusters.Informer(), h.onCluster),
+		reconcile.WatchChanges(h.app.ClusterGroups.Informer(), h.onGroup),
+		reconcile.WatchChanges(h.app.BundleNamespaceMappings.Informer(), h.onMapping),
+		reconcile.WatchChanges(h.app.AllNamespaces.Informer(), h.onNamespace),
 	)
 }
 
@@ -31,7 +30,7 @@ func (h *handler) retry(concern func(bd types.NamespacedName, of claim) bool) {
 	}
 }
 
-func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
+func (h *handler) onBundle(change reconcile.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	if newer == nil || older != nil && older.UID == newer.UID && older.Generation == newer.Generation &&
 		maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
@@ -40,7 +39,7 @@ func (h *handler) onBundle(change queue.Change[*fleet.Bundle]) {
 	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle == reconcile.KeyOf(newer) })
 }
 
-func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
+func (h *handler) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	var before, after types.NamespacedName // the Secrets with their kubeconfigs
 	if older != nil {
@@ -58,7 +57,7 @@ func (h *handler) onCluster(change queue.Change[*fleet.Cluster]) {
 	}
 }
 
-func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
+func (h *handler) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
 	older, newer := change.Old, change.New
 	if older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
 		return
@@ -70,7 +69,7 @@ func (h *handler) onGroup(change queue.Change[*fleet.ClusterGroup]) {
 	h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster.Namespace == group.Namespace })
 }
 
-func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) {
+func (h *handler) onMapping(change reconcile.Change[*fleet.BundleNamespaceMapping]) {
 	mapping := change.New
 	if mapping == nil {
 		mapping = change.Old
@@ -78,7 +77,7 @@ func (h *handler) onMapping(change queue.Change[*fleet.BundleNamespaceMapping]) 
 	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle.Namespace == mapping.Namespace })
 }
 
-func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+func (h *handler) onNamespace(change reconcile.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if newer == nil || older != nil && maps.Equal(older.Labels, newer.Labels) && maps.Equal(older.Annotations, newer.Annotations) {
 		return

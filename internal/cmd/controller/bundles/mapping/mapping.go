@@ -25,8 +25,8 @@ func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "mapping", Workers: 1, Log: a.Log}, h.handle)
 	err := errors.Join(
-		queue.Watch(a.BundleNamespaceMappings.Informer(), h.changed),
-		queue.Watch(a.AllNamespaces.Informer(), h.onNamespace),
+		reconcile.WatchChanges(a.BundleNamespaceMappings.Informer(), h.changed),
+		reconcile.WatchChanges(a.AllNamespaces.Informer(), h.onNamespace),
 	)
 	if err != nil {
 		return err
@@ -36,14 +36,14 @@ func Register(ctx context.Context, a *hub.Context) error {
 }
 
 // changed enqueues a mapping that is new to this process or whose generation has changed.
-func (h *handler) changed(change queue.Change[*fleet.BundleNamespaceMapping]) {
+func (h *handler) changed(change reconcile.Change[*fleet.BundleNamespaceMapping]) {
 	if change.New != nil && (change.Old == nil || change.Old.Generation != change.New.Generation) {
 		h.queue.Add(types.NamespacedName{Namespace: change.New.Namespace, Name: change.New.Name})
 	}
 }
 
 // onNamespace enqueues the mappings that a namespace has begun to refuse.
-func (h *handler) onNamespace(change queue.Change[*corev1.Namespace]) {
+func (h *handler) onNamespace(change reconcile.Change[*corev1.Namespace]) {
 	older, newer := change.Old, change.New
 	if change.Initial || newer == nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,7 +85,7 @@ func TestTheFirstOfABurstIsNotDelayed(t *testing.T) {
 func (p *passes) sorted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = sorted(p.all)
+	slices.Sort(p.all)
 }
 
 func TestWithoutSpacingEveryChangeIsAPass(t *testing.T) {

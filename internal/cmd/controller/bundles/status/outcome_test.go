@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -67,7 +68,7 @@ func TestIsOutcome(t *testing.T) {
 // A Bundle for some clusters is written with the first outcome, and further ones within the window are one write.
 func TestOutcomes_AreWrittenAtOnceAndThenOncePerWindow(t *testing.T) {
 	const step = 100 * time.Millisecond
-	type change = queue.Change[*fleet.BundleDeployment]
+	type change = reconcile.Change[*fleet.BundleDeployment]
 	became := func(older, newer func(*fleet.BundleDeployment)) change {
 		return change{Old: deployment("one", older), New: deployment("one", newer)}
 	}

@@ -60,9 +60,9 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 	})
 	a.Liveness.OnChange(h.clusters.Add)
 	err := errors.Join(
-		queue.Watch(a.BundleDeployments.Informer(), h.deploymentChanged),
-		queue.Watch(a.Bundles.Informer(), h.bundleChanged),
-		queue.Watch(a.Clusters.Informer(), h.clusterChanged),
+		reconcile.WatchChanges(a.BundleDeployments.Informer(), h.deploymentChanged),
+		reconcile.WatchChanges(a.Bundles.Informer(), h.bundleChanged),
+		reconcile.WatchChanges(a.Clusters.Informer(), h.clusterChanged),
 	)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (h *handler) yielding(write queue.Handle) queue.Handle {
 }
 
 // deploymentChanged enqueues the status updates that depend on a BundleDeployment.
-func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]) {
+func (h *handler) deploymentChanged(change reconcile.Change[*fleet.BundleDeployment]) {
 	bd, add := change.New, h.adding(change)
 	if bd == nil {
 		bd = change.Old
@@ -117,7 +117,7 @@ func (h *handler) deploymentChanged(change queue.Change[*fleet.BundleDeployment]
 
 // adding returns the function that enqueues a status update for a BundleDeployment. If the BundleDeployment only waits
 // for its agent, the update is delayed. An outcome is not delayed.
-func (h *handler) adding(change queue.Change[*fleet.BundleDeployment]) func(*queue.Queue, types.NamespacedName) {
+func (h *handler) adding(change reconcile.Change[*fleet.BundleDeployment]) func(*queue.Queue, types.NamespacedName) {
 	switch {
 	case isOutcome(change.Old, change.New):
 		return (*queue.Queue).AddNow
@@ -159,14 +159,14 @@ func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 
 // bundleChanged enqueues the status of a new Bundle, and of a Bundle whose status was written. The second case
 // corrects a write that was based on an old state.
-func (h *handler) bundleChanged(change queue.Change[*fleet.Bundle]) {
+func (h *handler) bundleChanged(change reconcile.Change[*fleet.Bundle]) {
 	if change.New != nil && (change.Old == nil || !reconcile.Equal(change.Old.Status, change.New.Status)) {
 		h.bundles.Add(reconcile.KeyOf(change.New))
 	}
 }
 
 // clusterChanged does the same for Clusters.
-func (h *handler) clusterChanged(change queue.Change[*fleet.Cluster]) {
+func (h *handler) clusterChanged(change reconcile.Change[*fleet.Cluster]) {
 	if change.New != nil && clusterMatters(change.Old, change.New) {
 		h.clusters.Add(reconcile.KeyOf(change.New))
 	}

@@ -1,9 +1,8 @@
-package queue
+package reconcile
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,13 +16,7 @@ import (
 	fake "k8s.io/client-go/tools/cache/testing"
 )
 
-func sorted(in []string) []string {
-	out := slices.Clone(in)
-	slices.Sort(out)
-	return out
-}
-
-func TestWatch(t *testing.T) {
+func TestWatchChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := func() *corev1.ConfigMap { return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}} }
 		source := fake.NewFakeControllerSource()
@@ -36,7 +29,7 @@ func TestWatch(t *testing.T) {
 			}
 			return c.ResourceVersion
 		}
-		err := Watch(informer, func(c Change[*corev1.ConfigMap]) {
+		err := WatchChanges(informer, func(c Change[*corev1.ConfigMap]) {
 			told = append(told, fmt.Sprint(version(c.Old), " ", version(c.New), " ", c.Initial))
 		})
 		if err != nil {
