@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -47,15 +46,15 @@ type groupKey struct {
 	version int64 // of the selector
 }
 
-func keyOfCluster(obj any) (key groupKey) {
-	if c, is := obj.(*fleet.Cluster); is && capirule.ClassOf(c) != "" {
+func keyOfCluster(c *fleet.Cluster) (key groupKey) {
+	if capirule.ClassOf(c) != "" {
 		key.Namespace, key.Name = c.Namespace, capirule.ClassOf(c)
 	}
 	return key
 }
 
-func keyOfGroup(obj any) (key groupKey) {
-	if g, is := obj.(*fleet.ClusterGroup); is {
+func keyOfGroup(g *fleet.ClusterGroup) (key groupKey) {
+	if g != nil {
 		key.Namespace, key.Name, key.marked, key.version = g.Namespace, g.Name, capirule.IsGroupOfClass(g), g.Generation
 	}
 	return key
@@ -63,29 +62,20 @@ func keyOfGroup(obj any) (key groupKey) {
 
 // register watches Clusters of Fleet and ClusterGroups.
 func (g *groups) register() error {
-	_, err := g.app.Clusters.Informer().AddEventHandler(g.onChange(keyOfCluster))
-	_, groupsErr := g.app.ClusterGroups.Informer().AddEventHandler(g.onChange(keyOfGroup))
-	if err := errors.Join(err, groupsErr); err != nil {
-		return fmt.Errorf("watching ClusterGroups: %w", err)
-	}
-	return nil
+	return errors.Join(
+		reconcile.WatchChanges(g.app.Clusters.Informer(), func(change reconcile.Change[*fleet.Cluster]) {
+			g.onChange(keyOfCluster(change.Old), keyOfCluster(change.New))
+		}),
+		reconcile.WatchChanges(g.app.ClusterGroups.Informer(), func(change reconcile.Change[*fleet.ClusterGroup]) {
+			g.onChange(keyOfGroup(change.Old), keyOfGroup(change.New))
+		}),
+	)
 }
 
-func (g *groups) onChange(of func(any) groupKey) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { g.enqueue(of(obj).NamespacedName) },
-		UpdateFunc: func(old, current any) {
-			if before, after := of(old), of(current); before != after {
-				g.enqueue(before.NamespacedName)
-				g.enqueue(after.NamespacedName)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if missed, is := obj.(cache.DeletedFinalStateUnknown); is {
-				obj = missed.Obj
-			}
-			g.enqueue(of(obj).NamespacedName)
-		},
+func (g *groups) onChange(before, after groupKey) {
+	if before != after {
+		g.enqueue(before.NamespacedName)
+		g.enqueue(after.NamespacedName)
 	}
 }
 

@@ -90,7 +90,8 @@ func TestFailuresOfClusterGroups_AreReturned(t *testing.T) {
 // Statuses of Clusters change all the time, and concern no ClusterGroup.
 func TestChanges_EnqueueClusterClassesOnlyIfTheyConcernThem(t *testing.T) {
 	b := newBench(t)
-	clusters, all := b.groups.onChange(keyOfCluster), b.groups.onChange(keyOfGroup)
+	clusters := func(before, after *fleet.Cluster) { b.groups.onChange(keyOfCluster(before), keyOfCluster(after)) }
+	all := func(before, after *fleet.ClusterGroup) { b.groups.onChange(keyOfGroup(before), keyOfGroup(after)) }
 	drain := func() (keys []string) {
 		for b.groups.queue.Len() > 0 {
 			key, _ := b.groups.queue.Get()
@@ -107,22 +108,22 @@ func TestChanges_EnqueueClusterClassesOnlyIfTheyConcernThem(t *testing.T) {
 	}
 	small, beating, large := classed("east", "small"), classed("east", "small"), classed("east", "large")
 	beating.Status.Agent.LastSeen = metav1.Now()
-	clusters.OnAdd(small, false)
+	clusters(nil, small)
 	expect("a Cluster", 1)
-	clusters.OnUpdate(small, beating)
+	clusters(small, beating)
 	expect("its heartbeat", 0)
-	clusters.OnUpdate(small, large)
+	clusters(small, large)
 	expect("another class", 2)
-	clusters.OnDelete(large)
+	clusters(large, nil)
 	expect("its end", 1)
-	clusters.OnAdd(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "own", Labels: map[string]string{fleet.LabelCAPIClass: "small"}}}, false)
+	clusters(nil, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "own", Labels: map[string]string{fleet.LabelCAPIClass: "small"}}})
 	expect("a Cluster of a user", 0)
 
 	group, counted := capirule.NewGroup(ws, "small"), capirule.NewGroup(ws, "small")
 	counted.Status.ClusterCount = 7
-	all.OnUpdate(group, counted)
+	all(group, counted)
 	expect("the status of a ClusterGroup", 0)
-	all.OnDelete(group)
+	all(group, nil)
 	expect("its end", 1)
 
 	b.Put(group, small, large)

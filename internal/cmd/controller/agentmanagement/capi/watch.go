@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 )
 
@@ -188,14 +189,13 @@ func (w *watch) begin(ctx context.Context, version string) error {
 		return fmt.Errorf("preparing the watch of Cluster API: %w", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { w.notify(obj, false) },
-		UpdateFunc: func(_, obj any) { w.notify(obj, false) },
-		DeleteFunc: func(obj any) {
-			if ctx.Err() == nil {
-				w.notify(obj, true)
-			}
-		},
+	if err := reconcile.WatchChanges(informer, func(change reconcile.Change[*capirule.Cluster]) {
+		switch {
+		case change.New != nil:
+			w.seen(change.New, false)
+		case ctx.Err() == nil:
+			w.seen(change.Old, true)
+		}
 	}); err != nil {
 		stop()
 		return fmt.Errorf("preparing the watch of Cluster API: %w", err)
@@ -222,15 +222,6 @@ func (w *watch) awaitSync(ctx context.Context, informer cache.SharedIndexInforme
 	w.store = informer.GetIndexer()
 	w.mu.Unlock()
 	w.synced()
-}
-
-func (w *watch) notify(obj any, deleted bool) {
-	if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = missed.Obj
-	}
-	if cluster, ok := obj.(*capirule.Cluster); ok {
-		w.seen(cluster, deleted)
-	}
 }
 
 // parse is the transform of the watch: the store holds only what the rule reads.

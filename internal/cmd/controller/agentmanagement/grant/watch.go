@@ -3,14 +3,12 @@ package grant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -103,18 +101,11 @@ func (h *handler) watchLimits() error {
 		}
 		return nil, nil
 	})
-	_, err := h.app.Clusters.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
+	return reconcile.WatchChanges(h.app.Clusters.Informer(), func(change reconcile.Change[*fleet.Cluster]) {
+		if change.New == nil {
+			h.enqueue(h.lackingClusters(change.Old))
 		}
-		if cluster, ok := obj.(*fleet.Cluster); ok {
-			h.enqueue(h.lackingClusters(cluster))
-		}
-	}})
-	if err != nil {
-		return fmt.Errorf("watching deleted Clusters: %w", err)
-	}
-	return nil
+	})
 }
 
 // fillQueue puts all requests in order before any is answered.

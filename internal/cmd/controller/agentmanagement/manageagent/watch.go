@@ -1,13 +1,13 @@
 package manageagent
 
 import (
-	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -15,34 +15,16 @@ import (
 // repaired, or removed if it is no longer wanted. Changes of the status, by far the most frequent, are skipped. Call
 // it before the informer starts.
 func watchBundles(informer cache.SharedIndexInformer, nudge func(types.NamespacedName)) error {
-	tell := func(obj any) {
-		if bundle, ok := obj.(*fleet.Bundle); ok {
+	return reconcile.WatchChanges(informer, func(change reconcile.Change[*fleet.Bundle]) {
+		if change.Old != nil && change.New != nil && !matters(change.Old, change.New) {
+			return
+		}
+		for _, bundle := range []*fleet.Bundle{change.Old, change.New} { // perhaps only the old state names the Cluster
 			if cluster, known := clusterOf(bundle); known {
 				nudge(cluster)
 			}
 		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell,
-		UpdateFunc: func(before, after any) {
-			old, okOld := before.(*fleet.Bundle)
-			current, ok := after.(*fleet.Bundle)
-			if ok && okOld && matters(old, current) {
-				tell(old) // perhaps only the old state names the Cluster
-				tell(current)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = gone.Obj
-			}
-			tell(obj)
-		},
 	})
-	if err != nil {
-		return fmt.Errorf("watching the agents' bundles: %w", err)
-	}
-	return nil
 }
 
 // matters reports whether more than the status has changed.
@@ -51,9 +33,9 @@ func matters(before, after *fleet.Bundle) bool {
 		!maps.Equal(before.Annotations, after.Annotations) || len(before.OwnerReferences) != len(after.OwnerReferences)
 }
 
-// clusterOf returns the Cluster whose agent a Bundle of the set contains. The Cluster may not exist.
+// clusterOf returns the Cluster whose agent a Bundle of the set contains. The Cluster may not exist, and the Bundle may be nil.
 func clusterOf(bundle *fleet.Bundle) (types.NamespacedName, bool) {
-	if bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
+	if bundle == nil || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
 		return types.NamespacedName{}, false
 	}
 	for _, target := range bundle.Spec.Targets {

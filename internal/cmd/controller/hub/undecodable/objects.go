@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
 // reportEvery is the minimum time between two reports about one object.
@@ -107,15 +108,11 @@ func (u *Objects) Fields(object metav1.Object) []string {
 
 // ForgetDeleted forgets the objects of an informer when they are deleted.
 func (u *Objects) ForgetDeleted(informer cache.SharedIndexInformer) error {
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if item, err := meta.Accessor(obj); err == nil {
+	return reconcile.WatchChanges(informer, func(change reconcile.Change[metav1.Object]) {
+		if change.New == nil {
 			u.mu.Lock()
 			defer u.mu.Unlock()
-			delete(u.objects, item.GetUID())
+			delete(u.objects, change.Old.GetUID())
 		}
-	}})
-	return err
+	})
 }
