@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -98,7 +100,7 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if r.finished && r.marks.Same(marks) && len(stale) == 0 {
 		return nil
 	}
-	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, release, stale), d.copier.Prune(ctx, bd, &r.copies))
+	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies))
 	if err != nil {
 		return err
 	}
@@ -176,8 +178,8 @@ func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string
 }
 
 // removeStale uninstalls releases of a BundleDeployment under other names, now that the wanted revision is in place.
-// It never deletes the objects of that revision.
-func (d *deployer) removeStale(ctx context.Context, name, wanted string, stale []placement.Release) error {
+// It never deletes the objects of that revision, nor its namespace.
+func (d *deployer) removeStale(ctx context.Context, name, namespace, wanted string, stale []placement.Release) error {
 	if len(stale) == 0 {
 		return nil
 	}
@@ -185,7 +187,7 @@ func (d *deployer) removeStale(ctx context.Context, name, wanted string, stale [
 	if err != nil {
 		return err
 	}
-	keep := slices.Collect(maps.Keys(found))
+	keep := append(slices.Collect(maps.Keys(found)), manifest.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Name: namespace})
 	var errs []error
 	for _, key := range slices.Backward(stale) {
 		_, err := d.takeDown(ctx, name, key, keep)

@@ -62,6 +62,32 @@ func TestBundleDeletedAfterFailedUpgrade_FormerObjectsGo(t *testing.T) {
 	}
 }
 
+// The upgrade that failed has another identity, which may not read an object of the former one.
+func TestBundleDeletedAfterChangeOfAccount_WhatTheAccountMayNotDeleteStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "leftover-account")
+	own := l.Name + "-own"
+	l.tenant("tenant", own)
+	l.start()
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: secret}\n"
+	l.apply(bundle{Name: "x", Files: deploytest.With(configMapsNamed("stays"), map[string]string{"secret.yaml": secret}), Options: deploytest.InNamespace(own)})
+	l.expectStatus("x", ready)
+	options := deploytest.InNamespace(own)
+	options.ServiceAccount = "tenant"
+	no := false
+	options.CreateNamespace = &no
+	l.apply(bundle{Name: "x", Files: configMapsNamed("stays"), Options: options})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "secret"))
+	l.delete("x")
+	l.expectNoRelease(own, "x")
+	l.eventually(func() string {
+		if l.configMapIsThere(own, "stays") {
+			return "the ConfigMap is there"
+		}
+		return ""
+	})
+}
+
 // Several changes fail one after the other. The next one that succeeds deletes the objects of all of them.
 func TestChangesFailInARow_TheirObjectsGo(t *testing.T) {
 	t.Parallel()

@@ -103,6 +103,58 @@ func TestFailedRenameReverted_ObjectsStay(t *testing.T) {
 	}
 }
 
+// The failed change sets a field of an object that it does not reach. Another client has set that field.
+func TestFailedRenameReverted_FieldsOfOthersStay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unrename-fields")
+	l.start()
+	test := l.renames()["release name"]
+	cron := "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: cron}\nspec:\n  schedule: '0 0 1 1 *'\n" +
+		"  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}\n"
+	files := deploytest.With(test.objects, map[string]string{"cron.yaml": cron})
+	l.apply(bundle{Name: "x", Files: files, Options: test.old})
+	l.expectStatus("x", ready)
+	before, jobs := l.liveConfigMap("cm"), l.East.BatchV1().CronJobs(l.Name)
+	if _, err := jobs.Patch(t.Context(), "cron", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	changed := deploytest.With(files, map[string]string{"bad.yaml": refusedService, "cron.yaml": cron + "  suspend: false\n"})
+	changed["cm.yaml"] = strings.Replace(changed["cm.yaml"], "a: b", "a: half", 1)
+	l.apply(bundle{Name: "x", Files: changed, Options: test.changed})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.apply(bundle{Name: "x", Files: files, Options: test.old})
+	l.expectRestored(before, l.Name, l.Name)
+	after, err := jobs.Get(t.Context(), "cron", metav1.GetOptions{})
+	if err != nil || after.Spec.Suspend == nil || !*after.Spec.Suspend {
+		t.Errorf("the CronJob: suspend %v, %v", after.Spec.Suspend, err)
+	}
+}
+
+// The failed change adds the namespace of the wanted release to its objects.
+func TestFailedRenameReverted_NamespaceOfTheReleaseStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unrename-home")
+	home, elsewhere := l.Name+"-home", l.Name+"-to"
+	l.start()
+	explicit := map[string]string{"cm.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: cm, namespace: "+l.Name, 1)}
+	l.apply(bundle{Name: "x", Files: explicit, Options: deploytest.InNamespace(home)})
+	l.expectStatus("x", ready)
+	before := l.liveConfigMap("cm")
+	for i, more := range []map[string]string{{}, {"home.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + home + "}\n"}} {
+		port := fmt.Sprint(100001 + i)
+		broken := deploytest.With(deploytest.With(explicit, more), map[string]string{"bad.yaml": strings.Replace(refusedService, "100000", port, 1)})
+		broken["cm.yaml"] = strings.Replace(broken["cm.yaml"], "a: b", "a: half", 1)
+		l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(elsewhere)})
+		l.expectStatus("x", says(fleet.ConditionDeployed, port))
+	}
+	l.apply(bundle{Name: "x", Files: explicit, Options: deploytest.InNamespace(home)})
+	l.expectRestored(before, home, elsewhere)
+	namespace, err := l.East.CoreV1().Namespaces().Get(t.Context(), home, metav1.GetOptions{})
+	if err != nil || namespace.DeletionTimestamp != nil {
+		t.Errorf("the namespace of the release: %v %v", namespace.DeletionTimestamp, err)
+	}
+}
+
 // The agent stops before it reports that the rename has failed, so the status still names the former release.
 func TestUnreportedRenameReverted_ObjectsStay(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 	}
 	var mu sync.Mutex
 	err = inBatches(c.concerned(target), func(info *resource.Info) error {
-		created, err := c.update(slices.Concat(former, others), info, force)
+		created, err := c.update(former, others, info, force)
 		mu.Lock()
 		defer mu.Unlock()
 		if created {
@@ -61,7 +61,8 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 	return result, err
 }
 
-// DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have.
+// DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have. Objects that the identity
+// may not delete stay: an earlier revision with another service account may have made them.
 func (c *Client) DeleteLeftovers(text string) error {
 	if len(c.Leftovers) == 0 {
 		return nil
@@ -74,18 +75,22 @@ func (c *Client) DeleteLeftovers(text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.deleteSurplus(former, target)
-	return err
+	_, errs := c.deleteAll(surplusOf(former, target), metav1.DeletePropagationBackground, c.mayDelete)
+	return errors.Join(slices.DeleteFunc(errs, apierrors.IsForbidden)...)
 }
 
 // deleteSurplus deletes the objects of former revisions that are not in target, and returns them.
 func (c *Client) deleteSurplus(former []kube.ResourceList, target kube.ResourceList) (kube.ResourceList, error) {
-	var surplus kube.ResourceList
+	deleted, errs := c.deleteAll(surplusOf(former, target), metav1.DeletePropagationBackground, c.mayDelete)
+	return deleted.Deleted, errors.Join(errs...)
+}
+
+// surplusOf returns the objects of former revisions that are not in target, each once.
+func surplusOf(former []kube.ResourceList, target kube.ResourceList) (surplus kube.ResourceList) {
 	for _, list := range former {
 		surplus = append(surplus, list.Difference(target).Difference(surplus)...)
 	}
-	deleted, errs := c.deleteAll(surplus, metav1.DeletePropagationBackground, c.mayDelete)
-	return deleted.Deleted, errors.Join(errs...)
+	return surplus
 }
 
 // concerned returns the objects of a list that may be changed.
@@ -140,8 +145,8 @@ func (c *Client) UpdateThreeWayMerge(original, target kube.ResourceList, force b
 }
 
 // update brings one object to the state of target. It removes fields that former revisions set and target does not
-// have.
-func (c *Client) update(former []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
+// have, and if the object belongs to another release, also those that others set.
+func (c *Client) update(former, others []kube.ResourceList, target *resource.Info, force bool) (created bool, err error) {
 	if err := c.confine(target); err != nil {
 		return false, err
 	}
@@ -155,6 +160,9 @@ func (c *Client) update(former []kube.ResourceList, target *resource.Info, force
 	if force {
 		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, target.Object)
 		return false, c.took(target, answer, err)
+	}
+	if owner, known := ownerOf(live); known && owner != c.release {
+		former = slices.Concat(others, former) // others first: the first patch makes the object ours
 	}
 	for _, before := range versionsOf(target, former) {
 		patchType, patch, err := threeWayPatch(before, target, live)
