@@ -90,6 +90,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	if err := h.mayShare(bd, o, before, same); err != nil {
 		return nil, err
 	}
+	same = same && isNotedOf(found, o)
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
@@ -119,6 +120,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	if err := h.mayShare(bd, o, before, same); err != nil {
 		return nil, err
 	}
+	same = same && isNotedOf(found, o)
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
@@ -129,6 +131,12 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 		return updated, err
 	}
 	return updated, h.noteChange(err, bd, before)
+}
+
+// isNotedOf reports whether a copy may say that it is of an original. Copies of earlier releases do not say of which.
+func isNotedOf(found metav1.Object, o original) bool {
+	workspace, noted := found.GetAnnotations()[fleet.AnnotationCopiedFrom]
+	return !noted || workspace == o.key.Namespace
 }
 
 // mayShare returns an error if an object with the name of a copy was not copied, or was copied for another workspace.

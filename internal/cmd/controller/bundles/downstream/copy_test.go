@@ -150,6 +150,11 @@ func TestCopyAll(t *testing.T) {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "v", ofType(fleet.SecretTypeBundleDeployment))},
 			trouble: "downstreamResources[0]: Secret creds: " + errTaken.Error(), secret: secretOf(there, "creds", "v", ofType(fleet.SecretTypeBundleDeployment)),
 		},
+		"a copy that names another workspace": {
+			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) {
+				s.Annotations = map[string]string{fleet.AnnotationCopiedFrom: "other"}
+			})}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
+		},
 		"a ConfigMap that changed": {
 			bd: deployment(settings), there: []runtime.Object{configMapOf("ws", "settings", "2"), configMapOwnedBy("settings", "u-db")}, changed: true,
 		},
