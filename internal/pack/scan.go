@@ -14,7 +14,7 @@ type Folder struct {
 	Path string
 	// Options is the file with the options, relative to Path. If it is empty, they are in fleet.yaml or fleet.yml.
 	Options string
-	// Given is the argument that Path was found below. If it is empty, it is Path.
+	// Given is the argument that Path was found below, without its wildcards. If it is empty, it is Path.
 	Given string
 }
 
@@ -42,11 +42,19 @@ func Find(paths []string, options string) ([]Folder, error) {
 				return nil, err
 			}
 			for _, folder := range below {
-				found = append(found, Folder{Path: folder, Options: options, Given: match})
+				found = append(found, Folder{Path: folder, Options: options, Given: withoutWildcards(path)})
 			}
 		}
 	}
 	return found, nil
+}
+
+// withoutWildcards returns the folder that all matches of a pattern are in, or the path if it has no wildcards.
+func withoutWildcards(pattern string) string {
+	for pattern = strings.TrimLeft(pattern, "/"); strings.ContainsAny(pattern, `*?[\`); {
+		pattern = filepath.Dir(pattern)
+	}
+	return pattern
 }
 
 // Split returns the folders of a driven scan: each path is one folder, or a folder and the file with its options.

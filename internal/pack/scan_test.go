@@ -69,3 +69,20 @@ func TestSplit_SeparatesFolderAndOptions(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+func TestFind_GivesTheFolderOfAllMatches(t *testing.T) {
+	t.Chdir(folder(t, map[string]string{"apps/web/cm.yaml": "x: 1", "apps/db/cm.yaml": "x: 1"}))
+	for pattern, want := range map[string]string{
+		"apps/*": "apps", "a*/web": ".", "*/*": ".", "apps/[dw]*": "apps", "apps/web": "apps/web", "/apps/web": "apps/web", ".": ".",
+	} {
+		found, err := Find([]string{pattern}, "")
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		for _, folder := range found {
+			if folder.Given != want {
+				t.Errorf("%s: given %q, want %q", pattern, folder.Given, want)
+			}
+		}
+	}
+}

@@ -47,8 +47,9 @@ fleet.yaml, and writes them to the hub. A PATH may be a glob. Without PATH it is
 The name of a Bundle is BUNDLE_NAME with the path of its folder. Bundles that carry the label
 fleet.cattle.io/repo-name=BUNDLE_NAME and are not among those of this call are deleted.
 
-A fleet.yaml may name local charts and values files only in the git work tree of its folder, or below PATH if there is
-none. The SSH agent is used only for repositories that --helm-repo-url-regex allows.
+A fleet.yaml may name local charts and values files only in the git work tree of its folder. Without a work tree, it may name
+those below PATH; of a glob, below the part before its wildcards. The SSH agent is used only for repositories that
+--helm-repo-url-regex allows.
 
 Helm values are not stored in a Bundle, but in a Secret of its name.
 
