@@ -128,9 +128,10 @@ func expectSuccessor(t *testing.T, server *overloaded, written time.Time) {
 	if err := Lead(ctx, server.election("two"), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
+	// One attempt sees the lease after the overload, and another one takes it once it has not changed for its duration.
 	wait, attempt := time.Since(server.until), chartRetry*22/10 // with the jitter of client-go
 	t.Logf("the next process leads %s after the overload", wait)
-	if wait > attempt+chartDuration+5*time.Second {
+	if wait > 2*attempt+chartDuration+5*time.Second {
 		t.Error("that is too late")
 	}
 }

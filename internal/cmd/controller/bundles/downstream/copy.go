@@ -133,7 +133,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	return updated, h.noteChange(err, bd, before)
 }
 
-// isNotedOf reports whether a copy may say that it is of an original. Copies of earlier releases do not say of which.
+// isNotedOf reports whether a copy may say that it is of an original. Copies of earlier releases name no workspace.
 func isNotedOf(found metav1.Object, o original) bool {
 	workspace, noted := found.GetAnnotations()[fleet.AnnotationCopiedFrom]
 	return !noted || workspace == o.key.Namespace
