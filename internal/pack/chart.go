@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +18,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/pack/charts"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// Charts fetches charts.
+type Charts struct {
+	// Fetch downloads a chart and unpacks it into a folder.
+	Fetch func(ctx context.Context, source charts.Source, to string) error
+	// Complete returns the folder of a chart with all dependencies: the same one, or a copy that the caller removes.
+	Complete func(ctx context.Context, folder string, auth charts.Auth, progress io.Writer) (complete string, remove func(), err error)
+}
 
 // chartFolder is the folder of downloaded charts in a Bundle. Agents find a chart in a folder below that is named after
 // the chart's hash.
