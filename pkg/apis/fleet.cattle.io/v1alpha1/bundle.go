@@ -18,9 +18,7 @@ type Bundle struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
-	Spec BundleSpec `json:"spec,omitempty"`
-	// +optional
+	Spec   BundleSpec   `json:"spec,omitempty"`
 	Status BundleStatus `json:"status,omitempty"`
 }
 
@@ -38,16 +36,13 @@ type BundleSpec struct {
 	BundleDeploymentOptions `json:",inline"`
 
 	// Paused computes new deployments but does not roll them out.
-	// +optional
 	Paused bool `json:"paused,omitempty"`
 
 	// RolloutStrategy limits how many clusters are changed at a time.
-	// +optional
 	// +nullable
 	RolloutStrategy *RolloutStrategy `json:"rolloutStrategy,omitempty"`
 
 	// Resources are the files to deploy.
-	// +optional
 	// +nullable
 	Resources []BundleResource `json:"resources,omitempty"`
 
@@ -57,53 +52,43 @@ type BundleSpec struct {
 
 	// TargetCustomizationMode selects which targets customize a cluster's deployment: the first that matches, or
 	// all.
-	// +optional
 	// +kubebuilder:default=FirstMatch
 	TargetCustomizationMode TargetCustomizationMode `json:"targetCustomizationMode,omitempty"`
 
 	// Targets pick clusters, and customise the deployment there.
-	// +optional
 	Targets []BundleTarget `json:"targets,omitempty"`
 
 	// TargetRestrictions, when there are any, must pick a cluster as well before a
 	// target takes effect.
-	// +optional
 	TargetRestrictions []BundleTargetRestriction `json:"targetRestrictions,omitempty"`
 
 	// DependsOn names Bundles that must be deployed first.
-	// +optional
 	// +nullable
 	DependsOn []BundleRef `json:"dependsOn,omitempty"`
 
 	// ContentsID is set when the resources are in an OCI registry instead.
-	// +optional
 	// +nullable
 	ContentsID string `json:"contentsId,omitempty"`
 
 	// HelmOpOptions is set when the resources are a chart that the agent fetches.
-	// +optional
 	// +nullable
 	HelmOpOptions *BundleHelmOptions `json:"helmOpOptions,omitempty"`
 
 	// ValuesHash is the hash of the Secret that holds the Helm values.
-	// +optional
 	ValuesHash string `json:"valuesHash,omitempty"`
 }
 
 // BundleResource is one file.
 type BundleResource struct {
 	// Name is the file's path.
-	// +optional
 	// +nullable
 	Name string `json:"name,omitempty"`
 
 	// Content is the file's text, encoded as set in Encoding.
-	// +optional
 	// +nullable
 	Content string `json:"content,omitempty"`
 
 	// Encoding is empty, base64, or base64+gz.
-	// +optional
 	// +nullable
 	Encoding string `json:"encoding,omitempty"`
 }
@@ -112,74 +97,55 @@ type BundleResource struct {
 // percentages.
 type RolloutStrategy struct {
 	// MaxUnavailable is how many clusters may be unready during a rollout; 100% if absent.
-	// +optional
 	// +nullable
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// MaxUnavailablePartitions is how many partitions may be unready; 0 if absent.
-	// +optional
 	// +nullable
 	MaxUnavailablePartitions *intstr.IntOrString `json:"maxUnavailablePartitions,omitempty"`
 
 	// AutoPartitionSize is how many clusters make a partition when none are given;
 	// 25% if absent.
-	// +optional
 	// +nullable
 	AutoPartitionSize *intstr.IntOrString `json:"autoPartitionSize,omitempty"`
 
 	// AutoPartitionThreshold is how many clusters there must be before they are
 	// partitioned; 200 if absent.
-	// +optional
 	// +nullable
 	AutoPartitionThreshold *int `json:"autoPartitionThreshold,omitempty"`
 
 	// MaxNew is how many clusters get their first deployment at a time.
-	// +optional
 	// +nullable
 	MaxNew *int `json:"maxNew,omitempty"`
 
 	// Partitions are rolled out one after the other.
-	// +optional
 	// +nullable
 	Partitions []Partition `json:"partitions,omitempty"`
 }
 
 // Partition is a set of clusters that are rolled out together.
 type Partition struct {
-	// +optional
 	// +nullable
 	Name string `json:"name,omitempty"`
 
 	// MaxUnavailable is how many of the partition's clusters may be unready.
-	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// +optional
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// +optional
+	ClusterName     string                `json:"clusterName,omitempty"`
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-
-	// +optional
-	ClusterGroup string `json:"clusterGroup,omitempty"`
-
-	// +optional
+	ClusterGroup    string                `json:"clusterGroup,omitempty"`
 	// +nullable
 	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
 }
 
 // BundleRef picks Bundles of the same namespace by name or label.
 type BundleRef struct {
-	// +optional
 	// +nullable
 	Name string `json:"name,omitempty"`
-
-	// +optional
 	// +nullable
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// AcceptedStates are the states that satisfy the dependency; empty means Ready only.
-	// +optional
 	// +nullable
 	AcceptedStates []BundleState `json:"acceptedStates,omitempty"`
 }
@@ -187,15 +153,12 @@ type BundleRef struct {
 // BundleHelmOptions configures how the agent downloads a chart.
 type BundleHelmOptions struct {
 	// HelmOpSecretName names the Secret with the credentials.
-	// +optional
 	HelmOpSecretName string `json:"helmOpSecretName,omitempty"`
 
 	// HelmOpInsecureSkipTLSVerify accepts any certificate.
-	// +optional
 	HelmOpInsecureSkipTLSVerify bool `json:"helmOpInsecureSkipTLSVerify,omitempty"`
 
 	// HelmOpCABundle holds PEM certificates to trust.
-	// +optional
 	// +nullable
 	HelmOpCABundle []byte `json:"helmOpCABundle,omitempty"`
 }

@@ -16,13 +16,11 @@ type BundleNamespaceMapping struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// BundleSelector picks Bundles of the mapping's namespace by label.
-	// +optional
 	// +nullable
 	BundleSelector *metav1.LabelSelector `json:"bundleSelector,omitempty"`
 
 	// NamespaceSelector picks the namespaces whose Clusters those Bundles may
 	// target as well, by label.
-	// +optional
 	// +nullable
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }

@@ -18,65 +18,48 @@ type BundleTarget struct {
 	BundleDeploymentOptions `json:",inline"`
 
 	// Name names the target; the key of its values in the values Secret.
-	// +optional
 	Name string `json:"name,omitempty"`
 
 	// ClusterName picks the Cluster of this name.
-	// +optional
 	// +nullable
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// ClusterSelector picks Clusters by label; an empty one picks all.
-	// +optional
 	// +nullable
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 
 	// ClusterGroup picks the Clusters of the ClusterGroup of this name.
-	// +optional
 	// +nullable
 	ClusterGroup string `json:"clusterGroup,omitempty"`
 
 	// ClusterGroupSelector picks the Clusters of ClusterGroups by the groups' labels.
-	// +optional
 	// +nullable
 	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
 
 	// DoNotDeploy excludes the clusters this target picks.
-	// +optional
 	DoNotDeploy bool `json:"doNotDeploy,omitempty"`
 
 	// NamespaceLabels are given to the release's namespace. In JSON this field
 	// stands for the one of the same name in the options.
-	// +optional
 	// +nullable
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 
 	// NamespaceAnnotations are given to the release's namespace. In JSON
 	// this field stands for the one of the same name in the options.
-	// +optional
 	// +nullable
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`
 }
 
 // BundleTargetRestriction picks clusters, as a BundleTarget does.
 type BundleTargetRestriction struct {
-	// +optional
 	// +nullable
 	Name string `json:"name,omitempty"`
-
-	// +optional
 	// +nullable
 	ClusterName string `json:"clusterName,omitempty"`
-
-	// +optional
 	// +nullable
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
-
-	// +optional
 	// +nullable
 	ClusterGroup string `json:"clusterGroup,omitempty"`
-
-	// +optional
 	// +nullable
 	ClusterGroupSelector *metav1.LabelSelector `json:"clusterGroupSelector,omitempty"`
 }

@@ -26,9 +26,7 @@ type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
-	Spec ClusterSpec `json:"spec,omitempty"`
-	// +optional
+	Spec   ClusterSpec   `json:"spec,omitempty"`
 	Status ClusterStatus `json:"status,omitempty"`
 }
 
@@ -44,88 +42,73 @@ type ClusterList struct {
 // ClusterSpec identifies the cluster and configures access to it and its agent.
 type ClusterSpec struct {
 	// Paused stops updates to the BundleDeployments of this cluster.
-	// +optional
 	Paused bool `json:"paused,omitempty"`
 
 	// ClientID is the identity under which the agent registers. Set it beforehand
 	// to tie an agent to this Cluster; otherwise it is generated on import, or
 	// copied from the registration that created the Cluster.
-	// +optional
 	// +nullable
 	ClientID string `json:"clientID,omitempty"`
 
 	// KubeConfigSecret names a Secret with a kubeconfig of the cluster. If it is set, Fleet installs the agent. If
 	// it is empty, an agent must register itself.
-	// +optional
 	// +nullable
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
 
 	// KubeConfigSecretNamespace is the namespace of KubeConfigSecret; empty means
 	// the Cluster's own. A Secret of another namespace must list the Cluster's
 	// namespace in its annotation fleet.cattle.io/allowed-workspaces.
-	// +optional
 	// +nullable
 	KubeConfigSecretNamespace string `json:"kubeConfigSecretNamespace,omitempty"`
 
 	// RedeployAgentGeneration forces a new deployment of the agent, with a new
 	// registration, whenever it differs from status.agentDeployedGeneration.
-	// +optional
 	RedeployAgentGeneration int64 `json:"redeployAgentGeneration,omitempty"`
 
 	// AgentEnvVars are added to the environment of the agent's container.
-	// +optional
 	// +nullable
 	AgentEnvVars []corev1.EnvVar `json:"agentEnvVars,omitempty"`
 
 	// AgentNamespace is the namespace of the agent in the downstream cluster;
 	// empty means the system namespace. It is also the agent's scope, which keeps
 	// several agents in one cluster apart.
-	// +optional
 	// +nullable
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 
 	// PrivateRepoURL replaces the global registry as the prefix of the agent's image name.
-	// +optional
 	// +nullable
 	PrivateRepoURL string `json:"privateRepoURL,omitempty"`
 
 	// TemplateValues are available to the templates of a Bundle's Helm values, as
 	// .ClusterValues.
-	// +optional
 	// +nullable
 	TemplateValues *GenericMap `json:"templateValues,omitempty"`
 
 	// AgentTolerations are added to the two tolerations every agent has.
-	// +optional
 	// +nullable
 	AgentTolerations []corev1.Toleration `json:"agentTolerations,omitempty"`
 
 	// AgentAffinity replaces the agent's built-in affinity as a whole; an empty
 	// object removes it.
-	// +optional
 	// +nullable
 	AgentAffinity *corev1.Affinity `json:"agentAffinity,omitempty"`
 
 	// AgentResources are the resource requests and limits of the agent's container.
-	// +optional
 	// +nullable
 	AgentResources *corev1.ResourceRequirements `json:"agentResources,omitempty"`
 
 	// HostNetwork runs the agent in its node's network; absent means false.
-	// +optional
 	// +nullable
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 
 	// AgentSchedulingCustomization gives the agent a priority class and a
 	// disruption budget of its own.
-	// +optional
 	// +nullable
 	AgentSchedulingCustomization *AgentSchedulingCustomization `json:"agentSchedulingCustomization,omitempty"`
 
 	// AgentPullSecrets are the image pull secrets of the agent. Absent means the
 	// global list, whose Secrets are copied downstream; a list, even an empty one,
 	// is used as it is and nothing is copied.
-	// +optional
 	// +nullable
 	AgentPullSecrets *[]corev1.LocalObjectReference `json:"agentPullSecrets,omitempty"`
 }
@@ -133,22 +116,18 @@ type ClusterSpec struct {
 // AgentSchedulingCustomization protects the agent against preemption and eviction.
 type AgentSchedulingCustomization struct {
 	// PriorityClass, when set, is created for the agent and used by it.
-	// +optional
 	PriorityClass *PriorityClassSpec `json:"priorityClass,omitempty"`
 
 	// PodDisruptionBudget, when set, is created for the agent's pods.
-	// +optional
 	PodDisruptionBudget *PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
 }
 
 // PriorityClassSpec describes the agent's priority class.
 type PriorityClassSpec struct {
 	// Value is the priority of the agent's pods, as in a Kubernetes PriorityClass.
-	// +optional
 	Value int `json:"value,omitempty"`
 
 	// PreemptionPolicy is Never or PreemptLowerPriority; empty means the latter.
-	// +optional
 	PreemptionPolicy corev1.PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 }
 
@@ -156,10 +135,8 @@ type PriorityClassSpec struct {
 // its fields takes effect.
 type PodDisruptionBudgetSpec struct {
 	// MinAvailable is a number of pods or a percentage, as text.
-	// +optional
 	MinAvailable string `json:"minAvailable,omitempty"`
 
 	// MaxUnavailable is a number of pods or a percentage, as text.
-	// +optional
 	MaxUnavailable string `json:"maxUnavailable,omitempty"`
 }

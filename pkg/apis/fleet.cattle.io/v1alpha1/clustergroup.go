@@ -19,9 +19,7 @@ type ClusterGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
-	Spec ClusterGroupSpec `json:"spec,omitempty"`
-	// +optional
+	Spec   ClusterGroupSpec   `json:"spec,omitempty"`
 	Status ClusterGroupStatus `json:"status,omitempty"`
 }
 
@@ -37,7 +35,6 @@ type ClusterGroupList struct {
 // ClusterGroupSpec selects the Clusters of the group.
 type ClusterGroupSpec struct {
 	// Selector picks Clusters of the group's namespace by label; absent picks none.
-	// +optional
 	// +nullable
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -45,34 +42,27 @@ type ClusterGroupSpec struct {
 // ClusterGroupStatus summarizes the Clusters of the group.
 type ClusterGroupStatus struct {
 	// ClusterCount is the number of Clusters in the group.
-	// +optional
 	ClusterCount int `json:"clusterCount"`
 
 	// NonReadyClusterCount is the number of Clusters with a bundle that is not ready.
-	// +optional
 	NonReadyClusterCount int `json:"nonReadyClusterCount"`
 
 	// NonReadyClusters names the first ten Clusters that are not ready.
-	// +optional
 	// +nullable
 	NonReadyClusters []string `json:"nonReadyClusters,omitempty"`
 
 	// Conditions: Processed and Ready.
-	// +optional
 	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
 
 	// Summary counts the bundles of the group's Clusters by state.
-	// +optional
 	// +structType=atomic
 	Summary BundleSummary `json:"summary,omitempty"`
 
 	// Display holds texts for printer columns.
-	// +optional
 	// +structType=atomic
 	Display ClusterGroupDisplay `json:"display,omitempty"`
 
 	// ResourceCounts counts the deployed resources of the group's Clusters by state.
-	// +optional
 	// +structType=atomic
 	ResourceCounts ResourceCounts `json:"resourceCounts,omitempty"`
 }
@@ -81,17 +71,14 @@ type ClusterGroupStatus struct {
 type ClusterGroupDisplay struct {
 	// ReadyClusters is "<ready>/<all>", followed by the names of those not ready
 	// in parentheses.
-	// +optional
 	// +nullable
 	ReadyClusters string `json:"readyClusters,omitempty"`
 
 	// ReadyBundles is "<ready>/<all>".
-	// +optional
 	// +nullable
 	ReadyBundles string `json:"readyBundles,omitempty"`
 
 	// State is the worst state of the group's bundles; empty when all are ready.
-	// +optional
 	// +nullable
 	State string `json:"state,omitempty"`
 }

@@ -18,9 +18,7 @@ type ClusterRegistration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
-	Spec ClusterRegistrationSpec `json:"spec,omitempty"`
-	// +optional
+	Spec   ClusterRegistrationSpec   `json:"spec,omitempty"`
 	Status ClusterRegistrationStatus `json:"status,omitempty"`
 }
 
@@ -38,19 +36,16 @@ type ClusterRegistrationSpec struct {
 	// ClientID is the identity of the cluster: configured, or the UID of its
 	// kube-system namespace. A Cluster with the same clientID is joined; otherwise
 	// one is created.
-	// +optional
 	// +nullable
 	ClientID string `json:"clientID,omitempty"`
 
 	// ClientRandom is new for every attempt. Together with the client ID it makes
 	// up the name of the credential Secret, which only this agent can then guess.
-	// +optional
 	// +nullable
 	ClientRandom string `json:"clientRandom,omitempty"`
 
 	// ClusterLabels become the labels of the Cluster, but only when this request
 	// creates it.
-	// +optional
 	// +nullable
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
 }
@@ -58,16 +53,13 @@ type ClusterRegistrationSpec struct {
 // ClusterRegistrationStatus reports the progress of the request.
 type ClusterRegistrationStatus struct {
 	// ClusterName names the Cluster the request belongs to, as soon as that is known.
-	// +optional
 	// +nullable
 	ClusterName string `json:"clusterName,omitempty"`
 
 	// Granted is true once the credential was written.
-	// +optional
 	Granted bool `json:"granted,omitempty"`
 
 	// Conditions: Granted, with what the request is waiting for.
-	// +optional
 	// +nullable
 	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
 }

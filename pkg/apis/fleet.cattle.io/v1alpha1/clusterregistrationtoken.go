@@ -17,9 +17,7 @@ type ClusterRegistrationToken struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// +optional
-	Spec ClusterRegistrationTokenSpec `json:"spec,omitempty"`
-	// +optional
+	Spec   ClusterRegistrationTokenSpec   `json:"spec,omitempty"`
 	Status ClusterRegistrationTokenStatus `json:"status,omitempty"`
 }
 
@@ -37,7 +35,6 @@ type ClusterRegistrationTokenSpec struct {
 	// TTL is how long after its creation the token expires, such as 30m or 12h.
 	// 0 means never, unless the operator enforces a limit. Absent means the hub's
 	// default for new tokens, controller.registrationTokenTTL.default.
-	// +optional
 	// +nullable
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -49,21 +46,17 @@ type ClusterRegistrationTokenSpec struct {
 // ClusterRegistrationTokenStatus names the Secret with the values and its expiry.
 type ClusterRegistrationTokenStatus struct {
 	// Expires is the creation time plus the TTL; absent when the token does not expire.
-	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 
 	// DefaultTTL is the hub's default time to live at the time when the token was first processed; absent when the
 	// token has a spec.ttl or does not expire.
-	// +optional
 	DefaultTTL *metav1.Duration `json:"defaultTTL,omitempty"`
 
 	// SecretName names the Secret with the values, once it exists.
-	// +optional
 	// +nullable
 	SecretName string `json:"secretName,omitempty"`
 
 	// Conditions: Ready, with what the token is waiting for.
-	// +optional
 	// +nullable
 	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
 }

@@ -16,16 +16,13 @@ type Content struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// Content is the manifest, a JSON document, compressed with gzip.
-	// +optional
 	// +nullable
 	Content []byte `json:"content,omitempty"`
 
 	// SHA256Sum is the hash of the uncompressed manifest, in hexadecimal. Readers
 	// refuse a manifest that does not match it.
-	// +optional
 	SHA256Sum string `json:"sha256sum,omitempty"`
 
-	// +optional
 	Status ContentStatus `json:"status,omitempty"`
 }
 
@@ -42,6 +39,5 @@ type ContentList struct {
 type ContentStatus struct {
 	// ReferenceCount is the number of BundleDeployments labelled with this
 	// Content's name. A Content that was used and is no longer is deleted.
-	// +optional
 	ReferenceCount int `json:"referenceCount,omitempty"`
 }

@@ -6,8 +6,9 @@
 // charts/fleet-crd/crd-bases and of the deep copies in this package; run
 // `go generate ./...` after changing one. A field's JSON name, its place in the
 // struct and its omitempty are part of the wire format: deployment IDs and
-// change detectors are hashes of the JSON.
+// change detectors are hashes of the JSON. All fields are optional.
 //
+// +kubebuilder:validation:Optional
 // +kubebuilder:object:generate=true
 // +groupName=fleet.cattle.io
 package v1alpha1
