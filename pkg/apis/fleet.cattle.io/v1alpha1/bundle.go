@@ -50,16 +50,14 @@ type BundleSpec struct {
 	// Resources. It is never stored.
 	ResourcesHash string `json:"-"`
 
-	// TargetCustomizationMode selects which targets customize a cluster's deployment: the first that matches, or
-	// all.
+	// TargetCustomizationMode selects which targets customize a cluster's deployment: the first that matches, or all.
 	// +kubebuilder:default=FirstMatch
 	TargetCustomizationMode TargetCustomizationMode `json:"targetCustomizationMode,omitempty"`
 
 	// Targets pick clusters, and customise the deployment there.
 	Targets []BundleTarget `json:"targets,omitempty"`
 
-	// TargetRestrictions, when there are any, must pick a cluster as well before a
-	// target takes effect.
+	// TargetRestrictions, when there are any, must pick a cluster as well before a target takes effect.
 	TargetRestrictions []BundleTargetRestriction `json:"targetRestrictions,omitempty"`
 
 	// DependsOn names Bundles that must be deployed first.
@@ -93,8 +91,7 @@ type BundleResource struct {
 	Encoding string `json:"encoding,omitempty"`
 }
 
-// RolloutStrategy limits how many clusters are changed at a time. Numbers may be
-// percentages.
+// RolloutStrategy limits how many clusters are changed at a time. Numbers may be percentages.
 type RolloutStrategy struct {
 	// MaxUnavailable is how many clusters may be unready during a rollout; 100% if absent.
 	// +nullable
@@ -104,13 +101,11 @@ type RolloutStrategy struct {
 	// +nullable
 	MaxUnavailablePartitions *intstr.IntOrString `json:"maxUnavailablePartitions,omitempty"`
 
-	// AutoPartitionSize is how many clusters make a partition when none are given;
-	// 25% if absent.
+	// AutoPartitionSize is how many clusters make a partition when none are given; 25% if absent.
 	// +nullable
 	AutoPartitionSize *intstr.IntOrString `json:"autoPartitionSize,omitempty"`
 
-	// AutoPartitionThreshold is how many clusters there must be before they are
-	// partitioned; 200 if absent.
+	// AutoPartitionThreshold is how many clusters there must be before they are partitioned; 200 if absent.
 	// +nullable
 	AutoPartitionThreshold *int `json:"autoPartitionThreshold,omitempty"`
 

@@ -69,8 +69,7 @@ type BundleDeploymentSpec struct {
 	// +nullable
 	ValuesHash string `json:"valuesHash,omitempty"`
 
-	// DownstreamResourcesGeneration grows whenever a Secret or ConfigMap copied for
-	// this deployment changes.
+	// DownstreamResourcesGeneration grows whenever a Secret or ConfigMap copied for this deployment changes.
 	DownstreamResourcesGeneration int64 `json:"downstreamResourcesGeneration,omitempty"`
 
 	// OffSchedule is true while a Schedule forbids updates.

@@ -15,8 +15,7 @@ type BundleDeploymentOptions struct {
 	// +nullable
 	Kustomize *KustomizeOptions `json:"kustomize,omitempty"`
 
-	// DefaultNamespace is the namespace of resources without a namespace, and of the release unless namespace is
-	// set.
+	// DefaultNamespace is the namespace of resources without a namespace, and of the release unless namespace is set.
 	// +nullable
 	DefaultNamespace string `json:"defaultNamespace,omitempty"`
 
@@ -28,8 +27,7 @@ type BundleDeploymentOptions struct {
 	// Helm says how the release is made.
 	Helm *HelmOptions `json:"helm,omitempty"`
 
-	// ServiceAccount is the account, in the downstream cluster, under which the
-	// agent deploys.
+	// ServiceAccount is the account, in the downstream cluster, under which the agent deploys.
 	// +nullable
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 
@@ -74,8 +72,7 @@ type BundleDeploymentOptions struct {
 	// are copied to the clusters it is deployed to.
 	DownstreamResources []DownstreamResource `json:"downstreamResources,omitempty"`
 
-	// Overwrites lists resources that another Bundle deploys as well. Filled by the
-	// command line, not by users.
+	// Overwrites lists resources that another Bundle deploys as well. Filled by the command line, not by users.
 	Overwrites []OverwrittenResource `json:"overwrites,omitempty"`
 
 	// AllowedTargetNamespaceSelector restricts the namespaces the agent may deploy
@@ -86,8 +83,7 @@ type BundleDeploymentOptions struct {
 
 // YAMLOptions customises plain YAML resources.
 type YAMLOptions struct {
-	// Overlays names folders under overlays/ whose files replace or patch the
-	// files of the same name.
+	// Overlays names folders under overlays/ whose files replace or patch the files of the same name.
 	// +nullable
 	Overlays []string `json:"overlays,omitempty"`
 }
@@ -146,8 +142,7 @@ type Operation struct {
 
 // IgnoreOptions selects the status conditions that do not count.
 type IgnoreOptions struct {
-	// Conditions each hold fields a condition must have to be disregarded, such
-	// as type and status.
+	// Conditions each hold fields a condition must have to be disregarded, such as type and status.
 	// +nullable
 	Conditions []map[string]string `json:"conditions,omitempty"`
 }

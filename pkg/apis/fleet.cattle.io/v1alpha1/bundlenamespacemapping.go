@@ -19,8 +19,7 @@ type BundleNamespaceMapping struct {
 	// +nullable
 	BundleSelector *metav1.LabelSelector `json:"bundleSelector,omitempty"`
 
-	// NamespaceSelector picks the namespaces whose Clusters those Bundles may
-	// target as well, by label.
+	// NamespaceSelector picks the namespaces whose Clusters those Bundles may target as well, by label.
 	// +nullable
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }

@@ -5,9 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Cluster is a downstream Kubernetes cluster that Fleet deploys to. It joins in
-// one of two ways: with kubeConfigSecret set, Fleet installs the agent there;
-// without, an agent installed by hand registers itself.
+// Cluster is a downstream Kubernetes cluster that Fleet deploys to. It joins in one of two ways: with kubeConfigSecret
+// set, Fleet installs the agent there; without, an agent installed by hand registers itself.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusters
@@ -44,9 +43,8 @@ type ClusterSpec struct {
 	// Paused stops updates to the BundleDeployments of this cluster.
 	Paused bool `json:"paused,omitempty"`
 
-	// ClientID is the identity under which the agent registers. Set it beforehand
-	// to tie an agent to this Cluster; otherwise it is generated on import, or
-	// copied from the registration that created the Cluster.
+	// ClientID is the identity under which the agent registers. Set it beforehand to tie an agent to this Cluster;
+	// otherwise it is generated on import, or copied from the registration that created the Cluster.
 	// +nullable
 	ClientID string `json:"clientID,omitempty"`
 
@@ -55,9 +53,8 @@ type ClusterSpec struct {
 	// +nullable
 	KubeConfigSecret string `json:"kubeConfigSecret,omitempty"`
 
-	// KubeConfigSecretNamespace is the namespace of KubeConfigSecret; empty means
-	// the Cluster's own. A Secret of another namespace must list the Cluster's
-	// namespace in its annotation fleet.cattle.io/allowed-workspaces.
+	// KubeConfigSecretNamespace is the namespace of KubeConfigSecret; empty means the Cluster's own. A Secret of
+	// another namespace must list the Cluster's namespace in its annotation fleet.cattle.io/allowed-workspaces.
 	// +nullable
 	KubeConfigSecretNamespace string `json:"kubeConfigSecretNamespace,omitempty"`
 
@@ -69,9 +66,8 @@ type ClusterSpec struct {
 	// +nullable
 	AgentEnvVars []corev1.EnvVar `json:"agentEnvVars,omitempty"`
 
-	// AgentNamespace is the namespace of the agent in the downstream cluster;
-	// empty means the system namespace. It is also the agent's scope, which keeps
-	// several agents in one cluster apart.
+	// AgentNamespace is the namespace of the agent in the downstream cluster; empty means the system namespace. It is
+	// also the agent's scope, which keeps several agents in one cluster apart.
 	// +nullable
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 
@@ -79,8 +75,7 @@ type ClusterSpec struct {
 	// +nullable
 	PrivateRepoURL string `json:"privateRepoURL,omitempty"`
 
-	// TemplateValues are available to the templates of a Bundle's Helm values, as
-	// .ClusterValues.
+	// TemplateValues are available to the templates of a Bundle's Helm values, as .ClusterValues.
 	// +nullable
 	TemplateValues *GenericMap `json:"templateValues,omitempty"`
 
@@ -88,8 +83,7 @@ type ClusterSpec struct {
 	// +nullable
 	AgentTolerations []corev1.Toleration `json:"agentTolerations,omitempty"`
 
-	// AgentAffinity replaces the agent's built-in affinity as a whole; an empty
-	// object removes it.
+	// AgentAffinity replaces the agent's built-in affinity as a whole; an empty object removes it.
 	// +nullable
 	AgentAffinity *corev1.Affinity `json:"agentAffinity,omitempty"`
 
@@ -101,14 +95,12 @@ type ClusterSpec struct {
 	// +nullable
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 
-	// AgentSchedulingCustomization gives the agent a priority class and a
-	// disruption budget of its own.
+	// AgentSchedulingCustomization gives the agent a priority class and a disruption budget of its own.
 	// +nullable
 	AgentSchedulingCustomization *AgentSchedulingCustomization `json:"agentSchedulingCustomization,omitempty"`
 
-	// AgentPullSecrets are the image pull secrets of the agent. Absent means the
-	// global list, whose Secrets are copied downstream; a list, even an empty one,
-	// is used as it is and nothing is copied.
+	// AgentPullSecrets are the image pull secrets of the agent. Absent means the global list, whose Secrets are copied
+	// downstream; a list, even an empty one, is used as it is and nothing is copied.
 	// +nullable
 	AgentPullSecrets *[]corev1.LocalObjectReference `json:"agentPullSecrets,omitempty"`
 }
@@ -131,8 +123,7 @@ type PriorityClassSpec struct {
 	PreemptionPolicy corev1.PreemptionPolicy `json:"preemptionPolicy,omitempty"`
 }
 
-// PodDisruptionBudgetSpec describes the agent's disruption budget. At most one of
-// its fields takes effect.
+// PodDisruptionBudgetSpec describes the agent's disruption budget. At most one of its fields takes effect.
 type PodDisruptionBudgetSpec struct {
 	// MinAvailable is a number of pods or a percentage, as text.
 	MinAvailable string `json:"minAvailable,omitempty"`

@@ -5,8 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterGroup names a set of Clusters of its namespace, so that Bundles can
-// target them together.
+// ClusterGroup names a set of Clusters of its namespace, so that Bundles can target them together.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clustergroups,categories=fleet
@@ -69,8 +68,7 @@ type ClusterGroupStatus struct {
 
 // ClusterGroupDisplay holds texts for printer columns.
 type ClusterGroupDisplay struct {
-	// ReadyClusters is "<ready>/<all>", followed by the names of those not ready
-	// in parentheses.
+	// ReadyClusters is "<ready>/<all>", followed by the names of those not ready in parentheses.
 	// +nullable
 	ReadyClusters string `json:"readyClusters,omitempty"`
 

@@ -33,9 +33,8 @@ type ClusterRegistrationList struct {
 
 // ClusterRegistrationSpec describes the agent that registers.
 type ClusterRegistrationSpec struct {
-	// ClientID is the identity of the cluster: configured, or the UID of its
-	// kube-system namespace. A Cluster with the same clientID is joined; otherwise
-	// one is created.
+	// ClientID is the identity of the cluster: configured, or the UID of its kube-system namespace. A Cluster with the
+	// same clientID is joined; otherwise one is created.
 	// +nullable
 	ClientID string `json:"clientID,omitempty"`
 
@@ -44,8 +43,7 @@ type ClusterRegistrationSpec struct {
 	// +nullable
 	ClientRandom string `json:"clientRandom,omitempty"`
 
-	// ClusterLabels become the labels of the Cluster, but only when this request
-	// creates it.
+	// ClusterLabels become the labels of the Cluster, but only when this request creates it.
 	// +nullable
 	ClusterLabels map[string]string `json:"clusterLabels,omitempty"`
 }

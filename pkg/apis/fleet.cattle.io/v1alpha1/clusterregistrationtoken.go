@@ -32,9 +32,8 @@ type ClusterRegistrationTokenList struct {
 
 // ClusterRegistrationTokenSpec sets the lifetime of the token.
 type ClusterRegistrationTokenSpec struct {
-	// TTL is how long after its creation the token expires, such as 30m or 12h.
-	// 0 means never, unless the operator enforces a limit. Absent means the hub's
-	// default for new tokens, controller.registrationTokenTTL.default.
+	// TTL is how long after its creation the token expires, such as 30m or 12h. 0 means never, unless the operator
+	// enforces a limit. Absent means the hub's default for new tokens, controller.registrationTokenTTL.default.
 	// +nullable
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1

@@ -11,12 +11,10 @@ const MaxURL = 2 << 10
 // ClusterStatus is what Fleet knows about a cluster. Several controllers and the
 // agent write to it, each only its own fields.
 type ClusterStatus struct {
-	// Conditions: Processed, Imported, Reconciled and Ready, and those this
-	// implementation adds.
+	// Conditions: Processed, Imported, Reconciled and Ready, and those this implementation adds.
 	Conditions []genericcondition.GenericCondition `json:"conditions,omitempty"`
 
-	// Namespace is the cluster's own namespace in the upstream cluster, where its
-	// BundleDeployments live.
+	// Namespace is the cluster's own namespace in the upstream cluster, where its BundleDeployments live.
 	Namespace string `json:"namespace,omitempty"`
 
 	// Summary counts the cluster's bundles by state.
@@ -51,8 +49,7 @@ type ClusterStatus struct {
 	// +nullable
 	AgentHostNetwork bool `json:"agentHostNetwork,omitempty"`
 
-	// AgentDeployedGeneration is the spec.redeployAgentGeneration of the last
-	// import; absent before the first.
+	// AgentDeployedGeneration is the spec.redeployAgentGeneration of the last import; absent before the first.
 	// +nullable
 	AgentDeployedGeneration *int64 `json:"agentDeployedGeneration,omitempty"`
 
@@ -126,8 +123,7 @@ type ClusterDisplay struct {
 
 // AgentStatus contains the agent's last heartbeat and the facts it reports about its cluster.
 type AgentStatus struct {
-	// LastSeen is the time of the last heartbeat, by the agent's clock; null
-	// before the first.
+	// LastSeen is the time of the last heartbeat, by the agent's clock; null before the first.
 	// +nullable
 	LastSeen metav1.Time `json:"lastSeen"`
 
@@ -138,8 +134,7 @@ type AgentStatus struct {
 	// CredentialExpires is when the agent's credential expires; absent if it does not.
 	CredentialExpires *metav1.Time `json:"credentialExpires,omitempty"`
 
-	// RecoveryKey is the agent's public key. The hub pins it if the Cluster has
-	// no key yet.
+	// RecoveryKey is the agent's public key. The hub pins it if the Cluster has no key yet.
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z_-]*$`
 	RecoveryKey string `json:"recoveryKey,omitempty"`
@@ -149,8 +144,7 @@ type AgentStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	RecoveryTicket string `json:"recoveryTicket,omitempty"`
 
-	// HubSerial is the serial of the last hub document that the agent stored;
-	// absent before the first.
+	// HubSerial is the serial of the last hub document that the agent stored; absent before the first.
 	// +kubebuilder:validation:Minimum=0
 	HubSerial int64 `json:"hubSerial,omitempty"`
 

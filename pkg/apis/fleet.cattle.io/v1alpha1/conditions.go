@@ -240,9 +240,8 @@ const (
 	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
 	// ReasonTakeoverPending means that the request would replace a registered agent, but uses another token or names
 	// none. The operator must confirm it on the Cluster, even if the agent is silent. A token that was deleted and
-	// created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or
-	// kubectl annotate --overwrite clusters.fleet.cattle.io -n fleet-default west
-	// fleet.cattle.io/confirm-takeover=REQUEST.
+	// created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or kubectl
+	// annotate --overwrite clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/confirm-takeover=REQUEST.
 	ReasonTakeoverPending = "TakeoverPending"
 	// ReasonAccountReplaced means that the agent's account was deleted and created again. The agent's token is no
 	// longer valid, so it must register again. An imported agent does so by itself. For the others, run helm upgrade
@@ -398,9 +397,8 @@ const (
 	ReasonNotReadyInTime = "NotReadyInTime"
 )
 
-// IsTrouble reports whether a condition needs attention. It does if it is False with a reason, except for
-// reasons that begin with "Awaiting" (work in progress) and for an inherited agent, which waits for a decision
-// of the operator.
+// IsTrouble reports whether a condition needs attention. It does if it is False with a reason, except for reasons that
+// begin with "Awaiting" (work in progress) and for an inherited agent, which waits for a decision of the operator.
 func IsTrouble(condition genericcondition.GenericCondition) bool {
 	return condition.Status == corev1.ConditionFalse && condition.Reason != "" &&
 		!strings.HasPrefix(condition.Reason, "Awaiting") && condition.Reason != ReasonAgentInherited

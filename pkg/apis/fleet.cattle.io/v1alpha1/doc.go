@@ -1,12 +1,10 @@
-// Package v1alpha1 is the wire format of Fleet: the kinds of the API group
-// fleet.cattle.io, version v1alpha1, with the labels, annotations, conditions
-// and reasons that go with them.
+// Package v1alpha1 is the wire format of Fleet: the kinds of the API group fleet.cattle.io, version v1alpha1, with the
+// labels, annotations, conditions and reasons that go with them.
 //
-// The types are the only source of the CustomResourceDefinitions in
-// charts/fleet-crd/crd-bases and of the deep copies in this package; run
-// `go generate ./...` after changing one. A field's JSON name, its place in the
-// struct and its omitempty are part of the wire format: deployment IDs and
-// change detectors are hashes of the JSON. All fields are optional.
+// The types are the only source of the CustomResourceDefinitions in charts/fleet-crd/crd-bases and of the deep copies
+// in this package; run `go generate ./...` after changing one. A field's JSON name, its place in the struct and its
+// omitempty are part of the wire format: deployment IDs and change detectors are hashes of the JSON. All fields are
+// optional.
 //
 // +kubebuilder:validation:Optional
 // +kubebuilder:object:generate=true

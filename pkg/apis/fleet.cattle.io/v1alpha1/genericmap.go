@@ -12,8 +12,7 @@ import (
 // +kubebuilder:validation:Type=object
 // +kubebuilder:pruning:PreserveUnknownFields
 type GenericMap struct {
-	// Data is the object, as JSON would decode it: string, bool, int64, float64,
-	// nil, []any and map[string]any.
+	// Data is the object, as JSON would decode it: string, bool, int64, float64, nil, []any and map[string]any.
 	Data map[string]any `json:"-"`
 
 	// Text is the object as JSON in place of Data. Caches hold it that way, because it takes a fraction of the memory.
@@ -47,8 +46,7 @@ func (m *GenericMap) UnmarshalJSON(text []byte) error {
 	return utiljson.Unmarshal(text, &m.Data)
 }
 
-// DeepCopyInto copies nested objects and lists; every other value is immutable
-// and is shared.
+// DeepCopyInto copies nested objects and lists; every other value is immutable and is shared.
 func (m *GenericMap) DeepCopyInto(out *GenericMap) {
 	out.Data, out.Text = copyObject(m.Data), m.Text
 }

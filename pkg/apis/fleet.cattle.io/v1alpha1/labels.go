@@ -27,14 +27,11 @@ const (
 	LabelBundleName = "fleet.cattle.io/bundle-name"
 	// LabelBundleNamespace is the namespace of that Bundle.
 	LabelBundleNamespace = "fleet.cattle.io/bundle-namespace"
-	// LabelContentName is the name of the Content that a BundleDeployment uses. References are counted by this
-	// label.
+	// LabelContentName is the name of the Content that a BundleDeployment uses. References are counted by this label.
 	LabelContentName = "fleet.cattle.io/content-name"
-	// LabelBundleDeployment is the name of the BundleDeployment that a Secret or
-	// ConfigMap was copied downstream for.
+	// LabelBundleDeployment is the name of the BundleDeployment that a Secret or ConfigMap was copied downstream for.
 	LabelBundleDeployment = "fleet.cattle.io/bundledeployment"
-	// LabelBundleInternalSecret, with value "true", marks Secrets that Fleet copied
-	// for its own use.
+	// LabelBundleInternalSecret, with value "true", marks Secrets that Fleet copied for its own use.
 	LabelBundleInternalSecret = "fleet.cattle.io/bundle-internal-secret"
 	// LabelRepoName is the name of the GitRepo a Bundle comes from.
 	LabelRepoName = "fleet.cattle.io/repo-name"
@@ -74,16 +71,13 @@ const (
 
 // Annotations.
 const (
-	// AnnotationCluster, on a cluster's namespace or on an agent's account, is the
-	// name of the Cluster.
+	// AnnotationCluster, on a cluster's namespace or on an agent's account, is the name of the Cluster.
 	AnnotationCluster = "fleet.cattle.io/cluster"
 	// AnnotationClusterNamespace, on a cluster's namespace, is the namespace of the Cluster.
 	AnnotationClusterNamespace = "fleet.cattle.io/cluster-namespace"
-	// AnnotationClusterRegistration, on an agent's account, is the name of the
-	// ClusterRegistration it was made for.
+	// AnnotationClusterRegistration, on an agent's account, is the name of the ClusterRegistration it was made for.
 	AnnotationClusterRegistration = "fleet.cattle.io/cluster-registration"
-	// AnnotationClusterRegistrationNamespace, on an agent's account, is the
-	// namespace of that ClusterRegistration.
+	// AnnotationClusterRegistrationNamespace, on an agent's account, is the namespace of that ClusterRegistration.
 	AnnotationClusterRegistrationNamespace = "fleet.cattle.io/cluster-registration-namespace"
 	// AnnotationVersion, on ConfigMap fleet-controller, is the version of the configuration. A controller of another
 	// version keeps its current configuration.
@@ -221,8 +215,7 @@ const (
 	AnnotationCAPIJoin = "fleet.cattle.io/capi-join"
 )
 
-// Annotations on the chart stored with a Helm release. With them, the agent
-// recognizes its releases.
+// Annotations on the chart stored with a Helm release. With them, the agent recognizes its releases.
 const (
 	// AnnotationBundleID is the name of the BundleDeployment.
 	AnnotationBundleID = "fleet.cattle.io/bundle-id"
@@ -284,8 +277,7 @@ const (
 	FinalizerSchedule = "fleet.cattle.io/schedule-finalizer"
 )
 
-// Types of Secrets in the delivery of Bundles. Those of the registration are in
-// internal/rules.
+// Types of Secrets in the delivery of Bundles. Those of the registration are in internal/rules.
 const (
 	// SecretTypeBundleValues holds the Helm values of a Bundle, one key for each target.
 	SecretTypeBundleValues = "fleet.cattle.io/bundle-values/v1alpha1"

@@ -78,8 +78,7 @@ type ModifiedStatus struct {
 	// Missing is true when the resource would have to be created.
 	Missing bool `json:"missing,omitempty"`
 
-	// Exist is true, together with Missing, when the resource exists but belongs
-	// to another owner.
+	// Exist is true, together with Missing, when the resource exists but belongs to another owner.
 	Exist bool `json:"exist,omitempty"`
 
 	// Delete is true when the resource should not be there.
