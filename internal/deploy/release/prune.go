@@ -8,18 +8,12 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 )
 
-// most returns how many revisions Helm may keep when it stores the next one: the wanted number, and in any case the
-// failed revisions after the last good one. Only they list the objects that failed upgrades have created.
-func (h *History) most(wanted int) int {
-	return max(wanted, 2+min(len(leftovers(h.revisions)), mostFailed))
-}
-
-// makeRoom prepares the history for the next revision, and returns how many revisions Helm may keep then.
+// makeRoom prepares the history for the next revision. It returns how many revisions Helm may keep then: the wanted
+// number, and in any case the failed revisions after the last good one. Only they list the objects that failed upgrades
+// have created.
 func (h *History) makeRoom(wanted int) (int, error) {
-	if err := h.deleteRepeated(); err != nil {
-		return 0, err
-	}
-	return h.most(wanted), nil
+	err := h.deleteRepeated()
+	return max(wanted, 2+min(len(leftovers(h.revisions)), mostFailed)), err
 }
 
 // deleteRepeated deletes the failed revisions after the last good one whose objects are all in later ones as well.

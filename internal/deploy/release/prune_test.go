@@ -48,7 +48,8 @@ func TestFailedRevisions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := historyOf(t, fake.NewClientset(), test.history...)
-			if err := h.deleteRepeated(); err != nil {
+			most, err := h.makeRoom(defaultHistory)
+			if err != nil {
 				t.Fatal(err)
 			}
 			var got []int
@@ -58,7 +59,7 @@ func TestFailedRevisions(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("revisions:\n%s", diff)
 			}
-			if most := h.most(defaultHistory); most != test.most {
+			if most != test.most {
 				t.Errorf("most %d, want %d", most, test.most)
 			}
 		})

@@ -71,7 +71,10 @@ type RevisionSecret struct {
 
 // List lists the newest revision of each Helm release. It reads only metadata.
 func (r *Reader) List(ctx context.Context) (map[placement.Release]RevisionSecret, error) {
-	found, err := r.listAll(ctx)
+	found, err := r.newest(ctx, "", metav1.ListOptions{FieldSelector: "type=" + placement.ReleaseSecretType, Limit: pageSize})
+	if err != nil {
+		err = fmt.Errorf("listing Helm's releases: %w", err)
+	}
 	r.first.know(found, r.clock())
 	return found, err
 }
@@ -79,14 +82,14 @@ func (r *Reader) List(ctx context.Context) (map[placement.Release]RevisionSecret
 // Expire is called before this process writes to a release: the first list no longer has its newest revision.
 func (r *Reader) Expire(key placement.Release) { r.first.spend(key) }
 
-func (r *Reader) listAll(ctx context.Context) (map[placement.Release]RevisionSecret, error) {
-	client := r.metadata.Resource(secretsResource())
-	options := metav1.ListOptions{FieldSelector: "type=" + placement.ReleaseSecretType, Limit: pageSize}
+// newest lists the newest revisions of releases in a namespace, or in all.
+func (r *Reader) newest(ctx context.Context, namespace string, options metav1.ListOptions) (map[placement.Release]RevisionSecret, error) {
+	client := r.metadata.Resource(secretsResource()).Namespace(namespace)
 	newest := map[placement.Release]RevisionSecret{}
 	for {
 		page, err := client.List(ctx, options)
 		if err != nil {
-			return nil, fmt.Errorf("listing Helm's releases: %w", err)
+			return nil, err
 		}
 		for i := range page.Items {
 			note(newest, &page.Items[i])
@@ -116,30 +119,17 @@ func note(newest map[placement.Release]RevisionSecret, secret *metav1.PartialObj
 func (r *Reader) IsLast(ctx context.Context, key placement.Release, number int) (bool, error) {
 	newest, counts := r.first.newestOf(ctx, key, r.clock())
 	if !counts {
-		var err error
-		if newest, err = r.newestRevision(ctx, key); err != nil {
-			return false, err
+		selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
+		found, err := r.newest(ctx, key.Namespace, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return false, fmt.Errorf("listing the revisions of release %s: %w", key, err)
 		}
+		newest = found[key]
 	}
 	if newest.number <= number {
 		return true, nil
 	}
 	return r.isFailedRollback(ctx, key, newest.number)
-}
-
-// newestRevision finds the newest revision of a release. It reads only metadata.
-func (r *Reader) newestRevision(ctx context.Context, key placement.Release) (RevisionSecret, error) {
-	secrets := r.metadata.Resource(secretsResource())
-	selector := labels.Set{labelOwner: ownerHelm, labelName: key.Name}.AsSelector().String()
-	list, err := secrets.Namespace(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return RevisionSecret{}, fmt.Errorf("listing the revisions of release %s: %w", key, err)
-	}
-	newest := map[placement.Release]RevisionSecret{}
-	for i := range list.Items {
-		note(newest, &list.Items[i])
-	}
-	return newest[key], nil
 }
 
 // isFailedRollback reports whether a revision only records drift that could not be corrected.

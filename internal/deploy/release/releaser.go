@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,6 @@ type Installation struct {
 	Set      placement.Set
 	// Stale are releases of the same BundleDeployment under former names. This release may take over their objects.
 	Stale []placement.Release
-	// NoWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
-	// to.
-	NoWayBack bool
 	// MayTake returns an error if the release belongs to another owner. It gets the annotations of the chart of the
 	// last revision, if there is one.
 	MayTake func(exists bool, annotations map[string]string) error
@@ -83,6 +81,9 @@ type Installation struct {
 	Changes *objects.Changes
 	// history is the number of revisions that Helm keeps.
 	history int
+	// noWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
+	// to.
+	noWayBack bool
 }
 
 // finishing completes the objects and the hooks that Helm has rendered.
@@ -129,7 +130,7 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if client.Former, err = r.manifestsOf(ctx, in.Stale, AnnotationsOf(&release.Release{Chart: in.Chart})); err != nil {
 		return nil, err
 	}
-	in.NoWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
+	in.noWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
 	client.Superseded, client.Slots, client.Changes = in.Superseded, r.Slots, in.Changes
 	client.NamespaceExists = func() bool {
 		_, err := r.Agent.Clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
@@ -194,8 +195,10 @@ func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) 
 		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: true, Confined: in.Options.TargetNamespace, Set: in.Set})
 	}
 	if next == RecoverAndUpgrade {
-		if err := markFailed(h); err != nil {
-			return next, err
+		last := h.Last()
+		last.SetStatus(release.StatusFailed, "The operation was interrupted")
+		if err := h.Update(SecretName(last.Name, last.Version), last); err != nil {
+			return next, fmt.Errorf("recovering the interrupted release: %w", err)
 		}
 		next = Upgrade
 	}
@@ -208,37 +211,23 @@ func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) 
 // deploymentIDOf returns the deployment that a revision was made for, "" if another program made it.
 func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[fleet.AnnotationDeploymentID] }
 
-// isMadeFor reports whether a deployed revision was made for the wanted deployment. The process that made it may
-// have stopped before it reported the result.
-func isMadeFor(last *release.Release, deploymentID string) bool {
-	return last != nil && last.Info.Status == release.StatusDeployed && deploymentIDOf(last) == deploymentID
-}
-
-// alreadyMade returns the result of an existing revision for the wanted deployment. It returns nil if that has to be made,
-// also because another release has taken its objects. Its objects still have to be checked.
+// alreadyMade returns the result of an existing revision for the wanted deployment: the process that made it may have
+// stopped before it reported the result. It returns nil if that has to be made, also because another release has taken
+// its objects. Its objects still have to be checked.
 func (r *Releaser) alreadyMade(in Installation, h *History) (*manifest.Revision, error) {
-	if in.Again || h.isForeign(h.Last()) || !isMadeFor(h.Last(), in.DeploymentID) {
+	last := h.Last()
+	if in.Again || last == nil || h.isForeign(last) || last.Info.Status != release.StatusDeployed || deploymentIDOf(last) != in.DeploymentID {
 		return nil, nil //nolint:nilnil // has to be made
 	}
 	if taken, err := r.isTaken(h, in.Stale); taken || err != nil {
 		return nil, err
 	}
-	made, err := objects.New(in.Identity, in.Release, r.Stopped).Result(h.Last())
+	made, err := objects.New(in.Identity, in.Release, r.Stopped).Result(last)
 	if err != nil {
 		return nil, err
 	}
 	made.Live = nil
 	return made, nil
-}
-
-// markFailed marks an interrupted operation as failed.
-func markFailed(h *History) error {
-	last := h.Last()
-	last.SetStatus(release.StatusFailed, "The operation was interrupted")
-	if err := h.Update(SecretName(last.Name, last.Version), last); err != nil {
-		return fmt.Errorf("recovering the interrupted release: %w", err)
-	}
-	return nil
 }
 
 func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
@@ -257,10 +246,7 @@ func (r *Releaser) configuration(in Installation, h *History, client *objects.Cl
 }
 
 func maxHistory(options *fleet.BundleDeploymentOptions) int {
-	if options.Helm != nil && options.Helm.MaxHistory > 0 {
-		return options.Helm.MaxHistory
-	}
-	return defaultHistory
+	return cmp.Or(max(HelmOptions(options).MaxHistory, 0), defaultHistory)
 }
 
 func runInstall(in Installation, config *action.Configuration, client *objects.Client) (*release.Release, error) {
@@ -303,7 +289,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	run.Force = in.Force
 	run.MaxHistory = in.history
 	run.ResetValues = true // the bundle has all values: values that were removed must not come back
-	run.Atomic, run.Timeout = helm.Atomic && !in.NoWayBack, timeout(helm)
+	run.Atomic, run.Timeout = helm.Atomic && !in.noWayBack, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
 	run.SkipSchemaValidation = helm.SkipSchemaValidation
 	run.DisableOpenAPIValidation = true
@@ -312,6 +298,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	return run.RunWithContext(context.Background(), in.Release.Name, in.Chart, in.Values)
 }
 
+// HelmOptions returns the options for Helm, or the zero value.
 func HelmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
 	if options.Helm == nil {
 		return fleet.HelmOptions{}
@@ -320,10 +307,7 @@ func HelmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
 }
 
 func timeout(helm fleet.HelmOptions) time.Duration {
-	if helm.TimeoutSeconds > 0 {
-		return time.Duration(helm.TimeoutSeconds) * time.Second
-	}
-	return hookTimeout
+	return cmp.Or(time.Duration(max(helm.TimeoutSeconds, 0))*time.Second, hookTimeout)
 }
 
 // Forget deletes the history of a release and leaves its objects in the cluster.
@@ -408,9 +392,7 @@ func newConfiguration(getter action.RESTClientGetter, h *History, maxHistory int
 	config := &action.Configuration{
 		RESTClientGetter: getter, Releases: h.storage(maxHistory), KubeClient: client, Log: func(string, ...any) {},
 	}
-	config.SetHookOutputFunc(discardOutput)
+	// The output of hooks may contain secrets.
+	config.SetHookOutputFunc(func(_, _, _ string) io.Writer { return io.Discard })
 	return config
 }
-
-// discardOutput discards the output of hooks, because it may contain secrets.
-func discardOutput(_, _, _ string) io.Writer { return io.Discard }

@@ -57,9 +57,10 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 
 // undo makes a revision the deployed one again after a rollback to it has failed.
 func (h *History) undo(number int, keepFailed bool) error {
-	for _, failed := range h.since(number) {
+	for _, failed := range h.revisions {
 		name := SecretName(failed.Name, failed.Version)
 		switch {
+		case failed.Version <= number:
 		case !keepFailed:
 			if _, err := h.Delete(name); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
 				return err
@@ -78,15 +79,4 @@ func (h *History) undo(number int, keepFailed bool) error {
 	}
 	current.Info.Status = release.StatusDeployed
 	return h.Update(name, current)
-}
-
-// since returns the revisions after the given one.
-func (h *History) since(number int) []*release.Release {
-	var found []*release.Release
-	for _, r := range h.revisions {
-		if r.Version > number {
-			found = append(found, r)
-		}
-	}
-	return found
 }

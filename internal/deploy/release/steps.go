@@ -39,18 +39,15 @@ func nextStep(last *release.Release) step {
 	}
 }
 
-// lastGood returns the deployed revision, or the last one that was deployed before, and otherwise 0.
-func lastGood(history []*release.Release) int {
-	deployed, superseded := 0, 0
+// newest returns the number of the last revision with a status, or 0.
+func newest(history []*release.Release, status release.Status) int {
+	number := 0
 	for _, r := range history {
-		switch r.Info.Status { //nolint:exhaustive // others did not succeed
-		case release.StatusDeployed:
-			deployed = max(deployed, r.Version)
-		case release.StatusSuperseded:
-			superseded = max(superseded, r.Version)
+		if r.Info.Status == status {
+			number = max(number, r.Version)
 		}
 	}
-	return cmp.Or(deployed, superseded)
+	return number
 }
 
 // unfinished returns the last good revision and those after it, without the last one. Their objects may exist although
@@ -60,7 +57,8 @@ func unfinished(history []*release.Release) []int {
 	if len(history) == 0 {
 		return nil
 	}
-	good, last := lastGood(history), history[len(history)-1]
+	good := cmp.Or(newest(history, release.StatusDeployed), newest(history, release.StatusSuperseded))
+	last := history[len(history)-1]
 	if last.Info.Status == release.StatusUninstalling || last.Info.Status == release.StatusUninstalled {
 		return nil
 	}
@@ -76,12 +74,7 @@ func unfinished(history []*release.Release) []int {
 // leftovers returns the revisions after the last good one. Their objects may exist in addition to those of the
 // revision from which an upgrade starts. The history is sorted by number.
 func leftovers(history []*release.Release) []int {
-	deployed := 0
-	for _, r := range history {
-		if r.Info.Status == release.StatusDeployed {
-			deployed = max(deployed, r.Version)
-		}
-	}
+	deployed := newest(history, release.StatusDeployed)
 	var found []int
 	for i, r := range history {
 		if r.Version > deployed && (deployed != 0 || i < len(history)-1) {
