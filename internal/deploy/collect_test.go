@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/inventory"
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
@@ -95,7 +96,7 @@ func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	}
 	c.deployer = &deployer{
 		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
-		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: releases.NewInventory(), orphans: orphans{},
+		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: inventory.New(), orphans: orphans{},
 		reader: releases.NewReader(&access.Identity{Clientset: typed}, deploytest.NewMetadataClient(t, listed...), "agents", nil,
 			func() time.Time { return c.now }, nil),
 		queue: workqueue.NewTypedRateLimitingQueue(pace.NewBackoff(func() float64 { return 0 })),

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/copies"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/inventory"
 	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
@@ -44,7 +45,7 @@ type deployer struct {
 	copier     *copies.Copier
 	queue      workqueue.TypedRateLimitingInterface[string]
 	records    *records
-	inventory  *release.Inventory
+	inventory  *inventory.Inventory
 	orphans    orphans
 	accounts   *access.Accounts
 	namespaces *namespaces.Namespaces
@@ -54,7 +55,7 @@ type deployer struct {
 func newDeployer(options Options) (*deployer, error) {
 	d := &deployer{
 		Options: options, log: options.Log, stopped: make(chan struct{}), slots: make(objects.Slots, options.Workers),
-		records: newRecords(), inventory: release.NewInventory(), orphans: orphans{},
+		records: newRecords(), inventory: inventory.New(), orphans: orphans{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(pace.NewBackoff(options.Random),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "bundledeployments"}),
 	}

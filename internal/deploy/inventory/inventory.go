@@ -1,4 +1,4 @@
-package release
+package inventory
 
 import (
 	"cmp"
@@ -22,7 +22,8 @@ type Inventory struct {
 	foreign map[placement.Release]string
 }
 
-func NewInventory() *Inventory {
+// New returns an empty Inventory.
+func New() *Inventory {
 	return &Inventory{
 		releases: map[string]map[placement.Release]bool{}, named: map[placement.Release]int{}, confined: map[placement.Release]bool{}, foreign: map[placement.Release]string{},
 	}

@@ -10,34 +10,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
 
-func TestInventory(t *testing.T) {
-	i := NewInventory()
-	a, b, c := placement.Release{Namespace: "web", Name: "a"}, placement.Release{Namespace: "web", Name: "b"}, placement.Release{Namespace: "db", Name: "z"}
-	i.Add("x", b)
-	i.Add("x", a)
-	i.Add("x", c)
-	i.Add("x", a)
-	i.Add("y", a)
-	if diff := cmp.Diff([]placement.Release{c, a, b}, i.Of("x")); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]placement.Release{c, b}, i.Except("x", a)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"x", "y"}, i.Names()); diff != "" {
-		t.Error(diff)
-	}
-	i.Remove("y", a)
-	i.Remove("y", a)
-	if diff := cmp.Diff([]string{"x"}, i.Names()); diff != "" || !i.Owns(a) || i.Owns(placement.Release{Namespace: "web", Name: "q"}) {
-		t.Error(diff)
-	}
-	i.SetForeign(a, "7")
-	if !i.IsForeign(a, "7") || i.IsForeign(a, "8") || i.IsForeign(b, "") {
-		t.Error("a release must be foreign at exactly the checked version")
-	}
-}
-
 func TestRevisionSecrets_NewestIsRecorded(t *testing.T) {
 	secret := func(name, release, version, owner string) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, ResourceVersion: "r" + version,
