@@ -96,8 +96,6 @@ type Agent struct {
 	stages, deploys           *prometheus.HistogramVec
 	way                       *Stages
 
-	stageDesc, beatDesc, expiryDesc, deploymentsDesc *prometheus.Desc
-
 	mu          sync.Mutex
 	stage       string
 	beat        time.Time
@@ -109,9 +107,7 @@ type Agent struct {
 func NewAgent(clock func() time.Time) *Agent {
 	a := &Agent{
 		registrations: agentRegistrations().counter(), heartbeats: heartbeats().counter(),
-		stages: agentStages().histogram(), deploys: deploys().histogram(),
-		stageDesc: agentStage().desc(), beatDesc: lastHeartbeat().desc(), expiryDesc: credentialExpiry().desc(),
-		deploymentsDesc: agentDeployments().desc(), stage: standby,
+		stages: agentStages().histogram(), deploys: deploys().histogram(), stage: standby,
 	}
 	a.way = NewStages(clock, func(stage string, took time.Duration) { a.stages.WithLabelValues(stage).Observe(took.Seconds()) })
 	for _, outcome := range []string{OutcomeSucceeded, OutcomeFailed} {
@@ -190,35 +186,24 @@ func (a *Agent) Credential(token string) {
 }
 
 // Describe sends the descriptions of the metrics.
-func (a *Agent) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range a.counters() {
-		c.Describe(out)
-	}
-	for _, desc := range []*prometheus.Desc{a.stageDesc, a.beatDesc, a.expiryDesc, a.deploymentsDesc} {
-		out <- desc
-	}
-}
-
-func (a *Agent) counters() []prometheus.Collector {
-	return []prometheus.Collector{a.registrations, a.heartbeats, a.stages, a.deploys}
-}
+func (a *Agent) Describe(out chan<- *prometheus.Desc) { describe(out, agentDefinitions()) }
 
 // Collect sends the counters and the current values.
 func (a *Agent) Collect(out chan<- prometheus.Metric) {
-	for _, c := range a.counters() {
+	for _, c := range []prometheus.Collector{a.registrations, a.heartbeats, a.stages, a.deploys} {
 		c.Collect(out)
 	}
 	a.mu.Lock()
 	stage, beat, expiry, list := a.stage, a.beat, a.expiry, a.deployments
 	a.mu.Unlock()
 	for _, name := range agentStageNames() {
-		out <- prometheus.MustNewConstMetric(a.stageDesc, prometheus.GaugeValue, oneIf(name == stage), name)
+		out <- agentStage().now(oneIf(name == stage), name)
 	}
 	if !beat.IsZero() {
-		out <- prometheus.MustNewConstMetric(a.beatDesc, prometheus.GaugeValue, float64(beat.Unix()))
+		out <- lastHeartbeat().now(float64(beat.Unix()))
 	}
 	if expiry != nil {
-		out <- prometheus.MustNewConstMetric(a.expiryDesc, prometheus.GaugeValue, *expiry)
+		out <- credentialExpiry().now(*expiry)
 	}
 	if list == nil {
 		return
@@ -228,6 +213,6 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 		counts[string(state.Of(deployment))]++
 	}
 	for _, name := range slices.Sorted(slices.Values(deploymentStates())) {
-		out <- prometheus.MustNewConstMetric(a.deploymentsDesc, prometheus.GaugeValue, float64(counts[name]), name)
+		out <- agentDeployments().now(float64(counts[name]), name)
 	}
 }

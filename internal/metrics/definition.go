@@ -38,6 +38,18 @@ func (d Definition) desc() *prometheus.Desc {
 	return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
 }
 
+// describe sends the descriptions of metrics.
+func describe(out chan<- *prometheus.Desc, definitions []Definition) {
+	for _, d := range definitions {
+		out <- d.desc()
+	}
+}
+
+// now returns a gauge with its current value.
+func (d Definition) now(value float64, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d.desc(), prometheus.GaugeValue, value, labels...)
+}
+
 func (d Definition) counter() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
 }

@@ -79,73 +79,62 @@ func fleetDefinitions() []Definition {
 }
 
 // fleetCollector aggregates over all clusters.
-type fleetCollector struct {
-	sources                                                      Sources
-	clusters, age, lastSeen, interval, registrations, credential *prometheus.Desc
-}
-
-func newFleetCollector(sources Sources) *fleetCollector {
-	return &fleetCollector{
-		sources: sources, clusters: clusterCount().desc(), age: heartbeatAge().desc(), lastSeen: lastSeen().desc(),
-		interval: checkinInterval().desc(), registrations: registrationCount().desc(), credential: credentialAge().desc(),
-	}
-}
+type fleetCollector struct{ sources Sources }
 
 // Describe sends the descriptions of the metrics.
-func (c *fleetCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{c.clusters, c.age, c.lastSeen, c.interval, c.registrations, c.credential} {
-		out <- desc
-	}
-}
+func (fleetCollector) Describe(out chan<- *prometheus.Desc) { describe(out, fleetDefinitions()) }
 
 // Collect reads the caches.
-func (c *fleetCollector) Collect(out chan<- prometheus.Metric) {
+func (c fleetCollector) Collect(out chan<- prometheus.Metric) {
 	now := c.sources.Clock()
 	interval := c.sources.CheckinInterval()
 	if interval <= 0 {
 		interval = supervision.DefaultCheckinInterval
 	}
-	out <- prometheus.MustNewConstMetric(c.interval, prometheus.GaugeValue, interval.Seconds())
+	out <- checkinInterval().now(interval.Seconds())
 	c.collectClusters(out, now)
 	c.collectRegistrations(out, now)
+	c.collectTroubles(out)
 }
 
-func (c *fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.Time) {
+func (c fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.Time) {
 	clusters, err := c.sources.Clusters()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(c.clusters, err)
+		out <- prometheus.NewInvalidMetric(clusterCount().desc(), err)
 		return
 	}
-	ages := newDistribution(heartbeatAge().Buckets)
+	histogram, last := heartbeatAge().histogram(), lastSeen().desc()
+	ages := histogram.WithLabelValues()
 	for _, cluster := range clusters {
 		seen := cluster.Status.Agent.LastSeen.Time
 		if seen.IsZero() {
 			continue
 		}
-		out <- prometheus.MustNewConstMetric(c.lastSeen, prometheus.GaugeValue, float64(seen.Unix()), cluster.Name, cluster.Namespace)
-		ages.observe(max(0, now.Sub(seen))) // the time is from the agent's clock and may be in the future
+		out <- prometheus.MustNewConstMetric(last, prometheus.GaugeValue, float64(seen.Unix()), cluster.Name, cluster.Namespace)
+		ages.Observe(max(0, now.Sub(seen)).Seconds()) // the time is from the agent's clock and may be in the future
 	}
 	counts := c.sources.Heartbeats()
 	for heartbeat, n := range map[string]int{heartbeatFresh: counts.Fresh, heartbeatStale: counts.Stale, heartbeatNever: counts.Never} {
-		out <- prometheus.MustNewConstMetric(c.clusters, prometheus.GaugeValue, float64(n), heartbeat)
+		out <- clusterCount().now(float64(n), heartbeat)
 	}
-	out <- ages.metric(c.age)
+	histogram.Collect(out)
 }
 
-func (c *fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now time.Time) {
+func (c fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now time.Time) {
 	requests, err := c.sources.Registrations()
 	if err != nil {
-		out <- prometheus.NewInvalidMetric(c.registrations, err)
+		out <- prometheus.NewInvalidMetric(registrationCount().desc(), err)
 		return
 	}
-	ages := newDistribution(credentialAge().Buckets)
+	histogram := credentialAge().histogram()
+	ages := histogram.WithLabelValues()
 	counts := map[string]int{}
 	for _, request := range requests {
 		condition := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
 		switch {
 		case request.Status.Granted:
 			counts[registrationGranted]++
-			ages.observe(max(0, now.Sub(grantedAt(request))))
+			ages.Observe(max(0, now.Sub(grantedAt(request))).Seconds())
 		case condition != nil && fleet.IsTrouble(*condition):
 			counts[registrationRejected]++
 		default:
@@ -153,9 +142,9 @@ func (c *fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now 
 		}
 	}
 	for _, state := range []string{registrationPending, registrationGranted, registrationRejected} {
-		out <- prometheus.MustNewConstMetric(c.registrations, prometheus.GaugeValue, float64(counts[state]), state)
+		out <- registrationCount().now(float64(counts[state]), state)
 	}
-	out <- ages.metric(c.credential)
+	histogram.Collect(out)
 }
 
 // grantedAt returns when a request was granted: the time of its condition, or its creation time, which is a

@@ -121,21 +121,13 @@ func NewHub() *Hub {
 }
 
 // Describe sends the descriptions of the metrics.
-func (h *Hub) Describe(out chan<- *prometheus.Desc) {
-	for _, c := range h.collectors() {
-		c.Describe(out)
-	}
-}
+func (h *Hub) Describe(out chan<- *prometheus.Desc) { describe(out, hubDefinitions()) }
 
 // Collect sends the counters.
 func (h *Hub) Collect(out chan<- prometheus.Metric) {
-	for _, c := range h.collectors() {
+	for _, c := range []prometheus.Collector{h.registrations, h.limited, h.imports, h.events, h.stages} {
 		c.Collect(out)
 	}
-}
-
-func (h *Hub) collectors() []prometheus.Collector {
-	return []prometheus.Collector{h.registrations, h.limited, h.imports, h.events, h.stages}
 }
 
 // Registration counts a registration that has reached an outcome.
@@ -181,7 +173,6 @@ func Collectors(s Sources) []prometheus.Collector {
 		newStateCollector(deployments(), s.Deployments),
 		newStateCollector(clusters(), s.Clusters),
 		newStateCollector(groups(), s.ClusterGroups),
-		newFleetCollector(s),
-		newTroubleCollector(s),
+		fleetCollector{s},
 	}
 }

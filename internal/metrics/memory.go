@@ -32,7 +32,7 @@ func (m memoryFigures) Collect(out chan<- prometheus.Metric) {
 		"working_set": read.WorkingSet, "container_peak": read.ContainerPeak,
 	} {
 		if bytes > 0 {
-			out <- prometheus.MustNewConstMetric(m.definition.desc(), prometheus.GaugeValue, float64(bytes), kind)
+			out <- m.definition.now(float64(bytes), kind)
 		}
 	}
 }

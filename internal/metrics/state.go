@@ -33,10 +33,7 @@ func newStateCollector[T metav1.Object](k kind[T], list List[T]) *stateCollector
 
 // Describe sends the descriptions of the metrics.
 func (c *stateCollector[T]) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range c.values {
-		out <- desc
-	}
-	out <- c.state
+	describe(out, c.kind.definitions())
 }
 
 // Collect reads the cache.

@@ -20,20 +20,7 @@ func troubles() Definition {
 // reasons, not on the number of objects.
 type trouble struct{ kind, condition, reason string }
 
-type troubleCollector struct {
-	sources Sources
-	desc    *prometheus.Desc
-}
-
-func newTroubleCollector(sources Sources) *troubleCollector {
-	return &troubleCollector{sources: sources, desc: troubles().desc()}
-}
-
-// Describe sends the description of the metric.
-func (c *troubleCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc }
-
-// Collect reads the caches.
-func (c *troubleCollector) Collect(out chan<- prometheus.Metric) {
+func (c fleetCollector) collectTroubles(out chan<- prometheus.Metric) {
 	counts := map[trouble]int{}
 	for _, err := range []error{
 		count(counts, "Cluster", c.sources.Clusters, func(o *fleet.Cluster) conditions { return o.Status.Conditions }),
@@ -43,12 +30,12 @@ func (c *troubleCollector) Collect(out chan<- prometheus.Metric) {
 		count(counts, "Bundle", c.sources.Bundles, func(o *fleet.Bundle) conditions { return o.Status.Conditions }),
 	} {
 		if err != nil {
-			out <- prometheus.NewInvalidMetric(c.desc, err)
+			out <- prometheus.NewInvalidMetric(troubles().desc(), err)
 			return
 		}
 	}
 	for t, n := range counts {
-		out <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), t.kind, t.condition, t.reason)
+		out <- troubles().now(float64(n), t.kind, t.condition, t.reason)
 	}
 }
 
