@@ -125,7 +125,7 @@ func (k Kind) adjust(live, desired Object) error {
 		return ErrTerminating
 	}
 	if mustRecreate(live, desired) {
-		if err := k.delete(live); err != nil {
+		if err := k.Remove(live); err != nil {
 			return err
 		}
 		return k.create(desired)
@@ -137,8 +137,8 @@ func (k Kind) adjust(live, desired Object) error {
 	return k.patch(desired.GetNamespace(), desired.GetName(), body)
 }
 
-// delete deletes exactly this object. It is not an error if the object is gone or was replaced.
-func (k Kind) delete(obj Object) error {
+// Remove deletes exactly this object. It is not an error if the object is gone or was replaced.
+func (k Kind) Remove(obj Object) error {
 	k.written.Forget(KeyOf(obj), obj)
 	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
 	options := &metav1.DeleteOptions{PropagationPolicy: &background}

@@ -218,18 +218,3 @@ func inCache(informer cache.SharedIndexInformer, key types.NamespacedName) (Obje
 	}
 	return object, nil
 }
-
-// members returns the cached objects of a set.
-func (k Kind) members(hash string) ([]Object, error) {
-	found, err := k.informer.GetIndexer().ByIndex(bySetIndex, hash)
-	if err != nil {
-		return nil, err
-	}
-	members := make([]Object, 0, len(found))
-	for _, item := range found {
-		if obj, ok := item.(Object); ok {
-			members = append(members, obj)
-		}
-	}
-	return members, nil
-}

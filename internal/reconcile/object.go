@@ -25,25 +25,19 @@ func Optional[T any](obj T, err error) (T, error) {
 	return obj, err
 }
 
-// Enqueuer is the part of a namespaced controller that Enqueue needs.
-type Enqueuer interface {
-	EnqueueAfter(namespace, name string, after time.Duration)
-}
-
-// ClusterEnqueuer is the part of a controller of cluster-scoped objects that EnqueueCluster needs.
-type ClusterEnqueuer interface {
-	EnqueueAfter(name string, after time.Duration)
-}
-
 // Enqueue returns a function that enqueues an object at once. Unlike the controllers' own method Enqueue, it does not
 // count as a failure and so never delays the key.
-func Enqueue(c Enqueuer) func(types.NamespacedName) {
-	return func(key types.NamespacedName) { c.EnqueueAfter(key.Namespace, key.Name, 0) }
+func Enqueue(controller interface {
+	EnqueueAfter(namespace, name string, after time.Duration)
+}) func(types.NamespacedName) {
+	return func(key types.NamespacedName) { controller.EnqueueAfter(key.Namespace, key.Name, 0) }
 }
 
 // EnqueueCluster is Enqueue for cluster-scoped objects; the key's namespace is ignored.
-func EnqueueCluster(c ClusterEnqueuer) func(types.NamespacedName) {
-	return func(key types.NamespacedName) { c.EnqueueAfter(key.Name, 0) }
+func EnqueueCluster(controller interface {
+	EnqueueAfter(name string, after time.Duration)
+}) func(types.NamespacedName) {
+	return func(key types.NamespacedName) { controller.EnqueueAfter(key.Name, 0) }
 }
 
 // ParseKey parses the key that a handler gets: "<namespace>/<name>", or "<name>" for cluster-scoped objects.

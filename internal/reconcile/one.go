@@ -32,7 +32,7 @@ func (s *Set) RemoveOne(owner Owner, object runtime.Object) error {
 		kind.keepAlive || !leaves(kind, found, nil) {
 		return err
 	}
-	if err := kind.delete(found); err != nil {
+	if err := kind.Remove(found); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, KeyOf(found), err)
 	}
 	return nil
@@ -59,6 +59,3 @@ func (k Kind) CreateOnce(object Object) (made bool, err error) {
 	}
 	return err == nil, err
 }
-
-// Remove deletes exactly this object. It is not an error if the object is gone or was replaced.
-func (k Kind) Remove(object Object) error { return k.delete(object) }

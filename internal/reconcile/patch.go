@@ -36,13 +36,24 @@ func Patch[T Object](client Patcher[T], read T, change func(T)) (T, error) {
 		if err != nil || len(changes) == 0 {
 			return current, err
 		}
-		lock(changes, current.GetResourceVersion())
-		body, err := json.Marshal(changes)
-		if err != nil {
-			return current, fmt.Errorf("encoding a patch: %w", err)
-		}
-		return client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body)
+		return sendPatch(client, current, changes)
 	})
+}
+
+// sendPatch sends a patch with the resource version of the current object, so that the server refuses it if the object
+// was written since.
+func sendPatch[T Object](client Patcher[T], current T, changes map[string]any, subresources ...string) (T, error) {
+	meta, ok := changes["metadata"].(map[string]any)
+	if !ok {
+		meta = map[string]any{}
+		changes["metadata"] = meta
+	}
+	meta["resourceVersion"] = current.GetResourceVersion()
+	body, err := json.Marshal(changes)
+	if err != nil {
+		return current, fmt.Errorf("encoding a patch: %w", err)
+	}
+	return client.Patch(current.GetNamespace(), current.GetName(), types.MergePatchType, body, subresources...)
 }
 
 // Updater is the part of a controller's client that an update needs.
@@ -123,16 +134,6 @@ func differing(old, wanted any) (oldParts, wantedParts any) {
 		}
 	}
 	return before.Interface(), after.Interface()
-}
-
-// lock adds a resource version, so that the server refuses the patch if the object was written since.
-func lock(changes map[string]any, version string) {
-	meta, ok := changes["metadata"].(map[string]any)
-	if !ok {
-		meta = map[string]any{}
-		changes["metadata"] = meta
-	}
-	meta["resourceVersion"] = version
 }
 
 // mergePatch returns the JSON merge patch from one value to the other. Both are encoded as JSON objects.

@@ -169,7 +169,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 			if !leaves(kind, member, wanted) || len(wanted) > 0 && kind.spares != nil && kind.spares(member) {
 				continue
 			}
-			if err := kind.delete(member); err != nil {
+			if err := kind.Remove(member); err != nil {
 				failures = append(failures, fmt.Errorf("deleting %s %s: %w", kind.gvk.Kind, KeyOf(member), err))
 			}
 		}
@@ -179,8 +179,14 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 
 // members returns the cached children of owner that have a kind.
 func (s *Set) members(kind Kind, owner Owner) ([]Object, error) {
-	found, err := kind.members(s.Hash(owner))
-	return slices.DeleteFunc(found, func(member Object) bool { return s.isOfNamesake(owner, member) }), err
+	found, err := kind.informer.GetIndexer().ByIndex(bySetIndex, s.Hash(owner))
+	var members []Object
+	for _, item := range found {
+		if member, ok := item.(Object); ok && !s.isOfNamesake(owner, member) {
+			members = append(members, member)
+		}
+	}
+	return members, err
 }
 
 // isOfNamesake reports whether an object with owner's hash is the child of another owner. The hash has no separators, so

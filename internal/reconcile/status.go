@@ -1,11 +1,8 @@
 package reconcile
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
-
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // StatusClient is the part of a controller's client that writing a status needs.
@@ -39,13 +36,7 @@ func PatchStatus[T Object](client Patcher[T], read T, change func(T)) (T, error)
 		if err != nil || len(changes) == 0 {
 			return current, err
 		}
-		patch := map[string]any{"status": changes}
-		lock(patch, current.GetResourceVersion())
-		body, err := json.Marshal(patch)
-		if err != nil {
-			return current, fmt.Errorf("encoding a patch: %w", err)
-		}
-		return client.Patch(read.GetNamespace(), read.GetName(), types.MergePatchType, body, "status")
+		return sendPatch(client, current, map[string]any{"status": changes}, "status")
 	})
 }
 

@@ -99,7 +99,7 @@ func (s *Set) unbind(owner Owner, failures []error) error {
 			failed = append(failed, err)
 			for _, member := range members {
 				if binds(member, taken) {
-					failed = append(failed, kind.delete(member))
+					failed = append(failed, kind.Remove(member))
 				}
 			}
 		}

@@ -89,8 +89,6 @@ func nudgeOnce(keys []types.NamespacedName, known map[types.NamespacedName]bool,
 	}
 }
 
-func sameVersion(old, current any) bool {
-	a, okA := old.(Object)
-	b, okB := current.(Object)
-	return okA && okB && a.GetResourceVersion() == b.GetResourceVersion() && a.GetResourceVersion() != ""
+func sameVersion(old, current Object) bool {
+	return old.GetResourceVersion() == current.GetResourceVersion() && old.GetResourceVersion() != ""
 }
