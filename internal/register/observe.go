@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"github.com/fleet-hub/fleet/internal/kube"
-	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -31,36 +30,28 @@ func (a *agent) look(ctx context.Context) error {
 	}
 	before := a.found
 	a.found = f
-	otherIdentity := !f.HasIdentityOf(&before)
-	otherBootstrap := !f.HasBootstrapOf(&before)
-	otherMode := before.Config.AgentTLSMode != f.Config.AgentTLSMode
+	otherMode := before.Config.AgentTLSMode != f.Config.AgentTLSMode // discards the answers about both
+	otherIdentity := otherMode || !f.HasIdentityOf(&before)
+	otherBootstrap := otherMode || !f.HasBootstrapOf(&before)
 	if before.Config.ClientID != f.Config.ClientID || !maps.Equal(before.Config.Labels, f.Config.Labels) {
 		a.requests.Reset() // the hub may accept the corrected request
 		a.renewals.Reset()
 	}
-	if otherIdentity || otherMode {
+	// If another identity is offered, test immediately whether the stored one still works.
+	if otherIdentity || otherBootstrap && f.BootstrapSecret != nil {
 		a.verdict = registering.Verdict{}
 		a.asks.Reset()
 	}
-	if otherIdentity || otherBootstrap || otherMode {
+	if otherIdentity || otherBootstrap {
 		a.moved = registering.Verdict{}
 		a.moves.Reset()
 	}
-	if otherBootstrap || otherMode {
+	if otherBootstrap {
 		a.attempt, a.used = nil, false
 		a.requests.Reset()
 		a.renewals.Reset()
-		a.retestIdentity(f) // another identity is offered: test immediately whether the stored one still works
 	}
 	return nil
-}
-
-// retestIdentity makes the next step test the stored identity again, if a bootstrap secret exists.
-func (a *agent) retestIdentity(f stored.Objects) {
-	if f.BootstrapSecret != nil {
-		a.verdict = registering.Verdict{}
-		a.asks.Reset()
-	}
 }
 
 func (a *agent) state() registering.Input {
