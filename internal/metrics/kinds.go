@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,11 +42,7 @@ func (k kind[T]) definitions() []Definition {
 }
 
 func stateDefinitions() []Definition {
-	var all []Definition
-	all = append(all, bundles().definitions()...)
-	all = append(all, deployments().definitions()...)
-	all = append(all, clusters().definitions()...)
-	return append(all, groups().definitions()...)
+	return slices.Concat(bundles().definitions(), deployments().definitions(), clusters().definitions(), groups().definitions())
 }
 
 // deploymentStates lists the states of a BundleDeployment. A Bundle has the worst state of its BundleDeployments.
@@ -75,7 +73,7 @@ func bundles() kind[*fleet.Bundle] {
 			count("err_applied", "Deployments of the bundle that failed", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
 		},
 		states: deploymentStates(), stateHelp: "1 for the worst state of the bundle's deployments, else 0",
-		stateOf: func(b *fleet.Bundle) string { return orReady(b.Status.Display.State) },
+		stateOf: func(b *fleet.Bundle) string { return cmp.Or(b.Status.Display.State, string(fleet.Ready)) },
 	}
 }
 
@@ -108,7 +106,7 @@ func clusters() kind[*fleet.Cluster] {
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready), state.WaitCheckIn}, other: string(fleet.NotReady),
 		stateHelp: "1 for the state of the cluster, else 0: Ready if all its bundles are ready; WaitCheckIn before the first heartbeat of its agent and while heartbeats are missing; otherwise NotReady",
-		stateOf:   func(c *fleet.Cluster) string { return orReady(c.Status.Display.State) },
+		stateOf:   func(c *fleet.Cluster) string { return cmp.Or(c.Status.Display.State, string(fleet.Ready)) },
 	}
 	k.values = append(k.values, resources("resources_count_", "desiredready", "of the cluster", func(c *fleet.Cluster) *fleet.ResourceCounts { return &c.Status.ResourceCounts })...)
 	return k
@@ -126,7 +124,7 @@ func groups() kind[*fleet.ClusterGroup] {
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready)}, other: string(fleet.NotReady),
 		stateHelp: "1 for the state of the group, else 0: Ready if all bundles of its clusters are ready, otherwise NotReady",
-		stateOf:   func(g *fleet.ClusterGroup) string { return orReady(g.Status.Display.State) },
+		stateOf:   func(g *fleet.ClusterGroup) string { return cmp.Or(g.Status.Display.State, string(fleet.Ready)) },
 	}
 	k.values = append(k.values, resources("resource_count_", "desired_ready", "of the group's clusters", func(g *fleet.ClusterGroup) *fleet.ResourceCounts { return &g.Status.ResourceCounts })...)
 	return k
@@ -147,14 +145,6 @@ func resources[T any](prefix, all, whose string, of func(T) *fleet.ResourceCount
 		count("unknown", " in an unknown state", func(c *fleet.ResourceCounts) int { return c.Unknown }),
 		count("waitapplied", " that are not applied yet", func(c *fleet.ResourceCounts) int { return c.WaitApplied }),
 	}
-}
-
-// orReady returns the state in a display. An empty display means Ready.
-func orReady(shown string) string {
-	if shown == "" {
-		return string(fleet.Ready)
-	}
-	return shown
 }
 
 func generation(o metav1.Object) string { return strconv.FormatInt(o.GetGeneration(), 10) }
