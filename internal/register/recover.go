@@ -59,14 +59,6 @@ func (a *agent) recoveryState() *registering.Recovery {
 	return state
 }
 
-// hubKeyOf returns the hub's public key for the proof of a recovery request. A bootstrap secret may be from another hub.
-func (a *agent) hubKeyOf(at *attempt) string {
-	if !at.isRecovery {
-		return ""
-	}
-	return a.kept.data.HubKey
-}
-
 // awaitTurn waits until the agent may request a recovery. Meanwhile and right before that, it tests whether the hub
 // accepts the stored identity again.
 func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {

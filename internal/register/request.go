@@ -72,7 +72,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		}
 		return err
 	}
-	if err := a.sign(ctx, asked, at.bootstrap.Token, a.hubKeyOf(at)); err != nil {
+	hubKey := "" // a bootstrap secret may be from another hub
+	if at.isRecovery {
+		hubKey = a.kept.data.HubKey
+	}
+	if err := a.sign(ctx, asked, at.bootstrap.Token, hubKey); err != nil {
 		return err
 	}
 	made, err := at.hub.Register(ctx, asked)
