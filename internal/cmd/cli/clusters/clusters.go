@@ -106,7 +106,7 @@ func describe(o *options) *cobra.Command {
 		Short: "Show one cluster with its conditions, its Bundles that are not ready, and the fixes",
 		Long: `Show one cluster: its state, the facts that its agent reports, its conditions, and the Bundles that are not ready.
 For each condition that needs attention, the command that fixes it follows, if docs/conditions.md names one. Commands with
---context NAME run against that cluster: write the context of your kubeconfig.`,
+the name of the Cluster as --context run against that cluster: write the context of your kubeconfig.`,
 		Example:           "  fleet clusters describe east\n  fleet clusters describe local -n fleet-local -o yaml",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: complete.Clusters(o.flags),
@@ -126,12 +126,13 @@ func (o *options) describe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	result := describeCluster(cluster)
+	target := o.flags.Target()
+	result := describeCluster(cluster, target)
 	switch o.format {
 	case output.Name:
 		return printNames(o.streams.Out, []Row{result.Row})
 	case output.Table:
-		return result.print(o.streams.Out, o.clock())
+		return result.print(o.streams.Out, o.clock(), target)
 	}
 	return output.Print(o.streams.Out, o.format, result)
 }

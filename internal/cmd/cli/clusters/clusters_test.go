@@ -81,8 +81,25 @@ func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			stderr, err := run(t.Context(), server, &out, args...)
-			golden.Expect(t, name+".golden", fmt.Sprintf("%sexit code %d\n%s", out.String(), exit.CodeOf(err), stderr))
+			text := strings.ReplaceAll(out.String(), " --kubeconfig "+server.Kubeconfig, "")
+			golden.Expect(t, name+".golden", fmt.Sprintf("%sexit code %d\n%s", text, exit.CodeOf(err), stderr))
 		})
+	}
+}
+
+func TestFixes_ReachTheSameHub(t *testing.T) {
+	var out bytes.Buffer
+	server := clitest.Start(t, several()...)
+	if _, err := run(t.Context(), server, &out, "describe", "west", "--context", "hub"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Imported    fleet --kubeconfig " + server.Kubeconfig + " --context hub repair west -n fleet-default\n",
+		"\n10 more are not ready: kubectl --kubeconfig " + server.Kubeconfig + " --context hub get bundledeployments",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, out.String())
+		}
 	}
 }
 

@@ -52,7 +52,8 @@ type Bundle struct {
 	Message string            `json:"message,omitempty"`
 }
 
-func describeCluster(cluster *fleet.Cluster) Description {
+// describeCluster returns the description of a Cluster. Fixes reach the hub of the target.
+func describeCluster(cluster *fleet.Cluster, hub remedy.Target) Description {
 	agent := cluster.Status.Agent
 	result := Description{
 		Row: rowOf(cluster), ClusterNamespace: rules.NamespaceOf(cluster), ClientID: cluster.Spec.ClientID, Labels: cluster.Labels,
@@ -65,7 +66,7 @@ func describeCluster(cluster *fleet.Cluster) Description {
 	for _, c := range cluster.Status.Conditions {
 		condition := Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message}
 		if c.Status != "True" {
-			condition.Fix = remedy.OfCluster(cluster, c.Reason)
+			condition.Fix = hub.On(remedy.OfCluster(cluster, c.Reason))
 		}
 		result.Conditions = append(result.Conditions, condition)
 	}
@@ -76,7 +77,7 @@ func describeCluster(cluster *fleet.Cluster) Description {
 }
 
 // print writes the description for people.
-func (d Description) print(out io.Writer, now time.Time) error {
+func (d Description) print(out io.Writer, now time.Time, hub remedy.Target) error {
 	if err := output.Facts(out, d.facts(now)); err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (d Description) print(out io.Writer, now time.Time) error {
 	}
 	if more := d.Bundles - d.BundlesReady - len(d.NotReady); more > 0 && len(d.NotReady) > 0 {
 		fmt.Fprintf(out, "\n%d more are not ready: %s\n", more,
-			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", d.ClusterNamespace))
+			hub.On(remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", d.ClusterNamespace)))
 	}
 	return nil
 }

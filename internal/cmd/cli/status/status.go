@@ -68,6 +68,9 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	result := found.status()
+	for i := range result.Problems {
+		result.Problems[i].Fix = o.flags.Target().On(result.Problems[i].Fix)
+	}
 	switch o.format {
 	case output.Name:
 		return printNames(o.streams.Out, result)

@@ -75,8 +75,9 @@ func hub() []runtime.Object {
 
 func run(t *testing.T, server *clitest.Server, args ...string) string {
 	t.Helper()
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
 	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
-	return clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...).String()
+	return clitest.Call(t.Context(), command, args...).String()
 }
 
 func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
@@ -86,6 +87,14 @@ func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 		"other-namespace": {"--system-namespace", "fleet"},
 	} {
 		t.Run(name, func(t *testing.T) { golden.Expect(t, name+".golden", run(t, server, args...)) })
+	}
+}
+
+func TestFixes_ReachTheSameHub(t *testing.T) {
+	server := clitest.Start(t, hub()...)
+	const want = "fleet --context hub confirm-takeover c request-1 -n fleet-default\n"
+	if got := run(t, server, "--context", "hub"); !strings.Contains(got, want) {
+		t.Errorf("%q is missing in:\n%s", want, got)
 	}
 }
 
