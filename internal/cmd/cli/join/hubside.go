@@ -31,12 +31,15 @@ var errPreviewed = errors.New("the objects on the hub were printed")
 
 // prepareHub creates the Cluster and the token, and returns the join text. A token of an earlier run is used again.
 func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
-	order := j.order
+	order, fixes := j.order, []string{"fleet join --help"}
+	if order.Cluster == "" {
+		fixes = []string{"choose the name of the Cluster: --cluster NAME"}
+	}
 	if order.Cluster = cmp.Or(order.Cluster, j.flags.Context()); order.Cluster == "" {
 		return jointext.Text{}, exit.Errorf(exit.Usage, "--hub-context needs --context or --cluster").With("fleet join --help")
 	}
 	order.Name, order.Workspace = order.Cluster, j.flags.Namespace()
-	if err := order.Check(); err != nil {
+	if err := order.Check(fixes...); err != nil {
 		return jointext.Text{}, err
 	}
 	cluster, err := j.flags.In(j.hubContext).Open()

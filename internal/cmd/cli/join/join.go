@@ -98,7 +98,7 @@ func (o *options) bind(command *cobra.Command) {
 	flags := command.Flags()
 	o.flags.Bind(flags)
 	o.format.Bind(flags)
-	o.order.Bind(command)
+	o.order.Bind(command, "with --hub-context, the name of --context")
 	flags.StringVarP(&o.file, "file", "f", "", "file with the join text (default: standard input)")
 	flags.StringVar(&o.hubContext, "hub-context", "", "context of the hub: create the Cluster and the token there, instead of reading a text")
 	flags.StringVar(&o.image, "image", "", "image of the agent, such as registry.example.com/fleet-agent:v1 (default: that of the join text); after the first heartbeat the hub's settings count")

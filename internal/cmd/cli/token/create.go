@@ -68,9 +68,10 @@ func NewOrder(out io.Writer) *Order {
 	}}
 }
 
-// Bind declares the flags of the order that `fleet token create` and `fleet join --hub-context` have.
-func (o *Order) Bind(command *cobra.Command) {
-	command.Flags().StringVar(&o.Cluster, "cluster", "", "name of the Cluster that joins; it is created if missing (default: the token is reusable)")
+// Bind declares the flags of the order that `fleet token create` and `fleet join --hub-context` have. without describes the
+// order without --cluster.
+func (o *Order) Bind(command *cobra.Command, without string) {
+	command.Flags().StringVar(&o.Cluster, "cluster", "", "name of the Cluster that joins; it is created if missing (default: "+without+")")
 	command.Flags().StringToStringVar(&o.Labels, "label", nil, "label of that Cluster, as key=value; may be repeated")
 	command.Flags().DurationVar(&o.TTL, "ttl", o.TTL, "lifetime of the token, such as 30m or 12h; 0: it never expires")
 }
@@ -92,7 +93,7 @@ The text contains a secret: everybody who has it can register clusters in the wo
 		RunE: func(command *cobra.Command, args []string) error {
 			order.Name, order.Workspace = args[0], flags.Namespace()
 			if err := errors.Join(form.Check(), order.problems()); err != nil {
-				return usage(err)
+				return usage(err, "fleet token create --help")
 			}
 			hub, err := flags.Open()
 			if err != nil {
@@ -109,7 +110,7 @@ The text contains a secret: everybody who has it can register clusters in the wo
 		},
 	}
 	flags.Bind(command.Flags())
-	order.Bind(command)
+	order.Bind(command, "the token is reusable")
 	form.Bind(command)
 	command.Flags().DurationVar(&order.Timeout, "timeout", order.Timeout, "time to wait for the values of the token")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects as YAML and write nothing")
@@ -117,8 +118,8 @@ The text contains a secret: everybody who has it can register clusters in the wo
 }
 
 // usage returns one error of usage with all problems.
-func usage(err error) error {
-	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet token create --help"}}
+func usage(err error, fixes ...string) error {
+	failure := &exit.Error{Code: exit.Usage, Fixes: fixes}
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
 		failure.Problems = []error{err}
@@ -128,10 +129,10 @@ func usage(err error) error {
 	return failure
 }
 
-// Check returns all problems of an order that need no hub.
-func (o Order) Check() error {
+// Check returns all problems of an order that need no hub. The caller knows the fixes.
+func (o Order) Check(fixes ...string) error {
 	if err := o.problems(); err != nil {
-		return usage(err)
+		return usage(err, fixes...)
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 			With(fmt.Sprintf("kubectl wait --for=delete clusters.fleet.cattle.io/%s -n %s", o.Cluster, o.Workspace))
 	}
 	if !existing.Status.Agent.LastSeen.IsZero() {
-		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request with this token waits until you run: fleet confirm-takeover %s REQUEST -n %s",
+		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request that is not signed with that agent's key waits until you run: fleet confirm-takeover %s REQUEST -n %s",
 			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
 	}
 	p.clientID = existing.Spec.ClientID
