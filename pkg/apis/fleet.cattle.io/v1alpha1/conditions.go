@@ -147,8 +147,9 @@ const (
 	// ReasonAgentElsewhere means that the agent runs in another namespace than the one in which it would be managed.
 	// Set spec.agentNamespace of the Cluster to the namespace of the agent.
 	ReasonAgentElsewhere = "AgentElsewhere"
-	// ReasonHubAddressChanged means that the hub's URL or CA has changed since the agent registered. The hub cannot
-	// tell the agent once the old address is gone. Run helm upgrade for the agent with the values of a token.
+	// ReasonHubAddressChanged means that the agent does not have the hub's current URL or CA. Keep the old ones until
+	// the condition is True: an agent with status.agent.hubSerial reads the new ones when it renews its credential. For
+	// the others: fleet repair west.
 	ReasonHubAddressChanged = "HubAddressChanged"
 	// ReasonAgentFrozen means that settings of the agent wait because they are part of its Bundle, which does not
 	// change while manageAgent is false. A new URL or CA of the hub, and redeployAgentGeneration, still reach the
@@ -238,14 +239,15 @@ const (
 	// fleet.cattle.io/cluster-management. This hub does not grant the request. If this hub is to manage the Cluster,
 	// remove the label.
 	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
-	// ReasonTakeoverPending means that the request would replace a registered agent, but uses another token or names
+	// ReasonTakeoverPending means that the request would replace a registered agent and does not prove that it comes
+	// from the same one: it is not signed with the agent's key or, if the agent has none, it names another token or
 	// none. The operator must confirm it on the Cluster, even if the agent is silent. A token that was deleted and
 	// created again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or kubectl
 	// annotate --overwrite clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/confirm-takeover=REQUEST.
 	ReasonTakeoverPending = "TakeoverPending"
-	// ReasonAccountReplaced means that the agent's account was deleted and created again. The agent's token is no
-	// longer valid, so it must register again. An imported agent does so by itself. For the others, run helm upgrade
-	// for the agent with the values of its token.
+	// ReasonAccountReplaced means that the agent's account was deleted and created again. The agent's token is no longer
+	// valid, so it must register again. Imported agents and those with a key do so by themselves. For the others, run
+	// helm upgrade for the agent with the values of its token.
 	ReasonAccountReplaced = "AccountReplaced"
 	// ReasonTokenUnknown means that the request does not name an existing token, so that no account may read the
 	// credential. Create a token in this workspace, and run helm upgrade for the agent with its values.

@@ -29,12 +29,12 @@ func credentialChecks() []check.Check[*Facts] {
 		{
 			ID: "agent-credential", Needs: sources(SourcePlace, SourceCredential, SourceBootstrap), Judge: checkCredential,
 			About:     "Secret `fleet-agent` has a complete credential.",
-			Otherwise: "The agent has no identity at the hub, and waits for a bootstrap secret. [recovery.md](recovery.md#when-an-identity-is-lost)",
+			Otherwise: "The agent has no identity at the hub. With a recovery key it returns by itself, otherwise it waits for a bootstrap secret. [recovery.md](recovery.md#when-an-identity-is-lost)",
 		},
 		{
 			ID: "agent-credential-expiry", Needs: sources(SourceCredential), Judge: checkCredentialExpiry,
-			About:     "The agent's token does not expire within 14 days.",
-			Otherwise: "The hub gives tokens of 136 years. The API server of the hub limits that with `--service-account-max-token-expiration`. Let the agent register again before the token expires.",
+			About:     "A fifth of the lifetime of the agent's token is left, or 14 days.",
+			Otherwise: "Agents renew a token before three quarters of its lifetime have passed: the log of the agent says why this one did not. The agent of an earlier release has to register again before its token expires.",
 		},
 		{
 			ID: "agent-bootstrap", Needs: sources(SourceCredential, SourceBootstrap), Judge: checkBootstrap,
