@@ -42,7 +42,8 @@ func New(streams genericiooptions.IOStreams, environment env.Environment) *cobra
 		Use:   "apply [flags] BUNDLE_NAME [PATH...]",
 		Short: "Make Bundles of folders and write them to the hub",
 		Long: `Makes a Bundle of each PATH that contains a fleet.yaml or manifests, and of each folder below it that contains a
-fleet.yaml, and writes them to the hub. A PATH may be a glob. Without PATH it is the working directory.
+fleet.yaml, and writes them to the hub. A PATH may be a glob, and begins at the working directory even with a slash in front.
+Without PATH it is the working directory.
 
 The name of a Bundle is BUNDLE_NAME with the path of its folder. Bundles that carry the label
 fleet.cattle.io/repo-name=BUNDLE_NAME and are not among those of this call are deleted.

@@ -18,7 +18,8 @@ const MaxMessage = 6 << 10
 const (
 	// ConditionProcessed, on Cluster and ClusterGroup, is True when the last change was processed.
 	ConditionProcessed = "Processed"
-	// ConditionImported, on Cluster, is True when this hub has installed the agent.
+	// ConditionImported, on Cluster, is True when this hub has installed the agent, or need not because the Cluster has no
+	// kubeconfig.
 	ConditionImported = "Imported"
 	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
 	ConditionReconciled = "Reconciled"
