@@ -47,6 +47,11 @@ func NeedsHeartbeatAccount(in Input) bool {
 	return len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
 }
 
+// CreatesWithToken reports whether Decide creates a Cluster with the request's token, unless TokenClusters is too high.
+func CreatesWithToken(in Input) bool {
+	return !requests.IsRecovery(in.Request) && decide(in).CreateCluster != nil
+}
+
 func decide(in Input) Outcome {
 	switch {
 	case !requests.IsOurs(in.Request):

@@ -1,6 +1,8 @@
 package grant
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -62,5 +66,64 @@ func TestAClusterThatIsThere_CountsForNoToken(t *testing.T) {
 	settle(t, hub, 2)
 	if !current(t, hub).Status.Granted {
 		t.Errorf("not granted: %+v", current(t, hub).Status)
+	}
+}
+
+// The cache does not have the Clusters yet that this process has just created.
+func TestRequestsThatComeTogether_CreateNoMoreThanTheLimit(t *testing.T) {
+	hub := start(t, asked(), createdWith("a", "u-t1"))
+	hub.App.Env.MaxClustersPerToken = 3
+	var all []*fleet.ClusterRegistration
+	for n := range 5 {
+		all = append(all, numbered(hub, n, ofClient(fmt.Sprint("client-", n))))
+	}
+	put(t, hub, all...)
+	look(t, hub, all...)
+	if got := made(hub.Requests(), "create Cluster "); got != 2 {
+		t.Errorf("%d Clusters created, want 2", got)
+	}
+	hub.Sync()
+	look(t, hub, all...)
+	if got := made(hub.Requests(), "create Cluster "); got != 0 {
+		t.Errorf("%d more Clusters created when the cache has the first ones", got)
+	}
+	for n, one := range all {
+		if got := reasonOf(t, hub, one.Name); (got == fleet.ReasonTooManyClusters) != (n >= 2) {
+			t.Errorf("reason of %s: %q", one.Name, got)
+		}
+	}
+}
+
+func TestTwoRequestsOfOneClient_CountForOneCluster(t *testing.T) {
+	hub := start(t, asked())
+	hub.App.Env.MaxClustersPerToken = 1
+	put(t, hub, numbered(hub, 0), numbered(hub, 1))
+	if got := reasonOf(t, hub, "n0001"); got == fleet.ReasonTooManyClusters {
+		t.Errorf("reason %q", got)
+	}
+}
+
+func TestClusterThatCannotBeCreated_LeavesItsPlaceToAnother(t *testing.T) {
+	hub := start(t, asked())
+	hub.App.Env.MaxClustersPerToken = 1
+	first, second := numbered(hub, 0, ofClient("x")), numbered(hub, 1, ofClient("y"))
+	hub.Fail("create Cluster ws/"+names.Cluster("x"), errServer)
+	hub.Put(first)
+	if err := hub.Handle(kindRequest, "ws/"+first.Name); !errors.Is(err, errServer) {
+		t.Fatalf("error %v, want the server's", err)
+	}
+	put(t, hub, second)
+	hub.Sync()
+	if got := reasonOf(t, hub, second.Name); got != fleet.ReasonTooManyClusters {
+		t.Fatalf("reason %q although the first one may still create its Cluster", got)
+	}
+	hub.Remove(first)
+	hub.Woken()
+	look(t, hub, first)
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/"+second.Name)
+	hub.Requests()
+	look(t, hub, second)
+	if got := made(hub.Requests(), "create Cluster "); got != 1 {
+		t.Errorf("%d Clusters created, want 1", got)
 	}
 }

@@ -84,16 +84,27 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	if err := r.err(); err != nil {
 		return in, err
 	}
-	if cluster := grant.ClusterOf(in); cluster != nil {
-		return in, h.gatherOfCluster(&in, cluster)
+	cluster := grant.ClusterOf(in)
+	if cluster != nil || in.Derived != nil {
+		h.release(request.Namespace + "/" + request.Name) // the cache has the Cluster
 	}
-	if in.MaxClusters = h.app.Env.MaxClustersPerToken; in.MaxClusters > 0 {
-		token := request.Namespace + "/" + grant.CreatedWith(in.NamedToken)
-		in.TokenClusters = h.tokens.atMost(token, in.MaxClusters, func() int {
-			return h.countClusters(request.Namespace, grant.CreatedWith(in.NamedToken))
-		})
+	if cluster == nil {
+		h.gatherLimit(&in)
+		return in, nil
 	}
-	return in, nil
+	return in, h.gatherOfCluster(&in, cluster)
+}
+
+// gatherLimit adds how many Clusters the token of a request has created, if the request creates one, which is then reserved.
+func (h *handler) gatherLimit(in *grant.Input) {
+	if in.MaxClusters = h.app.Env.MaxClustersPerToken; in.MaxClusters == 0 || !grant.CreatesWithToken(*in) {
+		return
+	}
+	request := in.Request
+	wanted := creation{request.Namespace, grant.CreatedWith(in.NamedToken), names.Cluster(request.Spec.ClientID)}
+	in.TokenClusters = h.tokens.reserve(request.Namespace+"/"+request.Name, wanted, in.MaxClusters, func() []*fleet.Cluster {
+		return h.clustersOf(wanted.workspace, wanted.token)
+	})
 }
 
 // gatherOfCluster adds the namespace of a request's Cluster, the request's rights there, if it may have any, and whose

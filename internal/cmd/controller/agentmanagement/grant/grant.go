@@ -110,10 +110,14 @@ func (h *handler) gone(key string) error {
 	h.stages.Drop(key)
 	h.correct.Delete(key)
 	h.used.Delete(key)
-	h.begun.Delete(key)
+	h.release(key)
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key) // keys of handlers are always well formed
 	h.enqueue(h.queue.Drop(types.NamespacedName{Namespace: namespace, Name: name}))
-	return h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name)
+	if err := h.revoke(reconcile.GoneOwner(gvk(), namespace, name), namespace, name); err != nil {
+		return err
+	}
+	h.begun.Delete(key)
+	return nil
 }
 
 // round is what one reconcile writes.

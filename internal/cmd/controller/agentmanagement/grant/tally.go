@@ -1,23 +1,72 @@
 package grant
 
-import "sync"
+import (
+	"sync"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
 
 // tallies estimates how many Clusters each token has created. Counting them takes as long as there are Clusters, and each
 // new Cluster needs the number. Only this process creates such Clusters, so between two counts the number grows by one
 // for each decision at most. The closer the limit, the more often they are counted; just below it, for each decision.
+//
+// The cache may lack Clusters that were just created. So each request reserves its Cluster before it creates it, and keeps
+// the reservation until the cache has the Cluster. A count includes the reservations.
 type tallies struct {
 	mu  sync.Mutex
 	all map[string]tally
+	// reserved maps a request, as "<workspace>/<name>", to the Cluster that it may have created.
+	reserved map[string]creation
 }
 
 // tally is a count and the number of decisions since.
 type tally struct{ counted, since int }
 
-// atMost returns a number that is not below the number of Clusters of a token. It is below the limit only if that number
-// is, and it is exact if it is not.
-func (t *tallies) atMost(token string, limit int, count func() int) int {
+// creation identifies a Cluster that a request creates with a token. The token is the value of grant.CreatedWith.
+type creation struct{ workspace, token, cluster string }
+
+// reserve returns the same number as atMost, without the wanted Cluster itself. If it is below the limit, the Cluster is
+// reserved.
+func (t *tallies) reserve(request string, wanted creation, limit int, cached func() []*fleet.Cluster) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.atMost(wanted.workspace+"/"+wanted.token, limit, func() int { return t.countOthers(wanted, cached()) })
+	if before < limit {
+		if t.reserved == nil {
+			t.reserved = map[string]creation{}
+		}
+		t.reserved[request] = wanted
+	}
+	return before
+}
+
+// countOthers returns the number of Clusters of a token, in the cache or reserved, without the wanted one. Two requests of
+// one client create the same Cluster.
+func (t *tallies) countOthers(wanted creation, cached []*fleet.Cluster) int {
+	missing := map[string]bool{}
+	for _, other := range t.reserved {
+		if other.workspace == wanted.workspace && other.token == wanted.token && other.cluster != wanted.cluster {
+			missing[other.cluster] = true
+		}
+	}
+	for _, cluster := range cached {
+		delete(missing, cluster.Name)
+	}
+	return len(cached) + len(missing)
+}
+
+// release ends the reservation of a request, if it has one.
+func (t *tallies) release(request string) (was creation, released bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was, released = t.reserved[request]
+	delete(t.reserved, request)
+	return was, released
+}
+
+// atMost returns a number that is not below the number of Clusters of a token. It is below the limit only if that number
+// is, and it is exact if it is not. The caller holds the lock.
+func (t *tallies) atMost(token string, limit int, count func() int) int {
 	now, known := t.all[token]
 	if now.since++; !known || now.since > (limit-now.counted)/2 {
 		now = tally{counted: count()}

@@ -141,13 +141,20 @@ func (h *handler) enqueue(requests []types.NamespacedName) {
 // lackingClusters returns the oldest requests that waited for the deletion of a Cluster of the same token, as many as
 // may now create one.
 func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
-	with := gone.Annotations[fleet.AnnotationCreatedWithToken]
+	return h.lacking(gone.Namespace, gone.Annotations[fleet.AnnotationCreatedWithToken])
+}
+
+// lacking is lackingClusters for a token, which is "" for none.
+func (h *handler) lacking(namespace, with string) []types.NamespacedName {
 	if with == "" || h.app.Env.MaxClustersPerToken == 0 {
 		return nil
 	}
-	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byLackOfClusters, gone.Namespace)
-	room := h.app.Env.MaxClustersPerToken - h.countClusters(gone.Namespace, with)
-	if err != nil || room <= 0 {
+	found, err := h.app.ClusterRegistrations.Cache().GetByIndex(byLackOfClusters, namespace)
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	room := h.app.Env.MaxClustersPerToken - len(h.clustersOf(namespace, with))
+	if room <= 0 {
 		return nil
 	}
 	waiting := slices.DeleteFunc(slices.Clone(found), func(r *fleet.ClusterRegistration) bool { return h.tokenOf(r) != with })
@@ -155,12 +162,21 @@ func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
 	return keysOf(waiting[:min(room, len(waiting))])
 }
 
-func (h *handler) countClusters(namespace, with string) int {
+// release ends the reservation of a request's Cluster, and enqueues requests that wait for it: perhaps the Cluster was not
+// created.
+func (h *handler) release(request string) {
+	if was, released := h.tokens.release(request); released {
+		h.enqueue(h.lacking(was.workspace, was.token))
+	}
+}
+
+// clustersOf returns the Clusters in the cache that a token has created.
+func (h *handler) clustersOf(namespace, with string) []*fleet.Cluster {
 	found, err := h.app.Clusters.Cache().GetByIndex(byCreator, namespace+"/"+with)
 	if err != nil {
-		return 0 // only without the index, which watchLimits adds
+		return nil // only without the index, which watchLimits adds
 	}
-	return len(found)
+	return found
 }
 
 // credentialsOf returns the credentials that answer a request.
