@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -31,6 +32,18 @@ func answersAnother(in Input) bool {
 	name := in.Credential.Annotations[fleet.AnnotationClusterRegistration]
 	namespace := in.Credential.Annotations[fleet.AnnotationClusterRegistrationNamespace]
 	return name != "" && (name != in.Request.Name || namespace != in.Request.Namespace)
+}
+
+// AnswersEarlier reports whether a Secret, which may be nil, is the answer to an earlier request with the name of this one.
+// Any holder of a token can create a request with the name, client ID and random part of one that was deleted. Secrets of
+// earlier releases do not name the UID of their request.
+func AnswersEarlier(secret *corev1.Secret, request *fleet.ClusterRegistration) bool {
+	if secret == nil || secret.Annotations[fleet.AnnotationClusterRegistration] != request.Name ||
+		secret.Annotations[fleet.AnnotationClusterRegistrationNamespace] != request.Namespace {
+		return false
+	}
+	answers := secret.Labels[fleet.LabelAnswers]
+	return answers != "" && answers != string(request.UID)
 }
 
 // mayBeFetched reports whether the agent of a granted request may still be waiting for its credential.

@@ -61,3 +61,26 @@ func requestIn(workspace string) func(*fleet.ClusterRegistration) {
 func both(one, other func(*grant.Input)) func(*grant.Input) {
 	return func(in *grant.Input) { one(in); other(in) }
 }
+
+func TestAnswersEarlier(t *testing.T) {
+	earlier := func(in *grant.Input) { in.Request.UID = "another-uid" }
+	answer := credential(rulestest.BoundJWT("account-1", time.Time{}))
+	tests := map[string]struct {
+		given []func(*grant.Input)
+		want  bool
+	}{
+		"no Secret":                                  {nil, false},
+		"its own answer":                             {[]func(*grant.Input){answer}, false},
+		"answer to an earlier request":               {[]func(*grant.Input){answer, earlier}, true},
+		"answer by an earlier release, without UID":  {[]func(*grant.Input){answer, earlier, func(in *grant.Input) { delete(in.Credential.Labels, fleet.LabelAnswers) }}, false},
+		"answer to a request with another name":      {[]func(*grant.Input){answer, earlier, answering("request-0", rulestest.Workspace)}, false},
+		"answer to a request in another workspace":   {[]func(*grant.Input){answer, earlier, answering("request-1", "other")}, false},
+		"answer by Rancher Fleet, without a request": {[]func(*grant.Input){ofRancher, earlier}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(test.given...)
+			rulestest.ExpectEqual(t, "answers an earlier one", grant.AnswersEarlier(in.Credential, in.Request), test.want)
+		})
+	}
+}

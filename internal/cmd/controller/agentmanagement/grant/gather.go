@@ -73,6 +73,9 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	}
 	in.Importer = get(r, h.app.Clusters.Cache(), request.Namespace, grant.ImporterOf(request, in.NamedToken))
 	in.Credential = get(r, h.app.CredentialSecrets.Cache(), h.app.Namespaces.Registration, answerTo(request))
+	if grant.AnswersEarlier(in.Credential, request) {
+		in.Credential = nil // it is deleted or replaced, and proves nothing about this request
+	}
 	in.SameAnswer = byIndex(r, h.app.ClusterRegistrations.Cache(), byAnswer, answerTo(request))
 	for _, one := range in.SameAnswer {
 		if uid, known := h.begun.Load(one.Namespace + "/" + one.Name); known && uid == one.UID {

@@ -94,6 +94,11 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 	if request == nil {
 		return h.gone(key)
 	}
+	if earlier, known := h.begun.Load(key); known && earlier != request.UID { // its deletion caused no event of its own
+		if err := h.gone(key); err != nil {
+			return err
+		}
+	}
 	h.written.CaughtUp(request.UID, request)
 	request = h.written.Newest(request.UID, request, h.app.Clock())
 	in, err := h.gather(request)
