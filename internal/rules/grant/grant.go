@@ -187,9 +187,10 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	return out
 }
 
-// isRevoked reports whether a request was granted to an agent whose key is blocked by now. It gets no other credential.
+// isRevoked reports whether a request was answered for an agent whose key is blocked by now. It gets no other credential,
+// even if its status does not say yet that it was granted.
 func isRevoked(in Input, cluster *fleet.Cluster) bool {
-	return in.Request.Status.Granted && revocation.IsBlocked(cluster) && !isConfirmed(in, cluster)
+	return isAnswered(in) && revocation.IsBlocked(cluster) && !isConfirmed(in, cluster)
 }
 
 // namespaceTaken returns the outcome for a request whose Cluster has no namespace of its own. A granted request stays

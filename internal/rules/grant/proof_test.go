@@ -61,6 +61,22 @@ func blocked(key identity.Key) func(*grant.Input) {
 	}
 }
 
+// The controller may end between the answer and the status. What the key was blocked for must not be handed out again.
+func TestBlockedKey_AnsweredRequestGetsNoOtherCredential(t *testing.T) {
+	for name, given := range map[string]func(*grant.Input){
+		"granted":                             with(requestGranted, requestNoted("")),
+		"answered, the status is not written": with(requestNoted("")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := grantInput(given, found(), named(), blocked(agentKey(t)), asked, requestAccount, requestRights, credential(rulestest.BoundJWT("account-0", time.Time{})))
+			in.Named.Annotations = in.Clusters[0].Annotations
+			if got := rulestest.Pure(t, grant.Decide, in); got.Mint != nil || got.Stage != grant.Done {
+				t.Errorf("stage %s, mints %v", got.Stage, got.Mint)
+			}
+		})
+	}
+}
+
 func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 	type mod = func(*grant.Input)
 	const pending, granted = grant.TakeoverPending, grant.AwaitingRights

@@ -79,7 +79,7 @@ func (h *handler) deleteAccounts(cluster *fleet.Cluster) error {
 	}
 	var failures []error
 	for _, request := range requests {
-		if request.Status.ClusterName != cluster.Name {
+		if !mayHaveAccount(request, cluster) {
 			continue
 		}
 		key := grant.RequestAccount(request, cluster)
@@ -94,6 +94,13 @@ func (h *handler) deleteAccounts(cluster *fleet.Cluster) error {
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// mayHaveAccount reports whether a request may have an account for a Cluster. The status names the Cluster only after the
+// account was created and the agent could read its credential.
+func mayHaveAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
+	return request.Status.ClusterName == cluster.Name ||
+		request.Status.ClusterName == "" && request.Spec.ClientID == cluster.Spec.ClientID
 }
 
 // record logs a revocation and records it as an Event.

@@ -88,6 +88,17 @@ func TestRevokedKey_IsBlockedBeforeTheAccountIsDeleted(t *testing.T) {
 	}
 }
 
+// An agent can read its credential a moment before the status of its request says that it was granted.
+func TestRevokedKey_ReachesARequestWhoseStatusIsNotWritten(t *testing.T) {
+	answered, other := request("r1", "", "u1"), request("r2", "", "u1")
+	answered.Spec.ClientID, other.Spec.ClientID = "client", "another"
+	of := cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1", fleet.AnnotationAgentKey: "k1"})
+	of.Spec.ClientID = "client"
+	hub := start(t, of, answered, other, account("r1"), account("r2"))
+	handle(t, hub, clusters, "ws/c1")
+	hubtest.ExpectRequests(t, hub, "patch Cluster ws/c1", "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
+}
+
 func TestClusterThatIsDeleted_IsLeftAlone(t *testing.T) {
 	going := cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1"})
 	now := metav1.Now()
