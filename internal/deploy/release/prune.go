@@ -1,9 +1,13 @@
 package release
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	"helm.sh/helm/v3/pkg/release"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 )
@@ -16,23 +20,37 @@ func (h *History) makeRoom(wanted int) (int, error) {
 	return max(wanted, 2+min(len(leftovers(h.revisions)), mostFailed)), err
 }
 
-// deleteRepeated deletes the failed revisions after the last good one whose objects are all in later ones as well.
-// Every retry of a deployment stores such a revision.
+// deleteRepeated deletes the failed revisions after the last good one whose objects are all in later ones as well. Every
+// retry of a deployment stores such a revision. Objects with other fields are not the same, because the next upgrade
+// removes the fields that a failed one has set. With too many revisions only the names count: rather such fields stay than
+// objects.
 func (h *History) deleteRepeated() error {
-	seen := map[manifest.Ref]bool{}
+	if err := h.deleteRepeatedBy(contentOf); err != nil {
+		return err
+	}
+	if len(leftovers(h.revisions)) <= mostFailed {
+		return nil
+	}
+	return h.deleteRepeatedBy(nameOf)
+}
+
+// deleteRepeatedBy is deleteRepeated for objects that are the same if identify returns the same for them.
+func (h *History) deleteRepeatedBy(identify func(*unstructured.Unstructured) string) error {
+	seen := map[string]bool{}
 	left := leftovers(h.revisions)
 	for _, r := range slices.Backward(h.revisions) {
 		if r != h.Last() && !slices.Contains(left, r.Version) {
 			continue
 		}
-		refs, err := refsIn(r.Manifest)
+		objects, err := manifest.Parse([]byte(r.Manifest))
 		if err != nil {
 			continue // not known what it has
 		}
 		repeated := r != h.Last() && r.Info.Status == release.StatusFailed
-		for _, ref := range refs {
-			repeated = repeated && seen[ref]
-			seen[ref] = true
+		for _, object := range objects {
+			id := identify(object)
+			repeated = repeated && seen[id]
+			seen[id] = true
 		}
 		if repeated {
 			if _, err := h.Delete(SecretName(r.Name, r.Version)); err != nil {
@@ -43,17 +61,14 @@ func (h *History) deleteRepeated() error {
 	return nil
 }
 
-// refsIn returns the objects of a manifest as it names them.
-func refsIn(text string) ([]manifest.Ref, error) {
-	objects, err := manifest.Parse([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	refs := make([]manifest.Ref, 0, len(objects))
-	for _, object := range objects {
-		refs = append(refs, manifest.Ref{GroupVersionKind: object.GroupVersionKind(), Namespace: object.GetNamespace(), Name: object.GetName()})
-	}
-	return refs, nil
+// nameOf returns what identifies an object, as a manifest names it.
+func nameOf(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind(), object.GetNamespace(), object.GetName())
+}
+
+// contentOf returns a hash of an object. Maps are printed in the order of their keys.
+func contentOf(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%#v", object.Object)))
 }
 
 // deleteFailed deletes failed revisions, the oldest first, while the history has more revisions than wanted. The last

@@ -20,6 +20,13 @@ func having(number int, status release.Status, names ...string) *release.Release
 	return r
 }
 
+// saying returns a revision with one ConfigMap that has these data.
+func saying(number int, status release.Status, data string) *release.Release {
+	r := having(number, status, "a")
+	r.Manifest += "data: {" + data + "}\n"
+	return r
+}
+
 func TestFailedRevisions(t *testing.T) {
 	const (
 		deployed   = release.StatusDeployed
@@ -29,6 +36,10 @@ func TestFailedRevisions(t *testing.T) {
 	var many []*release.Release
 	for i := range mostFailed + 2 {
 		many = append(many, having(i+2, failed, fmt.Sprint("object-", i)))
+	}
+	random := []*release.Release{having(1, deployed), having(2, failed, "a", "b")}
+	for i := range mostFailed {
+		random = append(random, saying(i+3, failed, fmt.Sprintf("password: p%d", i)))
 	}
 	tests := map[string]struct {
 		history []*release.Release
@@ -43,6 +54,9 @@ func TestFailedRevisions(t *testing.T) {
 		"failures before the deployed one": {[]*release.Release{having(1, failed, "a"), having(2, deployed, "a")}, []int{1, 2}, 2},
 		"failures from the start":          {[]*release.Release{having(1, failed, "a"), having(2, failed, "a"), having(3, failed, "b")}, []int{2, 3}, 3},
 		"an interrupted operation":         {[]*release.Release{having(1, deployed), having(2, release.StatusPendingUpgrade, "a"), having(3, failed, "a")}, []int{1, 2, 3}, 4},
+		"a failure with another field":     {[]*release.Release{having(1, deployed), saying(2, failed, "x: y"), saying(3, failed, "")}, []int{1, 2, 3}, 4},
+		"a retry with the same fields":     {[]*release.Release{having(1, deployed), saying(2, failed, "x: y, z: y"), saying(3, failed, "z: y, x: y")}, []int{1, 3}, 3},
+		"too many retries of other fields": {random, []int{1, 2, mostFailed + 2}, 4},
 		"too many failures":                {append([]*release.Release{having(1, deployed)}, many...), []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}, mostFailed + 2},
 	}
 	for name, test := range tests {
