@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +61,11 @@ func (h *handler) onCluster(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 			return cluster, err
 		}
 	}
-	cluster, err = reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) { maps.Copy(c.Annotations, out.Done) })
+	cluster, err = reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		for record, order := range out.Done {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, record, order) // the Cluster may have lost its annotations since
+		}
+	})
 	if err != nil {
 		return cluster, fmt.Errorf("recording the revocation on Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}

@@ -99,6 +99,17 @@ func TestRevokedKey_ReachesARequestWhoseStatusIsNotWritten(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "patch Cluster ws/c1", "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
 }
 
+func TestRevokedCredential_IsRecordedOnAClusterThatLostItsAnnotations(t *testing.T) {
+	ordered, bare := cluster("c1", map[string]string{fleet.AnnotationRevokeCredential: "1"}), cluster("c1", nil)
+	ordered.UID, bare.UID = "u-c1", "u-c1"
+	hub := start(t, ordered)
+	hub.Before("patch Cluster ws/c1", func() { hub.Have(bare) })
+	handle(t, hub, clusters, "ws/c1")
+	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationCredentialRevoked]; got != "1" {
+		t.Errorf("recorded %q", got)
+	}
+}
+
 func TestClusterThatIsDeleted_IsLeftAlone(t *testing.T) {
 	going := cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1"})
 	now := metav1.Now()
