@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	"github.com/fleet-hub/fleet/internal/rules/templating"
@@ -116,4 +117,45 @@ func TestValuesThatDifferPerCluster_AreNotHeldForAll(t *testing.T) {
 		t.Errorf("%d MiB are held", held>>20)
 	}
 	runtime.KeepAlive(templater)
+}
+
+// A GitRepo gives a Bundle a restriction for each target.
+func TestTargetsWithAsManyRestrictions_AreNotComparedWithEach(t *testing.T) {
+	const count = 20_000
+	b := targetingtest.Bundle(func(b *fleet.Bundle) {
+		for i := range count {
+			name := fmt.Sprint("k-", i)
+			b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterName: name})
+			b.Spec.TargetRestrictions = append(b.Spec.TargetRestrictions, fleet.BundleTargetRestriction{ClusterName: name})
+		}
+	})
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	last, other := targetingtest.Cluster(fmt.Sprint("k-", count-1)), targetingtest.Cluster("other")
+	if !selection.Picks(last, Groups{}) || selection.Picks(other, Groups{}) {
+		t.Error("the wrong clusters are picked")
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("two clusters took %s", took)
+	}
+}
+
+// Lists are merged by key for each cluster, and may be as long as a Bundle.
+func TestLongLists_AreMergedInLinearTime(t *testing.T) {
+	var base, overlay fleet.BundleDeploymentOptions
+	for i := range 20_000 {
+		base.DownstreamResources = append(base.DownstreamResources, fleet.DownstreamResource{Kind: "Secret", Name: fmt.Sprint("a-", i)})
+		overlay.DownstreamResources = append(overlay.DownstreamResources, fleet.DownstreamResource{Kind: "Secret", Name: fmt.Sprint("b-", i)})
+	}
+	began := time.Now()
+	merged := Merge(base, overlay)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if got := len(merged.DownstreamResources); got != 40_000 {
+		t.Errorf("%d entries", got)
+	}
 }

@@ -92,17 +92,26 @@ func replace(base *string, custom string) {
 // union adds the custom entries to the base. A custom entry replaces the base's entry with the same key. An empty key
 // matches no other entry. If several custom entries have the same key, the first one is used.
 func union[T any](base, custom []T, key func(T) string) []T {
-	for i, entry := range custom {
+	if len(custom) == 0 {
+		return base
+	}
+	places := make(map[string]int, len(base)) // of the first entry with a key
+	for i, entry := range slices.Backward(base) {
+		places[key(entry)] = i
+	}
+	used := make(map[string]bool, len(custom))
+	for _, entry := range custom {
 		wanted := key(entry)
-		if wanted != "" && slices.ContainsFunc(custom[:i], func(earlier T) bool { return key(earlier) == wanted }) {
+		at, replaces := places[wanted]
+		switch {
+		case wanted != "" && used[wanted]:
 			continue
-		}
-		at := slices.IndexFunc(base, func(have T) bool { return wanted != "" && key(have) == wanted })
-		if at < 0 {
-			base = append(base, entry)
-		} else {
+		case wanted != "" && replaces:
 			base[at] = entry
+		default:
+			base = append(base, entry)
 		}
+		used[wanted] = true
 	}
 	return base
 }

@@ -147,9 +147,15 @@ func (s *Selection) allMatches() bool {
 // deployTarget returns the first target that selects the cluster as a member of a group for which the restrictions
 // allow it.
 func (s *Selection) deployTarget(cluster *fleet.Cluster, groups []*fleet.ClusterGroup) *fleet.BundleTarget {
+	var allowed []*fleet.ClusterGroup // found once: a GitRepo gives a Bundle as many restrictions as targets
+	for _, group := range orNone(groups) {
+		if s.allowedIn(cluster, group) {
+			allowed = append(allowed, group)
+		}
+	}
 	for _, candidate := range s.targets {
-		for _, group := range orNone(groups) {
-			if s.allowedIn(cluster, group) && candidate.matcher.matchIn(cluster, group) {
+		for _, group := range allowed {
+			if candidate.matcher.matchIn(cluster, group) {
 				return candidate.target
 			}
 		}
