@@ -69,10 +69,7 @@ func (s Selection) WithBlocked(targets []Target) []Target {
 // that. blockUnknown returns a message if a group exists in no workspace. If a group is absent only in some
 // workspaces, it returns a message only if something is blocked there.
 func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, groups targeting.Groups) string {
-	absent := map[string][]targeting.GroupRef{}
-	for _, workspace := range in.Reach.Namespaces {
-		absent[workspace] = selectors.UnknownGroups(groupsOf(in.Groups, workspace))
-	}
+	absent := absentGroups(in, selectors)
 	others := map[string]*fleet.Cluster{} // clusters that are not targets
 	for _, cluster := range in.Clusters {
 		others[cluster.Status.Namespace] = cluster
@@ -104,14 +101,18 @@ func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, group
 	return noSuchGroups(absent[first], []string{first})
 }
 
-// groupsOf returns the groups of one workspace. A group has no members in another workspace.
-func groupsOf(groups []*fleet.ClusterGroup, workspace string) (out []*fleet.ClusterGroup) {
-	for _, group := range groups {
-		if group.Namespace == workspace {
-			out = append(out, group)
-		}
+// absentGroups returns the groups that the Bundle names and that do not exist, by workspace. A group has no members in
+// another workspace.
+func absentGroups(in Input, selectors *targeting.Selection) map[string][]targeting.GroupRef {
+	here := map[string][]*fleet.ClusterGroup{}
+	for _, group := range in.Groups {
+		here[group.Namespace] = append(here[group.Namespace], group)
 	}
-	return out
+	absent := map[string][]targeting.GroupRef{}
+	for _, workspace := range in.Reach.Namespaces {
+		absent[workspace] = selectors.UnknownGroups(here[workspace])
+	}
+	return absent
 }
 
 func noSuchGroups(unknown []targeting.GroupRef, workspaces []string) string {
