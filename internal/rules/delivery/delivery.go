@@ -147,7 +147,7 @@ func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.Bu
 		StagedDeploymentID: in.Target.DeploymentID,
 		Options:            before.Options,
 		DeploymentID:       before.DeploymentID,
-		DependsOn:          in.Bundle.DeepCopy().Spec.DependsOn,
+		DependsOn:          (&fleet.BundleSpec{DependsOn: in.Bundle.Spec.DependsOn}).DeepCopy().DependsOn,
 		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
 		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
 

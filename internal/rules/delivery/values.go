@@ -137,14 +137,16 @@ func BundleValuesHash(data map[string][]byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// InjectValues returns a copy of the Bundle with the values from its Secret. The copy must never be stored. Errors
+// InjectValues returns a copy of the Bundle with the values from its Secret. The copy must never be stored, and its values
+// must not be changed: targets of the same name share them. Errors
 // wrap ErrValuesHash, or name the key that is not a JSON object.
 func InjectValues(bundle *fleet.Bundle, data map[string][]byte) (*fleet.Bundle, error) {
 	if BundleValuesHash(data) != bundle.Spec.ValuesHash {
 		return nil, ErrValuesHash
 	}
 	bundle = bundle.DeepCopy()
-	if err := inject(&bundle.Spec.BundleDeploymentOptions, KeyBundleValues, data); err != nil {
+	decoded := map[string]map[string]any{} // by key: several targets may have the same name
+	if err := inject(&bundle.Spec.BundleDeploymentOptions, KeyBundleValues, data, decoded); err != nil {
 		return nil, err
 	}
 	for i := range bundle.Spec.Targets {
@@ -152,21 +154,24 @@ func InjectValues(bundle *fleet.Bundle, data map[string][]byte) (*fleet.Bundle, 
 		if target.Name == "" {
 			continue
 		}
-		if err := inject(&target.BundleDeploymentOptions, target.Name, data); err != nil {
+		if err := inject(&target.BundleDeploymentOptions, target.Name, data, decoded); err != nil {
 			return nil, err
 		}
 	}
 	return bundle, nil
 }
 
-func inject(options *fleet.BundleDeploymentOptions, key string, data map[string][]byte) error {
+func inject(options *fleet.BundleDeploymentOptions, key string, data map[string][]byte, decoded map[string]map[string]any) error {
 	text, ok := data[key]
 	if !ok {
 		return nil
 	}
-	var values map[string]any
-	if err := utiljson.Unmarshal(text, &values); err != nil {
-		return fmt.Errorf("key %s of the values secret: %w", key, err)
+	values, known := decoded[key]
+	if !known {
+		if err := utiljson.Unmarshal(text, &values); err != nil {
+			return fmt.Errorf("key %s of the values secret: %w", key, err)
+		}
+		decoded[key] = values
 	}
 	if options.Helm == nil {
 		options.Helm = &fleet.HelmOptions{}
