@@ -149,7 +149,7 @@ func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.Bu
 		DeploymentID:       before.DeploymentID,
 		DependsOn:          (&fleet.BundleSpec{DependsOn: in.Bundle.Spec.DependsOn}).DeepCopy().DependsOn,
 		CorrectDrift:       staged.CorrectDrift.DeepCopy(),
-		OffSchedule:        cluster.Status.Scheduled && !cluster.Status.ActiveSchedule,
+		OffSchedule:        targeting.IsOffSchedule(cluster),
 
 		DownstreamResourcesGeneration: before.DownstreamResourcesGeneration,
 	}

@@ -48,7 +48,7 @@ type Selection struct {
 	Outcome Outcome
 	Targets []targeting.Target
 	Layout  rollout.Layout
-	// untouched are the Clusters whose BundleDeployments are never deleted.
+	// untouched are the Clusters whose BundleDeployments are not deleted now.
 	untouched []*fleet.Cluster
 	// blocked are the BundleDeployments that stay unchanged because it is unknown whether their clusters are targets,
 	// by namespace.
@@ -72,7 +72,7 @@ func Decide(in Input) Selection {
 	}
 	groups := targeting.NewGroups(in.Groups)
 	staying, leaving := split(in.Clusters)
-	out.untouched = slices.Concat(leaving, withoutNamespace(staying))
+	out.untouched = slices.Concat(leaving, withoutNamespace(staying), offSchedule(staying))
 	decided := out.blockUndecided(in, selectors, staying, groups)
 	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, groups, in.Known)
 	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
@@ -121,6 +121,17 @@ func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
 	return out
 }
 
+// offSchedule returns the Clusters that a Schedule keeps unchanged now. A BundleDeployment there may not show it: only those
+// of targets are written when a Schedule begins or ends.
+func offSchedule(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
+	for _, cluster := range clusters {
+		if targeting.IsOffSchedule(cluster) {
+			out = append(out, cluster)
+		}
+	}
+	return out
+}
+
 // Written describes the writes of the current pass. The keys are namespaces.
 type Written struct {
 	// InDoubt are the namespaces in which a promotion may have been applied.
@@ -160,8 +171,8 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 	return out
 }
 
-// Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, those that
-// a Schedule keeps unchanged, and those that are blocked.
+// Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, and those
+// that are blocked.
 func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet.BundleDeployment) {
 	wanted := map[string]bool{}
 	for namespace := range s.blocked {
@@ -175,7 +186,7 @@ func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet
 		untouched[keyOf(cluster)] = true
 	}
 	for _, bd := range existing {
-		if !wanted[bd.Namespace] && !bd.Spec.OffSchedule && !untouched[clusterOf(bd)] && bd.DeletionTimestamp == nil {
+		if !wanted[bd.Namespace] && !untouched[clusterOf(bd)] && bd.DeletionTimestamp == nil {
 			orphans = append(orphans, bd)
 		}
 	}

@@ -109,3 +109,8 @@ func (s *Selection) target(manifestID string, cluster *fleet.Cluster, picked cho
 func IsPaused(bundle *fleet.Bundle, cluster *fleet.Cluster) bool {
 	return bundle.Spec.Paused || cluster.Spec.Paused
 }
+
+// IsOffSchedule reports whether a Schedule keeps the agent of a cluster from deploying anything now.
+func IsOffSchedule(cluster *fleet.Cluster) bool {
+	return cluster.Status.Scheduled && !cluster.Status.ActiveSchedule
+}

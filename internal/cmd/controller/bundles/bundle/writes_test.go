@@ -41,6 +41,9 @@ func everywhere(b *fleet.Bundle) {
 func onlyOne(b *fleet.Bundle)                { b.Spec.Targets = []fleet.BundleTarget{{ClusterName: "one"}} }
 func deleted(bd *fleet.BundleDeployment)     { bd.DeletionTimestamp = &gone }
 func offSchedule(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }
+func scheduled(active bool) func(*fleet.Cluster) {
+	return func(c *fleet.Cluster) { c.Status.Scheduled, c.Status.ActiveSchedule = true, active }
+}
 
 func bundle(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
 	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web", Generation: 3}}
@@ -157,9 +160,24 @@ func TestDecide(t *testing.T) {
 			told{Outcome: outcome(target("one"))},
 		},
 		"what a Schedule holds is no orphan": {
-			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(false))},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
 			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
+		"also if the BundleDeployment does not say so": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(false))},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
+		"what a Schedule held is an orphan while the Schedule is active": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(true))},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
+			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two"}, Outcome: outcome(target("one"))},
+		},
+		"and when there is no Schedule any more": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
+			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two"}, Outcome: outcome(target("one"))},
 		},
 		"a cluster that is deleted gets nothing and loses nothing": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", leaving), cluster("two")},
