@@ -153,7 +153,8 @@ func isOutcome(older, newer *fleet.BundleDeployment) bool {
 func deploymentMatters(older, newer *fleet.BundleDeployment) bool {
 	before, after := older.Status, newer.Status
 	before.Display, after.Display = fleet.BundleDeploymentDisplay{}, fleet.BundleDeploymentDisplay{}
-	return older.UID != newer.UID || older.Spec.DeploymentID != newer.Spec.DeploymentID ||
+	return older.UID != newer.UID || older.Labels[fleet.LabelRepoName] != newer.Labels[fleet.LabelRepoName] ||
+		older.Labels[fleet.LabelHelmOpName] != newer.Labels[fleet.LabelHelmOpName] || older.Spec.DeploymentID != newer.Spec.DeploymentID ||
 		older.Spec.StagedDeploymentID != newer.Spec.StagedDeploymentID || !reconcile.Equal(before, after)
 }
 

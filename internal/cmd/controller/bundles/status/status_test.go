@@ -253,6 +253,8 @@ func TestDeploymentMatters(t *testing.T) {
 		"nothing":           {func(*fleet.BundleDeployment) {}, false},
 		"its display":       {func(bd *fleet.BundleDeployment) { bd.Status.Display.State = "Ready" }, false},
 		"a label":           {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, false},
+		"its GitRepo":       {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelRepoName] = "repo" }, true},
+		"its HelmOp":        {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelHelmOpName] = "op" }, true},
 		"its state":         {func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }, true},
 		"what is applied":   {func(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = "s-2:b" }, true},
 		"a promotion":       {func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:b" }, true},
