@@ -3,6 +3,7 @@ package affected
 import (
 	"errors"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,7 +154,8 @@ func (w *Watcher) onContent(change reconcile.Change[*fleet.Content]) {
 	}
 }
 
-// onDependencies enqueues the Bundles that may be in a dependency cycle with a Bundle whose dependencies have changed.
+// onDependencies enqueues the Bundles that may be in a dependency cycle with a Bundle whose dependencies or labels have
+// changed. Dependencies may select labels.
 func (w *Watcher) onDependencies(change reconcile.Change[*fleet.Bundle]) {
 	older, newer := change.Old, change.New
 	if change.Initial {
@@ -167,16 +169,26 @@ func (w *Watcher) onDependencies(change reconcile.Change[*fleet.Bundle]) {
 	if newer != nil {
 		after, namespace = newer.Spec.DependsOn, newer.Namespace
 	}
-	if reconcile.Equal(before, after) {
+	same := reconcile.Equal(before, after)
+	if same && !relabelled(older, newer) {
 		return
 	}
 	all, err := w.app.Bundles.Cache().List(namespace, labels.Everything())
-	if err != nil {
-		return // only if the index is missing, which it is not
+	if err != nil || same && !slices.ContainsFunc(all, dependsByLabels) {
+		return // errors only if the index is missing, which it is not
 	}
 	for _, bundle := range all {
 		if len(bundle.Spec.DependsOn) > 0 {
 			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}
+}
+
+// relabelled reports whether other labels of a Bundle that has dependencies count than before.
+func relabelled(older, newer *fleet.Bundle) bool {
+	return older != nil && newer != nil && len(newer.Spec.DependsOn) > 0 && !maps.Equal(targeting.BundleLabels(older), targeting.BundleLabels(newer))
+}
+
+func dependsByLabels(bundle *fleet.Bundle) bool {
+	return slices.ContainsFunc(bundle.Spec.DependsOn, func(ref fleet.BundleRef) bool { return ref.Selector != nil })
 }

@@ -1,6 +1,7 @@
 package affected
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -127,6 +128,45 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 			test.change(w)
 			if got := len(w.woken) > 0; got != test.want {
 				t.Errorf("woken: %v", got)
+			}
+		})
+	}
+}
+
+// Whether a Bundle depends on itself may depend on the labels of another one.
+func TestDependencies_EnqueueBundlesOfAPossibleCycle(t *testing.T) {
+	on := func(refs ...fleet.BundleRef) func(*fleet.Bundle) {
+		return func(b *fleet.Bundle) { b.Spec.DependsOn = refs }
+	}
+	app := func(name string) func(*fleet.Bundle) {
+		return func(b *fleet.Bundle) { b.Labels = map[string]string{"app": name} }
+	}
+	db := func(modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
+		return bundle(append([]func(*fleet.Bundle){func(b *fleet.Bundle) { b.Name, b.UID = "db", "u-db" }}, modifiers...)...)
+	}
+	byName, byLabel := on(fleet.BundleRef{Name: "db"}), on(fleet.BundleRef{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}})
+	back := on(fleet.BundleRef{Name: "web"})
+	tests := map[string]struct {
+		web          func(*fleet.Bundle)
+		older, newer *fleet.Bundle
+		want         bool
+	}{
+		"its dependencies change":                      {byName, db(), db(back), true},
+		"it is new":                                    {byName, nil, db(back), true},
+		"it is deleted":                                {byName, db(back), nil, true},
+		"nothing changes":                              {byLabel, db(back), db(back), false},
+		"others depend on its new label":               {byLabel, db(back), db(back, app("db")), true},
+		"others depended on its old label":             {byLabel, db(back, app("db")), db(back), true},
+		"others depend on no labels":                   {byName, db(back), db(back, app("db")), false},
+		"a label that no agent sees":                   {byLabel, db(back), db(back, func(b *fleet.Bundle) { b.Labels = map[string]string{"x.cattle.io/a": "b"} }), false},
+		"a Bundle without dependencies is in no cycle": {byLabel, db(), db(app("db")), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWatched(t, bundle(test.web))
+			w.onDependencies(reconcile.Change[*fleet.Bundle]{Old: test.older, New: test.newer})
+			if got := slices.Contains(w.woken, types.NamespacedName{Namespace: "ws", Name: "web"}); got != test.want {
+				t.Errorf("enqueued: %v", got)
 			}
 		})
 	}
