@@ -46,7 +46,7 @@ type Target struct {
 	Namespace string
 	// Failure, if set, says why the Bundle cannot be deployed to the cluster.
 	Failure string
-	// InDoubt means that the write may have succeeded despite Failure, or may succeed soon. The rollout waits for it.
+	// InDoubt means that a write may have succeeded, also despite Failure, or may succeed soon. The rollout waits for it.
 	InDoubt bool
 	// DeploymentID is the newest deployment ID, or empty if it is unknown.
 	DeploymentID string
@@ -60,6 +60,6 @@ type Target struct {
 func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	return rollout.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
-		Unreachable: t.Unreachable, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
+		Unreachable: t.Unreachable, InDoubt: t.InDoubt, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
 	}
 }

@@ -17,6 +17,10 @@ import (
 // unseen is how long a created BundleDeployment may be missing from the cache before it is considered deleted.
 const unseen = time.Minute
 
+// uncertainLife is how long a write with an unknown result may still be applied: longer than an API server works on a
+// request.
+const uncertainLife = 2 * time.Minute
+
 // mutations holds the BundleDeployments that the API server returned to this process until the cache has caught up.
 // The rollout counts with the newest state: a BundleDeployment that was just promoted is unavailable, even if the
 // watch has not reported the change yet.
@@ -25,7 +29,8 @@ const unseen = time.Minute
 //	cache ──────────────────────────────────────┴─► newest ─► rollout
 //
 // The entries are lost when the process ends. The next process lists the BundleDeployments of a Bundle once before it
-// relies on its entries.
+// relies on its entries. An unknown result counts as written until a later state is seen, or until the API server can no
+// longer apply the write; then the BundleDeployments are listed again.
 type mutations struct {
 	clock func() time.Time
 
@@ -35,12 +40,18 @@ type mutations struct {
 
 // mutationsOfBundle has at most one entry per cluster, by namespace.
 type mutationsOfBundle struct {
-	// listed means that this process has listed all BundleDeployments of the Bundle once. The list includes writes of
-	// earlier processes.
+	// listed means that this process has listed all BundleDeployments of the Bundle. The list includes writes of
+	// earlier processes, and those with an unknown result.
 	listed  bool
 	written reconcile.MutationCache[string, *fleet.BundleDeployment]
-	// uncertain has the states before the writes of which it is unknown whether they were applied.
-	uncertain map[string]*fleet.BundleDeployment
+	// uncertain are the writes with an unknown result.
+	uncertain map[string]uncertainWrite
+}
+
+// uncertainWrite is a write with an unknown result: the state before it, and when it failed.
+type uncertainWrite struct {
+	base *fleet.BundleDeployment
+	at   time.Time
 }
 
 func newMutations(clock func() time.Time) *mutations {
@@ -80,9 +91,21 @@ func (m *mutations) noteUncertain(bundle types.NamespacedName, base *fleet.Bundl
 	known := m.of(bundle)
 	known.written.Note(base.Namespace, base, base, m.clock())
 	if known.uncertain == nil {
-		known.uncertain = map[string]*fleet.BundleDeployment{}
+		known.uncertain = map[string]uncertainWrite{}
 	}
-	known.uncertain[base.Namespace] = base
+	known.uncertain[base.Namespace] = uncertainWrite{base, m.clock()}
+}
+
+// uncertainFor returns how long the result of a Bundle's writes may stay unknown. It returns zero if all are known.
+func (m *mutations) uncertainFor(bundle types.NamespacedName) (longest time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.bundles[bundle]; known != nil {
+		for _, write := range known.uncertain {
+			longest = max(longest, write.at.Add(uncertainLife).Sub(m.clock()))
+		}
+	}
+	return longest
 }
 
 // isRefusal reports whether an error proves that nothing was written. A conflict proves nothing: it may answer a
@@ -99,13 +122,14 @@ func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDe
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(bundle)
+	known.expire(m.clock())
 	uncertain = map[string]bool{}
 	here := map[string]bool{}
 	for _, bd := range cached {
 		here[bd.Namespace] = true
 		newest = append(newest, known.written.Newest(bd.Namespace, bd, m.clock()))
 		known.caughtUp(bd)
-		if known.uncertain[bd.Namespace] != nil {
+		if _, is := known.uncertain[bd.Namespace]; is {
 			uncertain[bd.Namespace] = true
 		}
 	}
@@ -130,14 +154,25 @@ func (of *mutationsOfBundle) caughtUp(cached *fleet.BundleDeployment) {
 
 // settle ends the uncertainty about a write when a later state is seen.
 func (of *mutationsOfBundle) settle(seen *fleet.BundleDeployment) {
-	if base := of.uncertain[seen.Namespace]; base != nil && reconcile.Newer(seen, base) {
+	if write, is := of.uncertain[seen.Namespace]; is && reconcile.Newer(seen, write.base) {
 		delete(of.uncertain, seen.Namespace)
+	}
+}
+
+// expire ends the uncertainty about writes that the API server can no longer apply. The cache may be older than their
+// results, so that the BundleDeployments are listed again.
+func (of *mutationsOfBundle) expire(now time.Time) {
+	for namespace, write := range of.uncertain {
+		if now.Sub(write.at) >= uncertainLife {
+			delete(of.uncertain, namespace)
+			of.listed = false
+		}
 	}
 }
 
 func (of *mutationsOfBundle) forget(bd *fleet.BundleDeployment) {
 	of.written.Forget(bd.Namespace, bd)
-	if base := of.uncertain[bd.Namespace]; base != nil && base.UID == bd.UID {
+	if write, is := of.uncertain[bd.Namespace]; is && write.base.UID == bd.UID {
 		delete(of.uncertain, bd.Namespace)
 	}
 }

@@ -89,7 +89,19 @@ func TestNewest(t *testing.T) {
 			func(m *mutations) { m.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
 		},
 		"what may have been written is in doubt": {
-			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Hour, []string{"one 9"}, []string{"c-one"}, 1,
+			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Minute, []string{"one 9"}, []string{"c-one"}, 1,
+		},
+		"until the API server can no longer write it": {
+			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), 2 * time.Minute, []string{"one 9"}, nil, 0,
+		},
+		"the last try counts": {
+			func(m *mutations) {
+				now := m.clock()
+				m.clock = func() time.Time { return now.Add(-time.Hour) }
+				m.noteUncertain(web, existing("one", version("9")), errLost)
+				m.clock = func() time.Time { return now }
+				m.noteUncertain(web, existing("one", version("9")), errLost)
+			}, someDeployments(existing("one", version("9"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
 		},
 		"so is what was refused because it was written before, perhaps by us": {
 			func(m *mutations) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -401,6 +402,49 @@ func TestRefusedPromotion_LeavesItsRoomToOthers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A write with an unknown result counts against the limit. If it is not wanted any more, nothing would ever tell its
+// result, and a revert would wait for it without end.
+func TestRevert_IsNotBlockedByAnUnknownResult(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, atMost("1")), 2)
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(t)
+	d.change(t)
+	d.fail(errWebhook, changeOf(1))
+	for range 2 {
+		if err := d.pass(t.Context()); !errors.Is(err, errWebhook) {
+			t.Fatalf("error = %v, want %v", err, errWebhook)
+		}
+		d.apply(t) // to the first cluster
+	}
+	d.change(t, func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "" })
+	if err := d.pass(t.Context()); err != nil || len(d.promoted(t)) > 0 {
+		t.Errorf("while the result is unknown: %v, promoted %v", err, d.promoted(t))
+	}
+	if outcome, _ := d.ledger.Get(web); !outcome.Targets[1].InDoubt || outcome.Targets[0].InDoubt {
+		t.Errorf("the status does not count it: %+v", outcome.Targets)
+	}
+	if wait := d.mutations.uncertainFor(web); wait <= 0 {
+		t.Error("nothing enqueues the Bundle again")
+	}
+	d.hub.Pass(3 * time.Minute)
+	d.hub.Requests()
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lists, _ := d.writes("list")
+	if diff := cmp.Diff([]string{"list BundleDeployment"}, lists); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"k-000"}, d.promoted(t)); diff != "" {
+		t.Errorf("promoted later (-want +got):\n%s", diff)
+	}
+	if wait := d.mutations.uncertainFor(web); wait != 0 {
+		t.Errorf("the Bundle is enqueued again after %s", wait)
 	}
 }
 

@@ -22,6 +22,9 @@ func (h *handler) rollOut(ctx context.Context, in input) error {
 	if outcome, changed := p.end(); changed {
 		h.ledger.Set(key, outcome)
 	}
+	if wait := h.mutations.uncertainFor(key); wait > 0 {
+		h.queue.AddAfter(key, wait) // or earlier, when a later state is seen
+	}
 	return errors.Join(p.errs...)
 }
 

@@ -80,6 +80,19 @@ func (d *delivery) settle(t *testing.T) {
 	d.hub.Requests()
 }
 
+// apply applies what was promoted, and waits for the caches. The agents that have nothing to apply report nothing.
+func (d *delivery) apply(t *testing.T) {
+	t.Helper()
+	for _, bd := range d.all(t) {
+		if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
+			bd.Status.AppliedDeploymentID = bd.Spec.DeploymentID
+			d.hub.Have(bd)
+		}
+	}
+	d.hub.Sync()
+	d.hub.Requests()
+}
+
 // change gives the Bundle a new version.
 func (d *delivery) change(t *testing.T, modifiers ...func(*fleet.Bundle)) {
 	t.Helper()

@@ -44,7 +44,8 @@ func (r round) writes() writes {
 	for i, target := range r.selected.Targets {
 		entry := selection.Target{
 			Cluster: reconcile.KeyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
-			DeploymentID: target.DeploymentID, Partitions: r.steps[i].Partitions, Unreachable: r.steps[i].Unreachable,
+			DeploymentID: target.DeploymentID, Partitions: r.steps[i].Partitions,
+			Unreachable: r.steps[i].Unreachable, InDoubt: r.steps[i].InDoubt,
 		}
 		made, err := r.write(i, target)
 		if err != nil {
