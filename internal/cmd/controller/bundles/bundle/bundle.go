@@ -86,6 +86,9 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		h.mutations.forget(key)
 		h.cache.setWaiting(key, false)
 		h.source.Forget(key)
+		if bundle == nil {
+			return h.leaveNothing(key)
+		}
 		return nil
 	}
 	if bundle.DeletionTimestamp != nil {
@@ -110,18 +113,22 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 // is no longer used.
 func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
 	return reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
-		if !slices.Contains(b.Finalizers, fleet.FinalizerBundle) {
+		if !hasFinalizer(b) {
 			b.Finalizers = append(b.Finalizers, fleet.FinalizerBundle)
 		}
 		delete(b.Labels, fleet.LabelCreatedByDisplayName)
 	})
 }
 
+func hasFinalizer(bundle *fleet.Bundle) bool {
+	return slices.Contains(bundle.Finalizers, fleet.FinalizerBundle)
+}
+
 // leave deletes the BundleDeployments of a deleted Bundle. It removes the finalizer when the last of them is gone.
 // Each deleted BundleDeployment enqueues the Bundle. leave does not wait for BundleDeployments that the Bundle no
 // longer reaches, because the finalizer of another tenant may block them.
 func (h *handler) leave(bundle *fleet.Bundle) error {
-	if !slices.Contains(bundle.Finalizers, fleet.FinalizerBundle) {
+	if !hasFinalizer(bundle) {
 		return nil // the finalizer of another controller blocks it
 	}
 	remaining, err := h.remaining(bundle)
@@ -139,6 +146,26 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 		b.Finalizers = slices.DeleteFunc(b.Finalizers, func(f string) bool { return f == fleet.FinalizerBundle })
 	})
 	return err
+}
+
+// leaveNothing deletes the BundleDeployments of a Bundle that is gone without them, because a user removed its finalizer.
+// It deletes the same ones as the search for orphans at startup.
+func (h *handler) leaveNothing(key types.NamespacedName) error {
+	left, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
+	left = slices.DeleteFunc(left, func(bd *fleet.BundleDeployment) bool {
+		return bd.DeletionTimestamp != nil || bd.Labels[fleet.LabelManaged] != "true" || bd.Labels[fleet.LabelClusterManagement] != "" ||
+			bd.Labels[fleet.LabelSetPrune] == "false" || !h.app.Owns(bd)
+	})
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	// Do not rely on the cache before a deletion: the Bundle may exist although the cache does not have it yet.
+	found, err := reconcile.Optional(h.app.Bundles.Get(key.Namespace, key.Name, metav1.GetOptions{}))
+	if err != nil || found != nil {
+		return err
+	}
+	h.app.Log.Info("bundle gone without its BundleDeployments, which are deleted", "bundle", key.String(), "bundledeployments", len(left))
+	return h.deleteAll(left)
 }
 
 // remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it

@@ -56,10 +56,10 @@ func (h *handler) onBundle(change reconcile.Change[*fleet.Bundle]) {
 	}
 }
 
-// bundleMatters reports whether more than the status has changed.
+// bundleMatters reports whether more than the status has changed. Our finalizer matters if another client removed it.
 func bundleMatters(older, newer *fleet.Bundle) bool {
 	return older.UID != newer.UID || older.Generation != newer.Generation ||
-		!maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
+		hasFinalizer(older) && !hasFinalizer(newer) || !maps.Equal(older.Labels, newer.Labels) || !maps.Equal(older.Annotations, newer.Annotations) ||
 		(older.DeletionTimestamp == nil) != (newer.DeletionTimestamp == nil)
 }
 

@@ -12,6 +12,9 @@ import (
 )
 
 func TestBundleMatters(t *testing.T) {
+	if with := bundle(func(b *fleet.Bundle) { b.Finalizers = []string{fleet.FinalizerBundle} }); !bundleMatters(with, bundle()) {
+		t.Error("the loss of the finalizer does not matter")
+	}
 	tests := map[string]struct {
 		change func(*fleet.Bundle)
 		want   bool

@@ -1,0 +1,56 @@
+package bundle
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+)
+
+// A user may remove the finalizer of a Bundle and delete it. Its BundleDeployments would stay until the next start.
+func TestBundleGoneWithoutItsFinalizer_LeavesNoDeployments(t *testing.T) {
+	one := "BundleDeployment " + placeOf("k-000") + "/web"
+	tests := map[string]struct {
+		change func(*fleet.BundleDeployment)
+		// returns means that there is another Bundle of the name, which the cache does not have.
+		returns  bool
+		requests []string
+	}{
+		"they are deleted":                      {requests: []string{"get Bundle ws/web", "delete " + one}},
+		"another Bundle of the name is there":   {returns: true, requests: []string{"get Bundle ws/web"}},
+		"one that is being deleted is left":     {change: deleted},
+		"one that the hub has not made is left": {change: func(bd *fleet.BundleDeployment) { delete(bd.Labels, fleet.LabelManaged) }},
+		"one of another manager is left":        {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelClusterManagement] = "other" }},
+		"one that is to stay is left":           {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelSetPrune] = "false" }},
+		"one of a shard is left to it":          {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelShardRef] = "a" }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 1)
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.settle(t)
+			b := hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+			d.hub.Remove(b)
+			if test.returns {
+				d.hub.Have(b)
+			}
+			if test.change != nil {
+				bd := d.all(t)[0]
+				test.change(bd)
+				d.hub.Put(bd)
+			}
+			d.hub.Requests()
+			if err := d.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.requests, d.hub.Requests(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
