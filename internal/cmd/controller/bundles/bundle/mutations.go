@@ -186,6 +186,18 @@ func (m *mutations) gone(bundle types.NamespacedName, bd *fleet.BundleDeployment
 	}
 }
 
+// wrote reports whether this process has written this version of a BundleDeployment, or a later one. It may not know yet.
+func (m *mutations) wrote(bundle types.NamespacedName, bd *fleet.BundleDeployment) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.bundles[bundle]
+	if known == nil {
+		return false
+	}
+	written := known.written.Newest(bd.Namespace, nil, m.clock())
+	return written != nil && !reconcile.Newer(bd, written)
+}
+
 // cached drops the entries that the cache has caught up with, to save memory.
 func (m *mutations) cached(bundle types.NamespacedName, bd *fleet.BundleDeployment) {
 	m.mu.Lock()

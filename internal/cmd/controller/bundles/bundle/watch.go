@@ -83,14 +83,19 @@ func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment])
 // contentLag is how long a Content may reach the cache later than the BundleDeployments that name it.
 const contentLag = time.Second
 
-// onDeploymentThere continues a rollout, restores labels that were changed, and recreates a Content that was deleted
-// just before a BundleDeployment named it again.
+// restoreAfter is how long a BundleDeployment that another client has edited waits to be restored. Another client may edit
+// it again and again, and its agent deploys each change.
+const restoreAfter = 10 * time.Second
+
+// onDeploymentThere continues a rollout, restores edited objects, and recreates a Content that was deleted just before
+// a BundleDeployment named it again.
 func (h *handler) onDeploymentThere(change reconcile.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
 	bundle := index.BundleOf(newer)
 	if h.values.CheckReported(older, newer) {
 		h.queue.Add(bundle)
 	}
+	h.restoreEdited(bundle, change)
 	h.mutations.cached(bundle, newer)
 	if older != nil {
 		if before := index.BundleOf(older); before != bundle && before.Name != "" {
@@ -104,6 +109,29 @@ func (h *handler) onDeploymentThere(change reconcile.Change[*fleet.BundleDeploym
 	if !change.Initial && bundle.Name != "" && h.missesContent(older, newer) {
 		h.queue.AddAfter(bundle, contentLag)
 	}
+}
+
+// restoreEdited enqueues a Bundle if another client has edited one of its BundleDeployments.
+func (h *handler) restoreEdited(bundle types.NamespacedName, change reconcile.Change[*fleet.BundleDeployment]) {
+	if change.Old != nil && bundle.Name != "" && isEdited(change.Old, change.New) && !h.mutations.wrote(bundle, change.New) {
+		h.queue.AddAfter(bundle, restoreAfter)
+	}
+}
+
+// isEdited reports whether a change of a BundleDeployment is one that rollouts do not make: it stages and promotes nothing,
+// or promotes something that was not staged. The refresh of a setting such as a pause is also one.
+func isEdited(older, newer *fleet.BundleDeployment) bool {
+	before, after := older.Spec, newer.Spec
+	switch {
+	case older.UID != newer.UID || older.Generation == newer.Generation:
+		return false
+	case before.DeploymentID != after.DeploymentID:
+		return after.DeploymentID != after.StagedDeploymentID
+	case before.StagedDeploymentID != after.StagedDeploymentID:
+		return false
+	}
+	before.DownstreamResourcesGeneration = after.DownstreamResourcesGeneration // that of another controller
+	return !reconcile.Equal(before, after)
 }
 
 // missesContent reports whether a BundleDeployment newly names a Content that does not exist.

@@ -1,12 +1,18 @@
 package bundle
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -98,6 +104,76 @@ func TestLabelsComeBack(t *testing.T) {
 				t.Errorf("it says %v", told)
 			}
 		})
+	}
+}
+
+func TestIsEdited(t *testing.T) {
+	tests := map[string]struct {
+		change func(*fleet.BundleDeployment)
+		want   bool
+	}{
+		"a report":                      {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Status.Ready = true }, false},
+		"a label":                       {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Labels["a"] = "b" }, false},
+		"a newer state is staged":       {at("s-3:c", "s-1:a", "s-1:a"), false},
+		"the staged state is promoted":  {at("s-2:b", "s-2:b", "s-1:a"), false},
+		"both at once":                  {at("s-3:c", "s-3:c", "s-1:a"), false},
+		"a state that is not staged":    {at("s-2:b", "s-3:c", "s-1:a"), true},
+		"its options":                   {func(bd *fleet.BundleDeployment) { bd.Spec.Options.ForceSyncGeneration = 1 }, true},
+		"a pause":                       {func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, true},
+		"its copies":                    {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, false},
+		"another one of the name":       {func(bd *fleet.BundleDeployment) { anew(bd); bd.Spec.Paused = true }, false},
+		"something outside of the spec": {func(*fleet.BundleDeployment) {}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			older := existing("one", at("s-2:b", "s-1:a", "s-1:a"))
+			newer := older.DeepCopy()
+			newer.Generation++
+			test.change(newer)
+			if got := isEdited(older, newer); got != test.want {
+				t.Errorf("edited = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// What another client has changed in a BundleDeployment is restored, but not in a race with that client.
+func TestEditedDeployment_IsRestoredAfterAWhile(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere), 1)
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(t)
+	whole := d.all(t)[0]
+	edited := whole.DeepCopy()
+	edited.Generation++
+	edited.Spec.Options.ForceSyncGeneration = 7
+	d.hub.Put(edited)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began, passes := time.Now(), []time.Duration{}
+		d.queue = queue.New(queue.Options{Name: "test", Workers: 1, Log: d.app.Log}, func(context.Context, types.NamespacedName) error {
+			passes = append(passes, time.Since(began))
+			return nil
+		})
+		var running sync.WaitGroup
+		running.Go(func() { d.queue.Run(ctx) })
+		d.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: whole, New: edited})
+		<-time.After(time.Minute)
+		d.mutations.note(web, edited)
+		d.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: whole, New: edited}) // our own write
+		<-time.After(time.Minute)
+		cancel()
+		running.Wait()
+		if diff := cmp.Diff([]time.Duration{restoreAfter}, passes); diff != "" {
+			t.Errorf("passes (-want +got):\n%s", diff)
+		}
+	})
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole.Spec, d.all(t)[0].Spec); diff != "" {
+		t.Errorf("spec (-before +now):\n%s", diff)
 	}
 }
 
