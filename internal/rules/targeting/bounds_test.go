@@ -159,3 +159,23 @@ func TestLongLists_AreMergedInLinearTime(t *testing.T) {
 		t.Errorf("%d entries", got)
 	}
 }
+
+// Many targets may name the same group that does not exist.
+func TestUnknownGroupOfManyTargets_IsTriedOnce(t *testing.T) {
+	b := targetingtest.Bundle(func(b *fleet.Bundle) {
+		for range 20_000 {
+			b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterGroup: "gone", ClusterName: "other"})
+		}
+	})
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if selection.PicksIf(targetingtest.Cluster("k"), Groups{}, selection.UnknownGroups(nil)) || !selection.PicksIf(targetingtest.Cluster("other"), Groups{}, selection.UnknownGroups(nil)) {
+		t.Error("the wrong clusters are picked")
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("two clusters took %s", took)
+	}
+}

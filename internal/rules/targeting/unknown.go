@@ -37,7 +37,12 @@ func (s *Selection) UnknownGroups(groups []*fleet.ClusterGroup) (unknown []Group
 // Callers should keep deployments that exist because of a deleted group, because no user asked to remove them.
 func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []GroupRef) bool {
 	in := slices.Clone(groups.Of(cluster))
+	added := map[string]bool{}
 	for _, ref := range unknown {
+		if added[ref.Name] {
+			continue // several targets may name the same group
+		}
+		added[ref.Name] = true
 		group := &fleet.ClusterGroup{}
 		group.Name, group.Namespace, group.UID = ref.Name, cluster.Namespace, unknownGroup
 		in = append(in, group)
