@@ -57,19 +57,27 @@ func (a Access) Config() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: a.CA},
 	})
 	cfg.Timeout = 0
-	return kube.Through(cfg, explain)
+	return kube.Through(cfg, send)
 }
+
+// errRedirected means that the hub answered with a redirect. client-go would follow it and send the token to whatever server
+// it names, also without TLS.
+var errRedirected = errors.New("the server answered with a redirect, which is not followed: the hub's URL must be that of its API server")
 
 // errValidity explains a certificate that has expired or is not valid yet. One of the two clocks may be wrong,
 // possibly the agent's.
 var errValidity = errors.New("the hub's certificate is not valid at this time: check the clocks of this cluster's nodes and the certificate's dates")
 
-// explain sends a request and adds a remedy to errors whose message contains none.
-func explain(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+// send sends a request and refuses redirects. It adds a remedy to errors whose message contains none.
+func send(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		err = fmt.Errorf("%w: %w", errValidity, err)
+	}
+	if err == nil && response.StatusCode >= http.StatusMultipleChoices && response.StatusCode < http.StatusBadRequest {
+		_ = response.Body.Close() // not read
+		return nil, errRedirected
 	}
 	return response, err
 }
