@@ -68,26 +68,39 @@ func ParseAccountToken(token string) (AccountToken, error) {
 	return parsed, nil
 }
 
-// SignerOf returns a text that identifies the signing key and the issuer of a token. It is equal for all tokens
-// signed with one key. Like ParseAccountToken, it does not verify the token.
+// SignerOf returns a text that identifies the signing key and the issuer of a token. Like ParseAccountToken, it does not
+// verify the token.
 func SignerOf(token string) string {
-	parts := strings.Split(token, ".")
 	var header struct {
 		Key string `json:"kid"`
 	}
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	for i, into := range []any{&header, &claims} {
-		if i >= len(parts) {
-			return ""
-		}
-		document, err := base64.RawURLEncoding.DecodeString(parts[i])
-		if err != nil || json.Unmarshal(document, into) != nil {
-			return ""
-		}
+	if !decodePart(token, 0, &header) || !decodePart(token, 1, &claims) {
+		return ""
 	}
 	return header.Key + " " + claims.Issuer
+}
+
+// SigningKeyOf returns the name of the key that has signed a token, or "" if the token names none. A hub signs the tokens in
+// token Secrets and those of TokenRequest with the same key, but their issuers differ. SigningKeyOf does not verify the token.
+func SigningKeyOf(token string) string {
+	var header struct {
+		Key string `json:"kid"`
+	}
+	decodePart(token, 0, &header)
+	return header.Key
+}
+
+// decodePart decodes one part of a token. It reports whether that is possible.
+func decodePart(token string, part int, into any) bool {
+	parts := strings.Split(token, ".")
+	if part >= len(parts) {
+		return false
+	}
+	document, err := base64.RawURLEncoding.DecodeString(parts[part])
+	return err == nil && json.Unmarshal(document, into) == nil
 }
 
 // Works reports whether a token may still be valid for the account at now.

@@ -121,3 +121,19 @@ func TestSignerOf(t *testing.T) {
 		})
 	}
 }
+
+// The issuers are those of token Secrets and of TokenRequest.
+func TestSigningKeyOf_IsTheSameForAllTokensOfAHub(t *testing.T) {
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for name, test := range map[string]struct{ token, want string }{
+		"of a Secret":        {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"kubernetes/serviceaccount"}`) + ".s", "k1"},
+		"of a TokenRequest":  {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"https://hub"}`) + ".s", "k1"},
+		"no name of the key": {encode(`{}`) + "." + encode(`{"iss":"i"}`) + ".s", ""},
+		"no token":           {"x", ""},
+		"empty":              {"", ""},
+	} {
+		if got := protocol.SigningKeyOf(test.token); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

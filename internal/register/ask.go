@@ -2,14 +2,22 @@ package register
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
+
+// errAnotherHub means that the server at the address in the bootstrap secret is not proven to be the agent's hub.
+var errAnotherHub = errors.New("the server there is not proven to be the agent's hub, so that the stored identity was not sent")
 
 // ask tests the stored identity: at the stored address, at the address in the bootstrap secret, or at both. The
 // test that is due first runs.
@@ -64,23 +72,83 @@ func (a *agent) trusts() error {
 
 // askElsewhere tests the stored identity at the address in the bootstrap secret.
 func (a *agent) askElsewhere(ctx context.Context) {
-	bootstrap := a.found.Bootstrap
-	access := hubclient.Access{
-		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: a.found.Access.Token, Namespace: a.found.Access.Namespace,
-	}
-	there, err := a.trusting(ctx, access)
-	if err == nil {
-		err = a.prove(ctx, there, a.found.Identity.DeploymentNamespace)
-	}
+	there, err := a.proveElsewhere(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	a.moves.Tried(a.now(), err)
-	before := a.moved.Answer
-	a.there, a.moved = there, judge(a.moved, hubclient.AnswerOf(err), a.now())
-	if err != nil && before != a.moved.Answer {
-		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
+	before, answer := a.moved.Answer, hubclient.AnswerOf(err)
+	if errors.Is(err, errAnotherHub) {
+		answer = registering.Rejected
 	}
+	a.there, a.moved = there, judge(a.moved, answer, a.now())
+	if err != nil && before != a.moved.Answer {
+		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", a.found.Bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
+	}
+}
+
+// proveElsewhere returns the access to the address in the bootstrap secret with the stored identity, and the answer to it.
+// The identity is sent only to the agent's own hub. The token of the bootstrap secret is for that address anyway.
+func (a *agent) proveElsewhere(ctx context.Context) (hubclient.Access, error) {
+	bootstrap := a.found.Bootstrap
+	there, err := a.trusting(ctx, hubclient.Access{
+		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: bootstrap.Token, Namespace: a.found.Access.Namespace,
+	})
+	if err == nil {
+		err = a.proveHub(ctx, there)
+	}
+	there.Token = a.found.Access.Token
+	if err == nil {
+		err = a.prove(ctx, there, a.found.Identity.DeploymentNamespace)
+	}
+	return there, err
+}
+
+// proveHub returns nil if the agent's hub answers at another address: the hub document there is signed with the key of that
+// hub. Agents of hubs without a document know no such key. Then errAnotherHub only prevents mistakes: another key has signed
+// the import token.
+func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
+	kept := a.kept.data
+	if kept.HubKey == "" {
+		own, other := protocol.SigningKeyOf(a.found.Access.Token), protocol.SigningKeyOf(there.Token)
+		if own != "" && other != "" && own != other {
+			return fmt.Errorf("%w: its import token is signed with another key", errAnotherHub)
+		}
+		return nil
+	}
+	text, err := a.documentAt(ctx, there)
+	if err != nil {
+		return err
+	}
+	document, err := identity.VerifyDocument(kept.HubKey, text)
+	if err == nil {
+		err = registering.ProveAddress(registering.DocumentInput{
+			Document: document, Serial: kept.Serial, Server: a.found.Access.Server, CA: a.found.Access.CA,
+		}, there.Server, there.CA)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAnotherHub, err)
+	}
+	return nil
+}
+
+// documentAt returns the text that a server shows as the hub document, or "" if it shows none. The import token may have
+// expired.
+func (a *agent) documentAt(ctx context.Context, there hubclient.Access) (string, error) {
+	hub, err := a.Connect(there.Config())
+	if err != nil {
+		return "", err
+	}
+	text, err := hub.Document(ctx)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		if text, err = a.FetchDocument(ctx, there.Server); err != nil {
+			return "", fmt.Errorf("%w: %w", errAnotherHub, err)
+		}
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil
+	}
+	return text, err
 }
 
 // prove asks a hub whether the identity has the rights of an agent.

@@ -7,6 +7,7 @@
 //
 // Invariants:
 //   - An identity is stored only after a hub has accepted it.
+//   - A stored identity is sent only to its own hub, wherever a bootstrap secret leads.
 //   - The work with one identity ends before the work with the next one begins. If it does not end, Run returns.
 //   - A bootstrap secret is deleted only while an identity is in use.
 //
@@ -16,7 +17,7 @@
 //	observe, credential, serve        look; fetch a credential; use an identity
 //	request, renew, refresh           request a credential; renew its token; read what the hub gives for a recovery
 //	recover, hubdocument              return after a loss; follow the hub to another address or CA
-//	ask, key, write                   test an identity at a hub; the recovery Secret; the stored identity
+//	ask, key, write                   test an identity at its hub; the recovery Secret; the stored identity
 //	pauses                            wait
 //	agent                             what Run is given, and what it keeps
 package register

@@ -1,7 +1,10 @@
 package register
 
 import (
+	"encoding/base64"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -207,5 +210,100 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { inWorld(t, test.file, test.story) })
+	}
+}
+
+// A bootstrap secret names another address, or another CA for the same one. The server there gets the stored identity only if
+// it is the agent's own hub.
+func TestBootstrapSecretOfAnotherHub_DoesNotSendTheIdentityThere(t *testing.T) {
+	named := func(serial int64, url string) func(*world, *keeper, []byte) string {
+		return func(w *world, k *keeper, ca []byte) string { return k.signed(w, serial, url, ca) }
+	}
+	foreign := func(url string) func(*world, *keeper, []byte) string {
+		return func(w *world, _ *keeper, ca []byte) string {
+			return (&keeper{hub: newIdentityKey(w.t)}).signed(w, 6, url, ca)
+		}
+	}
+	none := func(*world, *keeper, []byte) string { return "" }
+	tests := map[string]struct {
+		url      string
+		document func(*world, *keeper, []byte) string
+		ownCA    bool // the server has a certificate of the CA that the agent trusts
+		expired  bool // the token of the bootstrap secret
+		want     bool
+	}{
+		"own hub: its document names the address":             {url: movedURL, document: named(6, movedURL), want: true},
+		"own hub: the import token has expired":               {url: movedURL, document: named(6, movedURL), expired: true, want: true},
+		"own hub: an address that the document does not name": {url: movedURL, document: named(6, hubURL), ownCA: true, want: true},
+		"own hub: a new CA":                                   {url: hubURL, document: named(6, hubURL), want: true},
+		"another hub":                                         {url: movedURL, document: foreign(movedURL)},
+		"another hub with a certificate of the same CA":       {url: movedURL, document: foreign(movedURL), ownCA: true},
+		"another hub shows a copy of the document":            {url: movedURL, document: named(6, hubURL)},
+		"another hub at the same address":                     {url: hubURL, document: foreign(hubURL)},
+		"another hub without a document":                      {url: movedURL, document: none, ownCA: true},
+		"another hub without a document, an expired token":    {url: movedURL, document: none, ownCA: true, expired: true},
+		"an old document":                                     {url: movedURL, document: named(4, movedURL)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
+				w.accounts["own"], w.tokens["import-1"] = true, !test.expired
+				w.identitySecret("own")
+				ca := w.ca
+				if !test.ownCA {
+					ca = newCA(t)
+				}
+				if test.url == hubURL {
+					w.signer = ca
+				}
+				w.anonymous = map[string]string{test.url: test.document(w, k, ca)}
+				w.bootstrapSecret("import-1", at(test.url), signedBy(ca))
+				w.run(time.Minute)
+				if sent := w.times("as own at "+test.url+": ok") > 0; sent != test.want {
+					t.Errorf("the identity was sent: %v\n%s", sent, strings.Join(w.lines, "\n"))
+				}
+				if (test.want || test.url == movedURL) && w.storedToken() != "own" {
+					t.Error("the agent registered again")
+				}
+				w.expectMissing(names.AgentBootstrap)
+			})
+		})
+	}
+}
+
+// The hub has no document, as those of Rancher Fleet. The tokens show whether it is probably the same.
+func TestBootstrapSecretWithATokenOfAnotherKey_DoesNotSendTheIdentityThere(t *testing.T) {
+	token := func(key, issuer string) string {
+		part := base64.RawURLEncoding.EncodeToString
+		return part([]byte(`{"kid":"`+key+`"}`)) + "." + part([]byte(`{"iss":"`+issuer+`"}`)) + ".s"
+	}
+	own := token("key-1", "kubernetes/serviceaccount")
+	for name, test := range map[string]struct {
+		imported string
+		want     bool
+	}{
+		"the same key":                     {token("key-1", "https://kubernetes.default.svc"), true},
+		"another key":                      {token("key-2", "kubernetes/serviceaccount"), false},
+		"a token that does not name a key": {"import-1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.accounts[own] = true
+				w.identitySecret(own)
+				w.bootstrapSecret(test.imported, at(movedURL))
+				w.run(time.Minute)
+				if sent := w.times("as "+own+" at "+movedURL) > 0; sent != test.want {
+					t.Errorf("the identity was sent: %v\n%s", sent, strings.Join(w.lines, "\n"))
+				}
+				if w.storedToken() != own {
+					t.Error("the agent registered again")
+				}
+				w.expectMissing(names.AgentBootstrap)
+			})
+		})
 	}
 }

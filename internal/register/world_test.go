@@ -79,7 +79,7 @@ type world struct {
 	renewal       renewals // how the hub renews tokens
 	recoveryToken string
 	document      string                   // the hub document
-	anonymous     map[string]string        // by address: what others show as the hub document
+	anonymous     map[string]string        // by address: what other servers show as the hub document
 	sealsFor      string                   // another key than that of the request
 	gives         func() map[string][]byte // what an agent needs to return, nil: this hub gives nothing
 	upToDate      bool                     // Secret fleet-recovery does not exist, because the agent has what it would contain
@@ -470,8 +470,11 @@ func (v *visitor) Prove(_ context.Context, namespace string) error {
 func (v *visitor) Document(context.Context) (string, error) {
 	v.hubMu.Lock()
 	defer v.hubMu.Unlock()
-	if err := v.answer(v.accounts[v.token]); err != nil {
+	if err := v.answer(v.accounts[v.token] || v.tokens[v.token]); err != nil {
 		return "", err
+	}
+	if text, found := v.anonymous[v.server]; found {
+		return text, nil
 	}
 	if v.document == "" {
 		return "", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, names.HubDocument)

@@ -11,7 +11,10 @@ import (
 // ErrLowerSerial means that a hub document is older than the last one that the agent stored.
 var ErrLowerSerial = errors.New("the hub document is older than the last one")
 
-// DocumentInput is the input of UseDocument.
+// ErrNotNamed means that a hub document does not name an address or its CA.
+var ErrNotNamed = errors.New("the hub document names another address or another CA")
+
+// DocumentInput is the input of UseDocument and ProveAddress.
 type DocumentInput struct {
 	// Document is a hub document whose signature was verified.
 	Document identity.Document
@@ -31,8 +34,8 @@ type DocumentInput struct {
 // tested only once: the agent may reach the hub at another one for a reason.
 func UseDocument(in DocumentInput) (test bool, err error) {
 	document := in.Document
-	if document.Serial < in.Serial {
-		return false, fmt.Errorf("serial %d instead of at least %d: %w", document.Serial, in.Serial, ErrLowerSerial)
+	if err := in.checkSerial(); err != nil {
+		return false, err
 	}
 	known := document.AddressSerial
 	if known == 0 {
@@ -49,4 +52,29 @@ func UseDocument(in DocumentInput) (test bool, err error) {
 		return false, nil
 	}
 	return !bytes.Equal(bytes.TrimSpace(in.CA), bytes.TrimSpace(document.CA)), nil
+}
+
+// ProveAddress returns nil if the hub document that was read at another address or with another CA proves that the agent's
+// hub answers there. Any server can show a copy of the document. So either the server has a certificate of the CA that the
+// agent trusts already, or the document names the CA and the address. It need not name an address that the agent uses.
+func ProveAddress(in DocumentInput, server string, ca []byte) error {
+	if err := in.checkSerial(); err != nil {
+		return err
+	}
+	ca = bytes.TrimSpace(ca)
+	if len(ca) > 0 && bytes.Equal(ca, bytes.TrimSpace(in.CA)) {
+		return nil
+	}
+	isNamed := sameServer(server, in.Document.URL) || sameServer(server, in.Server)
+	if !isNamed || !bytes.Contains(in.Document.CA, ca) {
+		return ErrNotNamed
+	}
+	return nil
+}
+
+func (in DocumentInput) checkSerial() error {
+	if in.Document.Serial < in.Serial {
+		return fmt.Errorf("serial %d instead of at least %d: %w", in.Document.Serial, in.Serial, ErrLowerSerial)
+	}
+	return nil
 }

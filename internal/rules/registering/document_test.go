@@ -49,3 +49,34 @@ func TestUseDocument(t *testing.T) {
 		})
 	}
 }
+
+func TestProveAddress(t *testing.T) {
+	const there = "https://there.example"
+	tests := map[string]struct {
+		url, ca, server, serverCA string
+		serial                    int64
+		want                      error
+	}{
+		"the document names address and CA":              {url: there, ca: "ca-2", server: there, serverCA: "ca-2\n"},
+		"the document names the CA among others":         {url: there, ca: "ca-1\nca-2", server: there, serverCA: "ca-2"},
+		"the document names the address, system's roots": {url: there, ca: "", server: there + "/", serverCA: ""},
+		"another address with the CA in use":             {url: agentHub, ca: "ca-1", server: there, serverCA: "ca-1"},
+		"the address in use with a CA of the document":   {url: there, ca: "ca-1\nca-2", server: agentHub, serverCA: "ca-2"},
+		"a copy of the document at another address":      {url: agentHub, ca: "ca-1", server: there, serverCA: "ca-2", want: ErrNotNamed},
+		"a copy, and the system's roots verify both":     {url: agentHub, ca: "", server: there, serverCA: "", want: ErrNotNamed},
+		"a copy that names the CA only":                  {url: agentHub, ca: "ca-2", server: there, serverCA: "ca-2", want: ErrNotNamed},
+		"the address in use with another CA":             {url: agentHub, ca: "ca-1", server: agentHub, serverCA: "ca-2", want: ErrNotNamed},
+		"a document without an address":                  {url: "", ca: "ca-2", server: there, serverCA: "ca-2", want: ErrNotNamed},
+		"an old document":                                {url: there, ca: "ca-2", server: there, serverCA: "ca-2", serial: 8, want: ErrLowerSerial},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := DocumentInput{
+				Document: identity.Document{URL: test.url, CA: []byte(test.ca), Serial: 7}, Serial: test.serial, Server: agentHub, CA: []byte("ca-1"),
+			}
+			if got := ProveAddress(in, test.server, []byte(test.serverCA)); !errors.Is(got, test.want) || (got == nil) != (test.want == nil) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}

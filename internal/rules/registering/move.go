@@ -12,6 +12,7 @@ import (
 //
 //	accepted there  ─► the stored kubeconfig is rewritten, account and token stay, the Secret is deleted
 //	rejected there  ─► an agent whose identity works at its own address drops the Secret; any other registers with it
+//	another hub     ─► like rejected, but the identity is not sent: it would be that hub's to use
 //	no answer there ─► both addresses are tried until one accepts the identity; a working one stays in use
 
 // elsewhere reports whether the bootstrap secret names another address or another CA than the stored identity. Under
