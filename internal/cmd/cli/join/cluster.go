@@ -111,12 +111,18 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		f.systemUID = string(uid)
 	}
 	if !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
-		return j.readProof(ctx, f)
+		if f.mayMove(j.text) {
+			return j.readProof(ctx, f)
+		}
+		return nil
 	}
 	_, err := j.heartbeat(ctx, *f)
 	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
 	f.newCA = errors.Is(err, foreign.ErrUntrusted)
-	if err != nil && !f.rejected && !f.newCA {
+	if f.newCA {
+		return j.readProof(ctx, f)
+	}
+	if err != nil && !f.rejected {
 		return hubProblem(j.text, err)
 	}
 	return nil
@@ -124,9 +130,6 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 
 // readProof finds out whether the hub of the text is that of the agent. The agent's own identity is not sent.
 func (j *joiner) readProof(ctx context.Context, f *found) error {
-	if !f.mayMove(j.text) {
-		return nil
-	}
 	kept, err := j.readKept(ctx)
 	if f.hubKey = kept.HubKey != ""; err != nil || !f.hubKey {
 		return err
@@ -204,7 +207,7 @@ func (f *found) readIdentity(secret *corev1.Secret) {
 	if err != nil {
 		return
 	}
-	f.identity, f.server, f.signer = &identity, cfg.Host, protocol.SignerOf(cfg.BearerToken)
+	f.identity, f.server, f.signer = &identity, cfg.Host, protocol.SigningKeyOf(cfg.BearerToken)
 }
 
 // isHub reports whether the cluster has the account of the token: then it is the hub.

@@ -3,6 +3,7 @@ package join
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -82,6 +84,53 @@ func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The hub of the text has another CA, at the same address.
+func TestHubWithAnotherCA_IsProvenByItsDocument(t *testing.T) {
+	own, other := newAuthority(t), newAuthority(t)
+	hubKey, foreignKey := newKey(t), newKey(t)
+	for name, test := range map[string]struct {
+		signer identity.Key
+		want   step
+		code   exit.Code
+	}{
+		"the agent's hub": {hubKey, stepInstall, exit.Done},
+		"another hub":     {foreignKey, "", exit.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			documents := good()
+			url, _ := serve(t, own.issue(t, nil), documents)
+			document, err := test.signer.SignDocument(identity.Document{URL: url, CA: []byte(own.pem), Serial: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents.with("/api/v1/namespaces/kube-public/configmaps/fleet-hub", 0, `{"data":{"`+names.HubDocumentKey+`":"`+document+`"}}`)
+			recovery := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(names.SystemNamespace)},
+				Type:       protocol.SecretTypeRecovery, Data: protocol.Kept{Recovery: protocol.Recovery{HubKey: hubKey.Public()}, Serial: 7}.Encode(),
+			}
+			j := joinerOf(t, clitest.Start(t, append(joined(url, other.pem), recovery)...))
+			j.text = textFor(url, own)
+			j.text.ClientID = ""
+			f, err := j.gather(t.Context())
+			if err != nil || !f.newCA || !f.hubKey {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			if got, err := decide(j.text, f); got != test.want || exit.CodeOf(err) != test.code {
+				t.Errorf("%q: %v", got, err)
+			}
+		})
+	}
+}
+
+func newKey(t *testing.T) identity.Key {
+	t.Helper()
+	key, err := identity.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 func TestUndo_KeepsTheRecoveryKeyOfAnEarlierAgent(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -28,7 +29,7 @@ type found struct {
 	// ownHub means that the cluster is that of the hub: it has the account of the token.
 	ownHub bool
 	// identity is that of Secret fleet-agent, or nil. server is the address of its hub.
-	// signer identifies the key that has signed the identity.
+	// signer is the name of the key that has signed the identity.
 	identity       *protocol.Identity
 	server, signer string
 	// hubKey means that the agent knows the key of its hub. signed means that the hub of the text has a document that is signed
@@ -118,6 +119,9 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 	case f.rejected && f.imported:
 		return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
 			With("on the hub: " + remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace))
+	case f.newCA && !f.imported && !f.isOwnHub(text):
+		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s a hub at %s that has another CA, and the hub of the text is not proven to be the same", name, f.server),
+			"if that hub was installed again: docs/recovery.md#the-hub-is-lost")
 	case f.rejected, f.newCA && !f.imported, !f.deployment:
 		return stepInstall, nil
 	}
@@ -148,15 +152,14 @@ func (f found) isOwnHub(text jointext.Text) bool {
 	if f.hubKey {
 		return f.signed
 	}
-	return f.signer != "" && f.signer == protocol.SignerOf(text.Token)
+	return f.signer != "" && f.signer == protocol.SigningKeyOf(text.Token)
 }
 
 // isSigned reports whether a document of a hub is signed with the key of the agent's hub and names the address and the CA of the
 // text. Any hub can publish a copy of the document of another one.
 func isSigned(text jointext.Text, kept protocol.Kept, signed string) bool {
 	document, err := identity.VerifyDocument(kept.HubKey, signed)
-	return err == nil && document.Serial >= kept.Serial && strings.TrimSuffix(document.URL, "/") == strings.TrimSuffix(text.URL, "/") &&
-		strings.Contains(string(document.CA), strings.TrimSpace(text.CA))
+	return err == nil && registering.ProveAddress(registering.DocumentInput{Document: document, Serial: kept.Serial}, text.URL, []byte(text.CA)) == nil
 }
 
 // refuse returns the error for a cluster with another agent, with the ways out.

@@ -1,7 +1,6 @@
 package join
 
 import (
-	"crypto/rand"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +37,7 @@ func kubeconfigFile(t *testing.T) string {
 func TestDecide(t *testing.T) {
 	const hub = "https://hub:6443"
 	text := jointext.Text{URL: hub, Workspace: "fleet-default", ClientID: "west-1", Token: "eyJraWQiOiJrZXktMSJ9.e30.x"}
-	signer := protocol.SignerOf(text.Token)
+	signer := protocol.SigningKeyOf(text.Token)
 	own := &protocol.Identity{ClusterNamespace: "fleet-default", ClusterName: "west"}
 	joined := func(change func(*found)) found {
 		f := found{namespace: "n", exists: true, identity: own, server: hub, deployment: true, release: release.StatusDeployed, config: config.Agent{ClientID: "west-1"}}
@@ -53,6 +52,8 @@ func TestDecide(t *testing.T) {
 	const leave = "fix: to leave that hub: helm uninstall fleet-agent -n n, then delete the Cluster there, and join again\n"
 	const leaveManifest = "fix: to leave that hub: delete the Cluster there, then kubectl delete namespace n, and join again\n"
 	const another = "reason: AnotherHub (docs/conditions.md)\n"
+	const otherCA = "error: this cluster has joined as Cluster fleet-default/west a hub at https://hub:6443 that has another CA, and the hub of the text is not proven to be the same\n"
+	const installedAgain = "fix: if that hub was installed again: docs/recovery.md#the-hub-is-lost\n"
 	tests := map[string]struct {
 		found found
 		want  step
@@ -78,7 +79,18 @@ func TestDecide(t *testing.T) {
 		"the identity is rejected: it registers again":      {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
 		"the Deployment was deleted: it is installed":       {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
 		"a text for the default client ID: nothing is done": {found: joined(func(f *found) { f.config.ClientID, f.systemUID = "", "west-1" }), want: stepNothing},
-		"the hub has another CA: it is installed":           {found: joined(func(f *found) { f.newCA = true }), want: stepInstall},
+		"the hub has another CA, and the same signing key: it is installed": {
+			found: joined(func(f *found) { f.newCA, f.signer = true, signer }), want: stepInstall,
+		},
+		"the hub has another CA, and its document proves it": {
+			found: joined(func(f *found) { f.newCA, f.hubKey, f.signed = true, true, true }), want: stepInstall,
+		},
+		"another CA of another hub is refused": {
+			found: joined(func(f *found) { f.newCA, f.signer = true, "key-2" }), code: exit.Refused, err: otherCA + another + installedAgain + leave,
+		},
+		"another CA of a hub that has copied the name of a key is refused": {
+			found: joined(func(f *found) { f.newCA, f.signer, f.hubKey = true, signer, true }), code: exit.Refused, err: otherCA + another + installedAgain + leave,
+		},
 		"the hub has moved, and the client ID is the default": {
 			found: joined(func(f *found) {
 				f.server, f.config.ClientID, f.systemUID, f.signer = "https://before", "", "west-1", signer
@@ -159,14 +171,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestHubDocument_ProvesTheHubOfItsAddress(t *testing.T) {
-	key, err := identity.NewKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := identity.NewKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, other := newKey(t), newKey(t)
 	const ca = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
 	text := jointext.Text{URL: "https://now:6443", CA: ca}
 	document := func(by identity.Key, change func(*identity.Document)) string {
