@@ -37,10 +37,16 @@ func leaving(in Input, cluster *fleet.Cluster) bool {
 	case in.Request.DeletionTimestamp != nil || cluster != nil && cluster.DeletionTimestamp != nil:
 		return true
 	case in.Request.Status.Granted:
-		return in.Named == nil || clusters.IsAnother(in.Named, owners)
+		return LostCluster(in)
 	default:
 		return cluster == nil && ownedByCluster(owners)
 	}
+}
+
+// LostCluster reports whether a request was granted for a Cluster that is gone, or whose name another one has. The agent
+// then loses its rights.
+func LostCluster(in Input) bool {
+	return in.Request.Status.Granted && (in.Named == nil || clusters.IsAnother(in.Named, in.Request.OwnerReferences))
 }
 
 // abandoned reports whether no agent waits for an answer to a request, or whether the Cluster of a granted request is

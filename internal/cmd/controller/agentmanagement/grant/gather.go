@@ -65,6 +65,11 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByClientID, client)
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
 	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
+	if grant.LostCluster(in) && request.DeletionTimestamp == nil && request.Status.ClusterName != "" {
+		// The agent would lose its rights, and a new leader's cache of Clusters may be older than that of requests.
+		live, err := reconcile.Optional(h.app.Clusters.Get(request.Namespace, request.Status.ClusterName, metav1.GetOptions{}))
+		in.Named, r.errs = live, append(r.errs, err)
+	}
 	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
 	if requests.IsRecovery(request) {
 		if err := h.gatherRecovery(&in); err != nil {

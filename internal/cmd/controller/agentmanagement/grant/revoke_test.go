@@ -40,9 +40,9 @@ func grantedBefore(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	return hub
 }
 
-func expectRevoked(t *testing.T, hub *hubtest.Hub) {
+func expectRevoked(t *testing.T, hub *hubtest.Hub, reads ...string) {
 	t.Helper()
-	got := expectRequests(t, hub, all()...)
+	got := expectRequests(t, hub, append(all(), reads...)...)[len(reads):]
 	if len(got) > 0 && got[0] != "delete ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1" {
 		t.Errorf("%s came before the account went, and with it every token", got[0])
 	}
@@ -50,33 +50,55 @@ func expectRevoked(t *testing.T, hub *hubtest.Hub) {
 
 func TestRightsGo(t *testing.T) {
 	deleting := metav1.Now()
-	tests := map[string]func(*testing.T, *hubtest.Hub){
-		"with the request": func(_ *testing.T, h *hubtest.Hub) { h.Remove(request()) },
-		"with a request that somebody's finalizer holds": func(t *testing.T, h *hubtest.Hub) {
+	tests := map[string]struct {
+		end func(*testing.T, *hubtest.Hub)
+		// reads are the requests that make sure that the Cluster is gone.
+		reads []string
+	}{
+		"with the request": {end: func(_ *testing.T, h *hubtest.Hub) { h.Remove(request()) }},
+		"with a request that somebody's finalizer holds": {end: func(t *testing.T, h *hubtest.Hub) {
 			r := current(t, h)
 			r.DeletionTimestamp = &deleting
 			h.Put(r)
-		},
-		"with the Cluster": func(_ *testing.T, h *hubtest.Hub) { h.Remove(cluster()) },
-		"with a Cluster that is being deleted": func(_ *testing.T, h *hubtest.Hub) {
+		}},
+		"with the Cluster": {func(_ *testing.T, h *hubtest.Hub) { h.Remove(cluster()) }, []string{"get Cluster ws/c1"}},
+		"with a Cluster that is being deleted": {end: func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting }))
-		},
-		"with the workspace": func(_ *testing.T, h *hubtest.Hub) {
+		}},
+		"with the workspace": {end: func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
-		},
-		"with a Cluster that another took the name of": func(_ *testing.T, h *hubtest.Hub) {
+		}},
+		"with a Cluster that another took the name of": {func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
-		},
+		}, []string{"get Cluster ws/c1"}},
 	}
-	for name, end := range tests {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := grantedBefore(t)
-			end(t, hub)
+			test.end(t, hub)
 			handle(t, hub)
-			expectRevoked(t, hub)
+			expectRevoked(t, hub, test.reads...)
 			catchUp(t, hub)
 			handle(t, hub)
-			expectRequests(t, hub) // once
+			expectRequests(t, hub, test.reads...) // once
+		})
+	}
+}
+
+// A new leader lists each kind on its own, perhaps from API servers that lag by different amounts.
+func TestRightsStay_IfOnlyTheCacheLacksTheCluster(t *testing.T) {
+	for name, cached := range map[string]func(*hubtest.Hub){
+		"none of the name":           func(*hubtest.Hub) {},
+		"an earlier one of the name": func(h *hubtest.Hub) { h.See(cluster(func(c *fleet.Cluster) { c.UID = "u-earlier" })) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := grantedHub(t)
+			live := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
+			hub.Remove(live)
+			hub.Have(live)
+			cached(hub)
+			handle(t, hub)
+			expectRequests(t, hub, "get Cluster ws/c1")
 		})
 	}
 }
