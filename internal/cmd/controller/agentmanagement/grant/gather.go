@@ -64,12 +64,7 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 	in.Clusters = byIndex(r, h.app.Clusters.Cache(), hub.ClustersByClientID, client)
 	in.Others = byIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByClientID, client)
 	in.Derived = get(r, h.app.Clusters.Cache(), request.Namespace, names.Cluster(request.Spec.ClientID))
-	in.Named = get(r, h.app.Clusters.Cache(), request.Namespace, request.Status.ClusterName)
-	if grant.LostCluster(in) && request.DeletionTimestamp == nil && request.Status.ClusterName != "" {
-		// The agent would lose its rights, and a new leader's cache of Clusters may be older than that of requests.
-		live, err := reconcile.Optional(h.app.Clusters.Get(request.Namespace, request.Status.ClusterName, metav1.GetOptions{}))
-		in.Named, r.errs = live, append(r.errs, err)
-	}
+	in.Named = h.named(r, in)
 	in.NamedToken = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, request.Labels[fleet.LabelRegistrationToken])
 	if requests.IsRecovery(request) {
 		if err := h.gatherRecovery(&in); err != nil {
@@ -101,6 +96,19 @@ func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error
 		return in, nil
 	}
 	return in, h.gatherOfCluster(&in, cluster)
+}
+
+// named returns the Cluster in the status of a request, or nil.
+func (h *handler) named(r *reads, in grant.Input) *fleet.Cluster {
+	workspace, name := in.Request.Namespace, in.Request.Status.ClusterName
+	in.Named = get(r, h.app.Clusters.Cache(), workspace, name)
+	if name == "" || in.Request.DeletionTimestamp != nil || !grant.LostCluster(in) {
+		return in.Named
+	}
+	// The agent would lose its rights, and a new leader's cache of Clusters may be older than that of requests.
+	live, err := reconcile.Optional(h.app.Clusters.Get(workspace, name, metav1.GetOptions{}))
+	r.errs = append(r.errs, err)
+	return live
 }
 
 // gatherLimit adds how many Clusters the token of a request has created, if the request creates one, which is then reserved.
