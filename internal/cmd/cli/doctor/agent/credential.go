@@ -21,26 +21,10 @@ const (
 // credentialChecks returns the checks of the agent's Secrets and its ConfigMap.
 func credentialChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-settings", Needs: sources(SourcePlace, SourceSettings), Judge: checkSettings,
-			About:     "ConfigMap `fleet-agent` can be read.",
-			Otherwise: "The agent works with its defaults, and may lose its client ID. Upgrade the agent with valid values, or let the hub write the ConfigMap again.",
-		},
-		{
-			ID: "agent-credential", Needs: sources(SourcePlace, SourceCredential, SourceBootstrap), Judge: checkCredential,
-			About:     "Secret `fleet-agent` has a complete credential.",
-			Otherwise: "The agent has no identity at the hub. With a recovery key it returns by itself, otherwise it waits for a bootstrap secret. [recovery.md](recovery.md#when-an-identity-is-lost)",
-		},
-		{
-			ID: "agent-credential-expiry", Needs: sources(SourceCredential), Judge: checkCredentialExpiry,
-			About:     "A fifth of the lifetime of the agent's token is left, or 14 days.",
-			Otherwise: "Agents renew a token before three quarters of its lifetime have passed: the log of the agent says why this one did not. The agent of an earlier release has to register again before its token expires.",
-		},
-		{
-			ID: "agent-bootstrap", Needs: sources(SourceCredential, SourceBootstrap), Judge: checkBootstrap,
-			About:     "Secret `fleet-agent-bootstrap` is deleted after the registration.",
-			Otherwise: "The agent deletes the Secret when it has registered. One that stays belongs to a registration that the hub does not grant, or to another hub, or no agent runs.",
-		},
+		{ID: "agent-settings", Needs: sources(SourcePlace, SourceSettings), Judge: checkSettings},
+		{ID: "agent-credential", Needs: sources(SourcePlace, SourceCredential, SourceBootstrap), Judge: checkCredential},
+		{ID: "agent-credential-expiry", Needs: sources(SourceCredential), Judge: checkCredentialExpiry},
+		{ID: "agent-bootstrap", Needs: sources(SourceCredential, SourceBootstrap), Judge: checkBootstrap},
 	}
 }
 

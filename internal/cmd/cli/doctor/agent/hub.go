@@ -38,46 +38,14 @@ const (
 func hubChecks() []check.Check[*Facts] {
 	credential := sources(SourceCredential)
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-hub-url", Needs: credential, Judge: checkURL,
-			About:     "The address of the hub in Secret `fleet-agent` is an https URL.",
-			Otherwise: "The agent refuses the address. Delete the credential, and register the agent again.",
-		},
-		{
-			ID: "agent-hub-ca", Needs: sources(SourceCredential, SourceSettings), Judge: checkCA,
-			About:     "The CA in Secret `fleet-agent` consists of certificates that have not expired.",
-			Otherwise: "The agent trusts no certificate of the hub. If the hub has got another CA, set `apiServerCA` of the hub's chart first.",
-		},
-		{
-			ID: "agent-hub-certificate", Needs: credential, Judge: checkCertificate,
-			About:     "The hub's certificate is signed by the CA in Secret `fleet-agent`, for the name of the address, and does not expire soon.",
-			Otherwise: "The agent does not connect. The check connects from your machine with exactly the CA of the Secret. Another network, a proxy or a firewall may treat the agent's pods differently.",
-		},
-		{
-			ID: "agent-hub-ready", Needs: credential, Judge: checkReady,
-			About:     "`/readyz` of the hub answers the agent's credential with 200.",
-			Otherwise: "The API server of the hub is starting or has a problem, or a proxy answers in its place. The agent tries again by itself.",
-		},
-		{
-			ID: "agent-hub-accepts", Needs: credential, Judge: checkAccepts,
-			About:     "The hub accepts the agent's credential, and lets it read its BundleDeployments and write the status of its Cluster.",
-			Otherwise: "401: the account or its token was deleted on the hub. 403: its rights were deleted. 404: the Cluster was deleted. In each case the agent needs another identity.",
-		},
-		{
-			ID: "agent-hub-heartbeat", Needs: sources(SourceCredential, SourceDeployment), Judge: checkHeartbeat,
-			About:     "The hub has a heartbeat of the agent that is not older than three intervals.",
-			Otherwise: "The credential is valid, and the agent does not use it: it does not run, hangs, or does not reach the hub from its pods.",
-		},
-		{
-			ID: "agent-clock", Needs: credential, Judge: checkClock,
-			About:     "The clocks of the cluster, of the hub and of your machine differ by less than a minute.",
-			Otherwise: "Certificates and tokens count as expired or not valid yet. Correct the clocks of the nodes.",
-		},
-		{
-			ID: "agent-proxy", Needs: sources(SourceDeployment, SourceCredential), Judge: checkProxy,
-			About:     "The agent's proxy is a URL.",
-			Otherwise: "The agent ignores a malformed proxy, or each of its requests fails. The fix removes the variable. If the agent needs a proxy, set it to a URL such as `http://proxy.example.com:3128`.",
-		},
+		{ID: "agent-hub-url", Needs: credential, Judge: checkURL},
+		{ID: "agent-hub-ca", Needs: sources(SourceCredential, SourceSettings), Judge: checkCA},
+		{ID: "agent-hub-certificate", Needs: credential, Judge: checkCertificate},
+		{ID: "agent-hub-ready", Needs: credential, Judge: checkReady},
+		{ID: "agent-hub-accepts", Needs: credential, Judge: checkAccepts},
+		{ID: "agent-hub-heartbeat", Needs: sources(SourceCredential, SourceDeployment), Judge: checkHeartbeat},
+		{ID: "agent-clock", Needs: credential, Judge: checkClock},
+		{ID: "agent-proxy", Needs: sources(SourceDeployment, SourceCredential), Judge: checkProxy},
 	}
 }
 

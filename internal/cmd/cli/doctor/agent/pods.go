@@ -35,31 +35,11 @@ const (
 func podChecks() []check.Check[*Facts] {
 	pods := sources(SourceDeployment, SourcePods)
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-pods-created", Needs: sources(SourceDeployment, SourcePods, SourceEvents), Judge: checkRefused,
-			About:     "The API server creates the agent's pods.",
-			Otherwise: "A quota, the pod security level of the namespace, or an admission webhook refuses the pods. The fix for a quota raises it by what the pod needs.",
-		},
-		{
-			ID: "agent-pods-scheduled", Needs: pods, Judge: checkScheduled,
-			About:     "The agent's pods are assigned to nodes.",
-			Otherwise: "No node fits: nodes are missing, full or tainted. `spec.agentTolerations`, `spec.agentAffinity` and `spec.agentResources` of the Cluster change what the pod needs.",
-		},
-		{
-			ID: "agent-pods-image", Needs: pods, Judge: checkImages,
-			About:     "The image of the agent's pods can be pulled.",
-			Otherwise: "The image does not exist, or the pull secret is missing or wrong. If the agent ran before, the fix returns to its last image.",
-		},
-		{
-			ID: "agent-pods-memory", Needs: pods, Judge: checkMemory,
-			About:     "The agent has enough memory.",
-			Otherwise: "The kernel ends the agent whenever it exceeds its limit. The fix doubles the limit. `spec.agentResources` of the Cluster sets it for agents that the hub manages.",
-		},
-		{
-			ID: "agent-pods-running", Needs: pods, Judge: checkRunning,
-			About:     "The agent's containers run and have not failed within the last hour.",
-			Otherwise: "The log of the last run ends with the cause and what to do.",
-		},
+		{ID: "agent-pods-created", Needs: sources(SourceDeployment, SourcePods, SourceEvents), Judge: checkRefused},
+		{ID: "agent-pods-scheduled", Needs: pods, Judge: checkScheduled},
+		{ID: "agent-pods-image", Needs: pods, Judge: checkImages},
+		{ID: "agent-pods-memory", Needs: pods, Judge: checkMemory},
+		{ID: "agent-pods-running", Needs: pods, Judge: checkRunning},
 	}
 }
 

@@ -21,16 +21,8 @@ const pendingPatience = 10 * time.Minute
 func releaseChecks() []check.Check[*Facts] {
 	needs := sources(SourceReleases)
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-releases-pending", Needs: needs, Judge: checkPending,
-			About:     "No Helm operation on the agent's release or on that of a Bundle takes longer than ten minutes.",
-			Otherwise: "The process was interrupted, and Helm refuses further operations. For the agent's release, the fix removes the record of the interrupted revision; no object is deleted. Releases of Bundles are completed by the agent when it starts.",
-		},
-		{
-			ID: "agent-releases-failed", Needs: needs, Judge: checkFailed,
-			About:     "No Helm release of the agent or of a Bundle has failed.",
-			Otherwise: "The BundleDeployment on the hub says why. The agent tries again when its Bundle changes.",
-		},
+		{ID: "agent-releases-pending", Needs: needs, Judge: checkPending},
+		{ID: "agent-releases-failed", Needs: needs, Judge: checkFailed},
 	}
 }
 

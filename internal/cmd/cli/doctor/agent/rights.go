@@ -17,21 +17,9 @@ import (
 // rightsChecks returns the checks of the agent's account, its rights and its Lease.
 func rightsChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-account", Needs: sources(SourcePlace, SourceAccount), Judge: checkAccount,
-			About:     "The agent's ServiceAccount exists.",
-			Otherwise: "The agent's pods are not created, or their tokens are not accepted. Running pods get a token again when they are restarted.",
-		},
-		{
-			ID: "agent-rights", Needs: sources(SourcePlace, SourceRights, SourceRole), Judge: checkRights,
-			About:     "The agent's ServiceAccount may do everything on the cluster.",
-			Otherwise: "The agent cannot deploy what Bundles contain, or cannot even read its own Secrets. The fix creates the ClusterRole or the ClusterRoleBinding of the chart again.",
-		},
-		{
-			ID: "agent-lease", Needs: sources(SourceDeployment, SourceLease, SourcePods), Judge: checkLease,
-			About:     "A pod of the agent renews Lease `fleet-agent`.",
-			Otherwise: "No pod of the agent works: it starts, waits for another holder, or hangs. A holder that is not a pod of the agent is another agent in the same namespace.",
-		},
+		{ID: "agent-account", Needs: sources(SourcePlace, SourceAccount), Judge: checkAccount},
+		{ID: "agent-rights", Needs: sources(SourcePlace, SourceRights, SourceRole), Judge: checkRights},
+		{ID: "agent-lease", Needs: sources(SourceDeployment, SourceLease, SourcePods), Judge: checkLease},
 	}
 }
 

@@ -16,26 +16,10 @@ import (
 // workloadChecks returns the checks of the agent's namespace and its Deployment.
 func workloadChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "agent-api", Judge: checkAPI,
-			About:     "The API server of the cluster answers.",
-			Otherwise: "Nothing else is checked on the cluster. `fleet doctor agent` ends with exit code 3.",
-		},
-		{
-			ID: "agent-namespace", Needs: sources(SourcePlace), Judge: checkNamespace,
-			About:     "The agent's namespace exists and is not being deleted.",
-			Otherwise: "There is no agent on the cluster, or it is being removed. A namespace that stays while it is deleted contains objects with finalizers; the cause names them.",
-		},
-		{
-			ID: "agent-deployment", Needs: sources(SourcePlace, SourceDeployment), Judge: checkDeployment,
-			About:     "The agent's Deployment exists and all of its pods are ready.",
-			Otherwise: "Nothing is deployed on the cluster, and its state on the hub is old. The checks of the pods say why they are not ready.",
-		},
-		{
-			ID: "agent-others", Needs: sources(SourceAgents), Judge: checkOthers,
-			About:     "No other agent with the same scope runs on the cluster.",
-			Otherwise: "Two agents with one scope delete each other's releases. The fix removes the agent that was not checked. If that is the wanted one, check it with `--agent-namespace`, and remove the other one.",
-		},
+		{ID: "agent-api", Judge: checkAPI},
+		{ID: "agent-namespace", Needs: sources(SourcePlace), Judge: checkNamespace},
+		{ID: "agent-deployment", Needs: sources(SourcePlace, SourceDeployment), Judge: checkDeployment},
+		{ID: "agent-others", Needs: sources(SourceAgents), Judge: checkOthers},
 	}
 }
 

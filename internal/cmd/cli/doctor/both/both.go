@@ -46,51 +46,15 @@ func Rows(hub member.Report, cluster agent.Report) []check.Row {
 func Checks() []check.Check[*Facts] {
 	credential := []check.Source{agent.SourceCredential}
 	return []check.Check[*Facts]{
-		{
-			ID: "both-contexts", Needs: []check.Source{agent.SourceSystem, member.SourceSystem}, Judge: checkContexts,
-			About:     "The contexts of the hub and of the cluster lead to different clusters, unless the Cluster is the hub's own.",
-			Otherwise: "You have selected the hub as the cluster. Select the cluster with `--cluster-context`.",
-		},
-		{
-			ID: "both-cluster", Needs: credential, Judge: checkCluster,
-			About:     "The agent's Secret names this Cluster.",
-			Otherwise: "The cluster of `--cluster-context` has joined as another Cluster. Check that one, or select another context.",
-		},
-		{
-			ID: "both-namespace", Needs: credential, Judge: checkNamespace,
-			About:     "The agent's Secret names the namespace that the hub computes for the Cluster.",
-			Otherwise: "The agent looks for its BundleDeployments in another namespace. It has to register again.",
-		},
-		{
-			ID: "both-account", Needs: append(credential, member.SourceAccounts), Judge: checkAccount,
-			About:     "The token in the agent's Secret is of an account that exists on the hub, with the same UID.",
-			Otherwise: "The account was deleted, or deleted and created again. Its tokens are no longer valid, and the agent has to register again.",
-		},
-		{
-			ID: "both-registration", Needs: append(credential, member.SourceAccounts, member.SourceRegistrations), Judge: checkRegistration,
-			About:     "The registration to which the agent's account belongs exists and was granted.",
-			Otherwise: "The hub deletes the account of a registration that does not exist. The agent has to register again.",
-		},
-		{
-			ID: "both-client-id", Needs: []check.Source{agent.SourceSystem, agent.SourceSettings}, Judge: checkClientID,
-			About:     "The client ID of the Cluster is that of the agent: the one in ConfigMap `fleet-agent`, otherwise the UID of the cluster's namespace kube-system.",
-			Otherwise: "The agent works until it registers again. Then it becomes another Cluster. The fix gives the Cluster the agent's client ID.",
-		},
-		{
-			ID: "both-hub-uid", Needs: []check.Source{agent.SourceSettings, member.SourceSystem}, Judge: checkHubUID,
-			About:     "The mark on ConfigMap `fleet-agent` is the UID of this hub.",
-			Otherwise: "Another hub has installed the agent, and this one does not change it (`AnotherHub`). Run the fix only if this hub is to take the agent over.",
-		},
-		{
-			ID: "both-hub-url", Needs: append(credential, member.SourceConfig, member.SourceKubeconfig), Judge: checkURL,
-			About:     "The address of the hub in the agent's Secret is the one that the hub gives to its agents.",
-			Otherwise: "The agent loses the hub when the old address ends. The fix gives the agent a bootstrap secret with the new address; the agent tries it with the identity that it has.",
-		},
-		{
-			ID: "both-hub-ca", Needs: append(credential, agent.SourceSettings, member.SourceConfig, member.SourceKubeconfig), Judge: checkCA,
-			About:     "The CA in the agent's Secret is the one that the hub gives to its agents.",
-			Otherwise: "The agent loses the hub when the hub's certificate is replaced, or has lost it already. The fix gives the agent a bootstrap secret with the CA of the hub; the agent tries it with the identity that it has.",
-		},
+		{ID: "both-contexts", Needs: []check.Source{agent.SourceSystem, member.SourceSystem}, Judge: checkContexts},
+		{ID: "both-cluster", Needs: credential, Judge: checkCluster},
+		{ID: "both-namespace", Needs: credential, Judge: checkNamespace},
+		{ID: "both-account", Needs: append(credential, member.SourceAccounts), Judge: checkAccount},
+		{ID: "both-registration", Needs: append(credential, member.SourceAccounts, member.SourceRegistrations), Judge: checkRegistration},
+		{ID: "both-client-id", Needs: []check.Source{agent.SourceSystem, agent.SourceSettings}, Judge: checkClientID},
+		{ID: "both-hub-uid", Needs: []check.Source{agent.SourceSettings, member.SourceSystem}, Judge: checkHubUID},
+		{ID: "both-hub-url", Needs: append(credential, member.SourceConfig, member.SourceKubeconfig), Judge: checkURL},
+		{ID: "both-hub-ca", Needs: append(credential, agent.SourceSettings, member.SourceConfig, member.SourceKubeconfig), Judge: checkCA},
 	}
 }
 

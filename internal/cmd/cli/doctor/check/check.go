@@ -15,11 +15,8 @@ type Source string
 
 // Check is one check of the facts F.
 type Check[F any] struct {
-	// ID is stable. It is also the anchor in the documentation.
+	// ID is stable. It is also the anchor in the documentation, which says what the check expects.
 	ID string
-	// About is what the check expects. Otherwise is what a problem means, and what to do. Both are sentences of the
-	// documentation.
-	About, Otherwise string
 	// Needs are the sources of the facts that Judge reads.
 	Needs []Source
 	// Judge returns a row for each problem. No rows mean the verdict ok.

@@ -32,21 +32,9 @@ type Probe struct {
 // addressChecks returns the checks of the hub's address.
 func addressChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-url", Needs: sources(SourceConfig), Judge: checkURL,
-			About:     "apiServerURL is an https URL.",
-			Otherwise: "Imports fail, and tokens have no address. The fix sets the address of your own kubeconfig. Use another one if clusters cannot reach it.",
-		},
-		{
-			ID: "hub-ca", Needs: sources(SourceConfig), Judge: checkCA,
-			About:     "apiServerCA contains CA certificates that have not expired, and exists if agentTLSMode needs it.",
-			Otherwise: "Agents do not trust the hub. The fix sets the CA of your own kubeconfig.",
-		},
-		{
-			ID: "hub-certificate", Needs: sources(SourceConfig, SourceAddress), Judge: checkCertificate,
-			About:     "The server at apiServerURL has a certificate that apiServerCA signs, for the name of the URL, that does not expire soon.",
-			Otherwise: "Agents do not connect, or stop connecting soon. The check connects from your machine and sends no request.",
-		},
+		{ID: "hub-url", Needs: sources(SourceConfig), Judge: checkURL},
+		{ID: "hub-ca", Needs: sources(SourceConfig), Judge: checkCA},
+		{ID: "hub-certificate", Needs: sources(SourceConfig, SourceAddress), Judge: checkCertificate},
 	}
 }
 

@@ -30,41 +30,13 @@ const (
 // bundleChecks returns the checks of Bundles, and of what this product does not deliver.
 func bundleChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-bundles-failing", Needs: sources(SourceBundles), Judge: checkBundlesFailing,
-			About:     "No Bundle fails to be applied, or is not ready for more than 15 minutes.",
-			Otherwise: "The fix shows the BundleDeployment of a cluster on which the Bundle is not ready. [Its reasons](#a-bundledeployment-is-not-ready).",
-		},
-		{
-			ID: "hub-bundles-conditions", Needs: sources(SourceBundles), Judge: checkBundlesConditions,
-			About:     "No Bundle reports a mistake in its spec.",
-			Otherwise: "The Bundle is not changed on clusters until the mistake is corrected. The message names the field.",
-		},
-		{
-			ID: "hub-bundles-size", Needs: sources(SourceBundles), Judge: checkBundlesSize,
-			About:     "Each Bundle is well below the size that an API server accepts.",
-			Otherwise: "Larger Bundles cannot be written. Split the Bundle, or leave out files.",
-		},
-		{
-			ID: "hub-bundles-targets", Needs: sources(SourceBundles), Judge: checkBundlesTargets,
-			About:     "Each Bundle matches a cluster.",
-			Otherwise: "The Bundle is deployed nowhere. Compare its targets with the labels of the Clusters.",
-		},
-		{
-			ID: "hub-bundles-content", Needs: sources(SourceBundles), Judge: checkBundlesContent,
-			About:     "The resources of each Bundle are in the Bundle.",
-			Otherwise: "Agents of this product cannot deploy the Bundle. Deliver the files with `fleet apply` (replace `FOLDER`).",
-		},
-		{
-			ID: "hub-gitrepos", Needs: sources(SourceGitRepos, SourceDeployments), Judge: checkGitRepos,
-			About:     "No GitRepo exists, or a controller for GitRepos runs.",
-			Otherwise: "No controller of this product reads repositories. Bundles that a GitRepo has created stay, but follow no new commit.",
-		},
-		{
-			ID: "hub-helmops", Needs: sources(SourceHelmOps, SourceDeployments), Judge: checkHelmOps,
-			About:     "No HelmOp exists, or a controller for HelmOps runs.",
-			Otherwise: "No controller of this product reads HelmOps. What is deployed stays.",
-		},
+		{ID: "hub-bundles-failing", Needs: sources(SourceBundles), Judge: checkBundlesFailing},
+		{ID: "hub-bundles-conditions", Needs: sources(SourceBundles), Judge: checkBundlesConditions},
+		{ID: "hub-bundles-size", Needs: sources(SourceBundles), Judge: checkBundlesSize},
+		{ID: "hub-bundles-targets", Needs: sources(SourceBundles), Judge: checkBundlesTargets},
+		{ID: "hub-bundles-content", Needs: sources(SourceBundles), Judge: checkBundlesContent},
+		{ID: "hub-gitrepos", Needs: sources(SourceGitRepos, SourceDeployments), Judge: checkGitRepos},
+		{ID: "hub-helmops", Needs: sources(SourceHelmOps, SourceDeployments), Judge: checkHelmOps},
 	}
 }
 

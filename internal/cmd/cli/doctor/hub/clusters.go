@@ -31,46 +31,14 @@ const (
 // clusterChecks returns the checks of Clusters and ClusterGroups.
 func clusterChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-clusters-conditions", Needs: sources(SourceClusters), Judge: checkConditions,
-			About:     "No condition of a Cluster is False for a reason that needs attention and that no other check covers.",
-			Otherwise: "The cause begins with the reason. [conditions.md](conditions.md) explains each reason.",
-		},
-		{
-			ID: "hub-clusters-silent", Needs: sources(SourceClusters), Judge: checkSilent,
-			About:     "Each agent that has reported before still reports.",
-			Otherwise: "Nothing is deployed on the cluster until its agent reports again. Read the log of the agent; the fix uses a context with the name of the Cluster.",
-		},
-		{
-			ID: "hub-clusters-waiting", Needs: sources(SourceClusters), Judge: checkWaiting,
-			About:     "No Cluster waits for its first heartbeat for more than an hour.",
-			Otherwise: "No agent was installed, or it does not reach the hub. The fix prints the command to run on the cluster.",
-		},
-		{
-			ID: "hub-clusters-deleting", Needs: sources(SourceClusters), Judge: checkDeleting,
-			About:     "No Cluster is being deleted for more than ten minutes.",
-			Otherwise: "A finalizer stays, mostly because no controller or agent removes it. The conditions say why.",
-		},
-		{
-			ID: "hub-client-ids", Needs: sources(SourceClusters), Judge: checkClientIDs,
-			About:     "The Clusters of a workspace have different client IDs.",
-			Otherwise: "Agents with this client ID belong to the older Cluster. The fix gives the younger one a client ID of its own. Delete the younger one instead if it is not needed.",
-		},
-		{
-			ID: "hub-cluster-namespaces", Needs: sources(SourceClusters, SourceNamespaces), Judge: checkNamespaces,
-			About:     "Each Cluster has its namespace, and none of these is being deleted.",
-			Otherwise: "Nothing is deployed on the cluster. The controllers create the namespace: look at their log. A namespace that is being deleted contains objects with finalizers.",
-		},
-		{
-			ID: "hub-agent-versions", Needs: sources(SourceClusters, SourceConfig), Judge: checkAgentVersions,
-			About:     "No agent is older than the hub.",
-			Otherwise: "Imported agents follow the hub by themselves, if `manageAgent` is not false. Others are upgraded with a new join text.",
-		},
-		{
-			ID: "hub-clustergroups", Needs: sources(SourceClusters, SourceGroups), Judge: checkGroups,
-			About:     "Each ClusterGroup has a valid selector and selects a Cluster.",
-			Otherwise: "Bundles for the group are deployed nowhere. Label a Cluster (replace `CLUSTER`), or correct the selector.",
-		},
+		{ID: "hub-clusters-conditions", Needs: sources(SourceClusters), Judge: checkConditions},
+		{ID: "hub-clusters-silent", Needs: sources(SourceClusters), Judge: checkSilent},
+		{ID: "hub-clusters-waiting", Needs: sources(SourceClusters), Judge: checkWaiting},
+		{ID: "hub-clusters-deleting", Needs: sources(SourceClusters), Judge: checkDeleting},
+		{ID: "hub-client-ids", Needs: sources(SourceClusters), Judge: checkClientIDs},
+		{ID: "hub-cluster-namespaces", Needs: sources(SourceClusters, SourceNamespaces), Judge: checkNamespaces},
+		{ID: "hub-agent-versions", Needs: sources(SourceClusters, SourceConfig), Judge: checkAgentVersions},
+		{ID: "hub-clustergroups", Needs: sources(SourceClusters, SourceGroups), Judge: checkGroups},
 	}
 }
 

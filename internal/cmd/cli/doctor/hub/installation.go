@@ -31,51 +31,15 @@ const maxNamed = 5
 // installationChecks returns the checks of the installation.
 func installationChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-api", Judge: checkAPI,
-			About:     "The hub's API server answers.",
-			Otherwise: "The command ends with exit code 3, and nothing else is checked.",
-		},
-		{
-			ID: "hub-crds", Needs: sources(SourceCRDs), Judge: checkCRDs,
-			About:     "The CRDs of this release exist and are established.",
-			Otherwise: "Objects of the kind cannot be read or written. Install the chart `fleet-crd`.",
-		},
-		{
-			ID: "hub-crds-fields", Needs: sources(SourceCRDs), Judge: checkFields,
-			About:     "The CRDs have all fields that this release writes.",
-			Otherwise: "The API server drops fields silently, and the controllers do not start. Upgrade the chart `fleet-crd`.",
-		},
-		{
-			ID: "hub-config", Needs: sources(SourceConfig), Judge: checkConfig,
-			About:     "The configuration of the controllers exists and can be read.",
-			Otherwise: "The hub is not installed in the namespace of `--system-namespace`, or the controllers keep their former configuration. Upgrade the chart `fleet` with valid values.",
-		},
-		{
-			ID: "hub-version", Needs: sources(SourceConfig, SourceDeployments), Judge: checkVersion,
-			About:     "The configuration and the controllers are of the same version, and `fleet` is of it too.",
-			Otherwise: "Controllers ignore a configuration of another version. Upgrade the chart instead of the image alone.",
-		},
-		{
-			ID: "hub-controllers", Needs: sources(SourceDeployments), Judge: checkControllers,
-			About:     "The Deployments of the controllers are ready.",
-			Otherwise: "Nothing is reconciled while no controller is ready. `describe` shows why the pods do not start.",
-		},
-		{
-			ID: "hub-leases", Needs: sources(SourceLeases), Judge: checkLeases,
-			About:     "A process renews each Lease of the controllers.",
-			Otherwise: "Nothing is reconciled. Look at the pods of the controllers and at their log.",
-		},
-		{
-			ID: "hub-other-manager", Needs: sources(SourceLeases, SourceDeployments), Judge: checkOtherManager,
-			About:     "No controller of Rancher Fleet runs on the hub.",
-			Otherwise: "Controllers of both products wait for the same Leases, and only one of them works. [migration.md](migration.md) says how to take the hub over.",
-		},
-		{
-			ID: "hub-webhooks", Needs: sources(SourceValidating, SourceMutating, SourceServices), Judge: checkWebhooks,
-			About:     "The Service of each admission webhook for the hub's objects exists.",
-			Otherwise: "The API server rejects writes that such a webhook has to admit. Install the program of the webhook again, or delete its configuration as the fix does.",
-		},
+		{ID: "hub-api", Judge: checkAPI},
+		{ID: "hub-crds", Needs: sources(SourceCRDs), Judge: checkCRDs},
+		{ID: "hub-crds-fields", Needs: sources(SourceCRDs), Judge: checkFields},
+		{ID: "hub-config", Needs: sources(SourceConfig), Judge: checkConfig},
+		{ID: "hub-version", Needs: sources(SourceConfig, SourceDeployments), Judge: checkVersion},
+		{ID: "hub-controllers", Needs: sources(SourceDeployments), Judge: checkControllers},
+		{ID: "hub-leases", Needs: sources(SourceLeases), Judge: checkLeases},
+		{ID: "hub-other-manager", Needs: sources(SourceLeases, SourceDeployments), Judge: checkOtherManager},
+		{ID: "hub-webhooks", Needs: sources(SourceValidating, SourceMutating, SourceServices), Judge: checkWebhooks},
 	}
 }
 

@@ -21,26 +21,10 @@ const credentialWarning = 14 * 24 * time.Hour
 // kubeconfigChecks returns the checks of kubeconfigs.
 func kubeconfigChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-kubeconfigs-exist", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExist,
-			About:     "The kubeconfig Secret of each Cluster exists.",
-			Otherwise: "The hub can neither install nor repair the agent. Write a kubeconfig of the cluster into the Secret.",
-		},
-		{
-			ID: "hub-kubeconfigs-valid", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsValid,
-			About:     "The hub accepts each kubeconfig.",
-			Otherwise: "The hub does not use the kubeconfig, for the reason that the cause names. Write one that it accepts.",
-		},
-		{
-			ID: "hub-kubeconfigs-expiry", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExpiry,
-			About:     "No kubeconfig expires within 14 days.",
-			Otherwise: "After that, the hub can neither change nor repair the agent. Write a kubeconfig with a new credential. A token of `fleet import` does not expire.",
-		},
-		{
-			ID: "hub-kubeconfigs-accepted", Needs: sources(SourceClusters), Judge: checkKubeconfigsAccepted,
-			About:     "Each cluster accepts the kubeconfig that the hub has.",
-			Otherwise: "The hub can neither change nor repair the agent. The cause begins with the reason of the condition `Imported` ([conditions.md](conditions.md)).",
-		},
+		{ID: "hub-kubeconfigs-exist", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExist},
+		{ID: "hub-kubeconfigs-valid", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsValid},
+		{ID: "hub-kubeconfigs-expiry", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExpiry},
+		{ID: "hub-kubeconfigs-accepted", Needs: sources(SourceClusters), Judge: checkKubeconfigsAccepted},
 	}
 }
 

@@ -19,26 +19,10 @@ import (
 // orphanChecks returns the checks of objects without an owner.
 func orphanChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-orphans-bundledeployments", Needs: sources(SourceClusters, SourceDelivery), Judge: checkOrphanedDeployments,
-			About:     "The Cluster of each BundleDeployment exists.",
-			Otherwise: "The controllers delete what belongs to a deleted Cluster. What is left was changed by another client, or has a finalizer.",
-		},
-		{
-			ID: "hub-orphans-namespaces", Needs: sources(SourceClusters, SourceNamespaces), Judge: checkOrphanedNamespaces,
-			About:     "The Cluster of each cluster namespace exists.",
-			Otherwise: "The fix deletes everything in the namespace. Its name is the one that the hub computes for the lost Cluster.",
-		},
-		{
-			ID: "hub-orphans-credentials", Needs: sources(SourceRequests, SourceCredentials), Judge: checkOrphanedCredentials,
-			About:     "The ClusterRegistration of each credential exists.",
-			Otherwise: "The Secret contains a credential that no agent needs. Delete it.",
-		},
-		{
-			ID: "hub-orphans-accounts", Needs: sources(SourceClusters, SourceAccounts), Judge: checkOrphanedAccounts,
-			About:     "The Cluster of each agent's account exists.",
-			Otherwise: "Tokens of the account are still valid. Delete it, and they are revoked.",
-		},
+		{ID: "hub-orphans-bundledeployments", Needs: sources(SourceClusters, SourceDelivery), Judge: checkOrphanedDeployments},
+		{ID: "hub-orphans-namespaces", Needs: sources(SourceClusters, SourceNamespaces), Judge: checkOrphanedNamespaces},
+		{ID: "hub-orphans-credentials", Needs: sources(SourceRequests, SourceCredentials), Judge: checkOrphanedCredentials},
+		{ID: "hub-orphans-accounts", Needs: sources(SourceClusters, SourceAccounts), Judge: checkOrphanedAccounts},
 	}
 }
 

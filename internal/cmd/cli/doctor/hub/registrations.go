@@ -26,31 +26,11 @@ const (
 // registrationChecks returns the checks of requests and tokens.
 func registrationChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "hub-registrations", Needs: sources(SourceRequests), Judge: checkRegistrations,
-			About:     "No ClusterRegistration waits for more than five minutes or has a problem.",
-			Otherwise: "The cluster does not join, or its agent must register again. The cause begins with the reason of the condition `Granted` ([conditions.md](conditions.md)).",
-		},
-		{
-			ID: "hub-takeovers", Needs: sources(SourceRequests), Judge: checkTakeovers,
-			About:     "No ClusterRegistration waits until you confirm that its agent replaces another one.",
-			Otherwise: "Confirm the request only if you know that its agent is to replace the other one.",
-		},
-		{
-			ID: "hub-tokens-expiry", Needs: sources(SourceTokens), Judge: checkTokensExpiry,
-			About:     "Each token expires.",
-			Otherwise: "A token that is lost can be used for ever. The fix lets the token expire in a day. Clusters that have joined stay.",
-		},
-		{
-			ID: "hub-tokens-expired", Needs: sources(SourceTokens), Judge: checkTokensExpired,
-			About:     "The hub has deleted the tokens that have expired.",
-			Otherwise: "The controllers delete expired tokens. If that does not happen, they do not work, or the clock of the hub or of your machine is wrong.",
-		},
-		{
-			ID: "hub-tokens-values", Needs: sources(SourceTokens, SourceValues), Judge: checkTokensValues,
-			About:     "Each token has the Secret with its values.",
-			Otherwise: "No cluster can join with the token. If another object has its name, revoke the token, and create one with another name.",
-		},
+		{ID: "hub-registrations", Needs: sources(SourceRequests), Judge: checkRegistrations},
+		{ID: "hub-takeovers", Needs: sources(SourceRequests), Judge: checkTakeovers},
+		{ID: "hub-tokens-expiry", Needs: sources(SourceTokens), Judge: checkTokensExpiry},
+		{ID: "hub-tokens-expired", Needs: sources(SourceTokens), Judge: checkTokensExpired},
+		{ID: "hub-tokens-values", Needs: sources(SourceTokens, SourceValues), Judge: checkTokensValues},
 	}
 }
 

@@ -29,31 +29,11 @@ const (
 // identityChecks returns the checks of the Cluster's registration, its account and its kubeconfig.
 func identityChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "cluster-client-id", Needs: sources(sourceSiblings), Judge: checkClientID,
-			About:     "No other Cluster of the workspace has the same client ID.",
-			Otherwise: "Agents with this client ID belong to the older Cluster. The fix gives the younger one a client ID of its own. Delete the younger one instead if it is not needed.",
-		},
-		{
-			ID: "cluster-requests", Needs: sources(SourceRegistrations), Judge: checkRequests,
-			About:     "No ClusterRegistration for the Cluster waits for more than five minutes or has a problem.",
-			Otherwise: "The cause begins with the reason of the condition `Granted` ([conditions.md](conditions.md)). Confirm a takeover only if you know that its agent is to replace the other one.",
-		},
-		{
-			ID: "cluster-registration", Needs: sources(SourceRegistrations), Judge: checkRegistration,
-			About:     "A Cluster whose agent has reported has a registration that was granted.",
-			Otherwise: "The registration was deleted, and the rights of the agent with it. The agent has to register again.",
-		},
-		{
-			ID: "cluster-account", Needs: sources(SourceRegistrations, SourceAccounts), Judge: checkAccount,
-			About:     "The account of each granted registration exists.",
-			Otherwise: "The hub creates the account again, but its earlier tokens are no longer valid. The agent has to register again.",
-		},
-		{
-			ID: "cluster-kubeconfig", Needs: sources(SourceKubeconfig), Judge: checkKubeconfig,
-			About:     "The kubeconfig Secret of an imported Cluster exists, can be used, and does not expire within 14 days.",
-			Otherwise: "The hub can neither install, change nor repair the agent. Write a kubeconfig of the cluster with a valid credential into the Secret.",
-		},
+		{ID: "cluster-client-id", Needs: sources(sourceSiblings), Judge: checkClientID},
+		{ID: "cluster-requests", Needs: sources(SourceRegistrations), Judge: checkRequests},
+		{ID: "cluster-registration", Needs: sources(SourceRegistrations), Judge: checkRegistration},
+		{ID: "cluster-account", Needs: sources(SourceRegistrations, SourceAccounts), Judge: checkAccount},
+		{ID: "cluster-kubeconfig", Needs: sources(SourceKubeconfig), Judge: checkKubeconfig},
 	}
 }
 

@@ -21,36 +21,12 @@ const creationPatience = 5 * time.Minute
 // stateChecks returns the checks of the Cluster's state.
 func stateChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
-		{
-			ID: "cluster-conditions", Judge: checkConditions,
-			About:     "No condition of the Cluster is False for a reason that needs attention.",
-			Otherwise: "The cause begins with the reason. [conditions.md](conditions.md) explains each reason.",
-		},
-		{
-			ID: "cluster-heartbeat", Judge: checkHeartbeat,
-			About:     "The agent reports to the hub.",
-			Otherwise: "Nothing is deployed on the cluster until its agent reports. With `--cluster-context`, the checks of the agent say why.",
-		},
-		{
-			ID: "cluster-paused", Judge: checkPaused,
-			About:     "The Cluster is not paused.",
-			Otherwise: "The hub does not change the BundleDeployments of the Cluster until `spec.paused` is false.",
-		},
-		{
-			ID: "cluster-namespace", Needs: sources(sourcePlace), Judge: checkNamespace,
-			About:     "The Cluster's namespace exists under the name that the hub computes, and is not being deleted.",
-			Otherwise: "Nothing is deployed on the cluster. The controllers create the namespace: look at their log. A namespace that is being deleted contains objects with finalizers.",
-		},
-		{
-			ID: "cluster-version", Needs: sources(SourceConfig), Judge: checkVersion,
-			About:     "The agent is not older than the hub.",
-			Otherwise: "Imported agents follow the hub by themselves, if `manageAgent` is not false. Others are upgraded with a new join text.",
-		},
-		{
-			ID: "cluster-bundles", Needs: sources(sourceDeployments), Judge: checkBundles,
-			About:     "No BundleDeployment of the Cluster has an error.",
-			Otherwise: "The fix shows the conditions of the BundleDeployment. [Its reasons](#a-bundledeployment-is-not-ready).",
-		},
+		{ID: "cluster-conditions", Judge: checkConditions},
+		{ID: "cluster-heartbeat", Judge: checkHeartbeat},
+		{ID: "cluster-paused", Judge: checkPaused},
+		{ID: "cluster-namespace", Needs: sources(sourcePlace), Judge: checkNamespace},
+		{ID: "cluster-version", Needs: sources(SourceConfig), Judge: checkVersion},
+		{ID: "cluster-bundles", Needs: sources(sourceDeployments), Judge: checkBundles},
 	}
 }
 
