@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/recordedtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-const recorded = recordings.Folder("testdata/recorded")
+const recorded = recordedtest.Folder("testdata/recorded")
 
 // The cases of `apply -o`. Those against a cluster are in package apply.
 //

@@ -16,7 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/recordedtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -47,13 +47,13 @@ func folder(t testing.TB, files map[string]string) string {
 }
 
 // apply runs the command in a folder.
-func apply(t *testing.T, dir string, environment map[string]string, args ...string) recordings.Result {
+func apply(t *testing.T, dir string, environment map[string]string, args ...string) recordedtest.Result {
 	t.Helper()
-	return recordings.Run(t, dir, append([]string{"fleet", "apply"}, args...), environment)
+	return recordedtest.Run(t, dir, append([]string{"fleet", "apply"}, args...), environment)
 }
 
 // write runs the command against a hub. The name of the Bundles is demo.
-func write(t *testing.T, hub *clitest.Server, dir string, args ...string) recordings.Result {
+func write(t *testing.T, hub *clitest.Server, dir string, args ...string) recordedtest.Result {
 	t.Helper()
 	args = append([]string{"--kubeconfig", hub.Kubeconfig, "-n", "ws", "-l", "fleet.cattle.io/repo-name=demo", "demo", "."}, args...)
 	return apply(t, dir, nil, args...)
@@ -341,7 +341,7 @@ func BenchmarkPrint_1000Files(b *testing.B) {
 	dir := folder(b, files)
 	b.Chdir(dir)
 	for b.Loop() {
-		got := recordings.RunHere(b, []string{"fleet", "apply", "-o", "-", "demo", "app"}, nil)
+		got := recordedtest.RunHere(b, []string{"fleet", "apply", "-o", "-", "demo", "app"}, nil)
 		if got.Code != exit.Done || strings.Count(got.Stdout, "name: ") < 1000 {
 			b.Fatalf("code %d, standard error:\n%s", got.Code, got.Stderr)
 		}

@@ -19,11 +19,11 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/recordings"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/recordedtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-const recorded = recordings.Folder("../testdata/recorded")
+const recorded = recordedtest.Folder("../testdata/recorded")
 
 var control = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs})
 

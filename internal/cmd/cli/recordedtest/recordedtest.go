@@ -1,7 +1,7 @@
-// Package recordings runs the recorded cases of Rancher Fleet's command line in tests.
+// Package recordedtest runs the recorded cases of Rancher Fleet's command line in tests.
 //
 //	testdata/recorded ─► Open ─► copy of the input ─► Run ─► result, to compare with Want
-package recordings
+package recordedtest
 
 import (
 	"bytes"
