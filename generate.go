@@ -7,4 +7,4 @@ package fleet
 //go:generate go tool -modfile=dev/tools/go.mod controller-gen object paths=./dev/machines/api
 //go:generate go tool -modfile=dev/tools/go.mod controller-gen crd paths=./dev/machines/api output:crd:dir=dev/machines/api/crds
 //go:generate go run -C dev/tools ./apidocs ../../charts/fleet-crd ../../docs/api.md
-//go:generate go run ./internal/cmd/cli/reference docs/cli.md
+//go:generate go run ./dev/reference docs/cli.md

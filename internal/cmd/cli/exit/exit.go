@@ -37,24 +37,6 @@ const (
 	Refused Code = 5
 )
 
-// Meaning describes a code for users.
-type Meaning struct {
-	Code Code
-	Text string
-}
-
-// Meanings returns all codes with their meanings, in order.
-func Meanings() []Meaning {
-	return []Meaning{
-		{Done, "done, or done already"},
-		{Failed, "failed"},
-		{Usage, "a flag or an argument is invalid; nothing was sent"},
-		{Preflight, "a check before the first change failed; nothing was changed"},
-		{Timeout, "something did not happen in time; the error names it"},
-		{Refused, "the command would do harm, or the hub refused it"},
-	}
-}
-
 // Error is a failure with its remedy.
 type Error struct {
 	Code Code

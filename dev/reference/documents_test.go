@@ -10,7 +10,7 @@ import (
 
 // TestDocuments_NameCommandsAndFlagsThatExist reads every command `fleet …` in the documents and the notes of the charts.
 func TestDocuments_NameCommandsAndFlagsThatExist(t *testing.T) {
-	top := filepath.Join("..", "..", "..", "..")
+	top := filepath.Join("..", "..")
 	found := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "charts/*/templates/NOTES.txt", "charts/*/values.yaml"} {
 		paths, err := filepath.Glob(filepath.Join(top, pattern))

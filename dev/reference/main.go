@@ -1,7 +1,7 @@
 // Command reference writes the page about all commands of `fleet`. It is a program of its own, so that `fleet` does not
 // contain it.
 //
-//	cobra commands, exit codes ─► page ─► docs/cli.md
+//	cobra commands ─► page ─► docs/cli.md
 package main
 
 import (

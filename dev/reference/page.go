@@ -7,8 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
 
 const intro = `# Command line
@@ -34,24 +32,28 @@ completes commands, flags and names of clusters after ` + "`kubectl fleet`" + `.
 
 ## Exit codes
 
-`
+| code | meaning |
+|---|---|
+| 0 | done, or done already |
+| 1 | failed |
+| 2 | a flag or an argument is invalid; nothing was sent |
+| 3 | a check before the first change failed; nothing was changed |
+| 4 | something did not happen in time; the error names it |
+| 5 | the command would do harm, or the hub refused it |
 
-const afterCodes = `
 Commands for Bundles, such as ` + "`fleet apply`" + `, have the exit codes of Rancher Fleet instead. Their sections name them.
 
 ## Commands
 
+| command | purpose |
+|---|---|
 `
 
 // page returns the page about a program.
 func page(root *cobra.Command) string {
 	root.InitDefaultCompletionCmd()
 	var text strings.Builder
-	text.WriteString(intro + "| code | meaning |\n|---|---|\n")
-	for _, meaning := range exit.Meanings() {
-		fmt.Fprintf(&text, "| %d | %s |\n", meaning.Code, meaning.Text)
-	}
-	text.WriteString(afterCodes + "| command | purpose |\n|---|---|\n")
+	text.WriteString(intro)
 	commands := all(root)
 	for _, command := range commands {
 		fmt.Fprintf(&text, "| %s | %s |\n", link(command), cell(command.Short))

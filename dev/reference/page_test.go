@@ -27,7 +27,7 @@ func program() *cobra.Command {
 // sections returns the text of docs/cli.md before the first command, and that of each command by its path.
 func sections(t *testing.T) (intro string, byCommand map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "cli.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cli.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func checkFlags(t *testing.T, path, text string, command *cobra.Command) {
 
 func TestPage_HasEveryExitCode(t *testing.T) {
 	intro, _ := sections(t)
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "exit", "exit.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "internal", "cmd", "cli", "exit", "exit.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
