@@ -25,9 +25,6 @@ const (
 	// clockWarning and clockFailure are differences between clocks.
 	clockWarning = time.Minute
 	clockFailure = 5 * time.Minute
-	// certificateWarning and certificateFailure are times until a certificate expires.
-	certificateWarning = 30 * 24 * time.Hour
-	certificateFailure = 3 * 24 * time.Hour
 	// defaultCheckin is the interval of heartbeats if the Deployment names none.
 	defaultCheckin = 15 * time.Minute
 	// missedHeartbeats is how many heartbeats an agent may miss.
@@ -74,21 +71,7 @@ func checkCA(f *Facts) []check.Row {
 	if !found {
 		return []check.Row{check.Fail(f.secret(names.Agent), "the CA contains no certificate in PEM: the agent trusts no certificate of the hub", f.repair())}
 	}
-	return []check.Row{f.judgeExpiry("the CA", last, f.repair())}
-}
-
-// judgeExpiry returns a row for certificates that expire.
-func (f *Facts) judgeExpiry(name string, expires time.Time, fix string) check.Row {
-	left, target := expires.Sub(f.Now), f.secret(names.Agent)
-	switch {
-	case left <= 0:
-		return check.Fail(target, fmt.Sprintf("%s expired on %s", name, expires.UTC().Format(time.DateOnly)), fix)
-	case left < certificateFailure:
-		return check.Fail(target, fmt.Sprintf("%s expires in %s", name, duration.HumanDuration(left)), fix)
-	case left < certificateWarning:
-		return check.Warn(target, fmt.Sprintf("%s expires in %s", name, duration.HumanDuration(left)), fix)
-	}
-	return check.Ok(target, fmt.Sprintf("%s expires on %s", name, expires.UTC().Format(time.DateOnly)))
+	return []check.Row{check.Certificate(f.secret(names.Agent), "the CA", last, f.Now, f.repair())}
 }
 
 // notAsked is the row of a check that needs an answer of the hub, if there is none.
@@ -110,7 +93,7 @@ func checkCertificate(f *Facts) []check.Row {
 	case err == nil && f.Probe.Answer.Expires.IsZero():
 		return nil
 	case err == nil:
-		return []check.Row{f.judgeExpiry("the certificate of "+server, f.Probe.Answer.Expires, "on the hub, renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver")}
+		return []check.Row{check.Certificate(target, "the certificate of "+server, f.Probe.Answer.Expires, f.Now, "on the hub, renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver")}
 	case errors.As(err, &host):
 		return []check.Row{check.Fail(target, fmt.Sprintf("the certificate of %s is for other names: %s", server, excerpt(host.Error())), f.repair())}
 	case errors.Is(err, foreign.ErrExpired):

@@ -13,12 +13,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// Times until a certificate expires. Certificates of API servers are often renewed by hand.
-const (
-	certificateWarning = 30 * 24 * time.Hour
-	certificateFailure = 3 * 24 * time.Hour
-)
-
 // Probe is the result of a TLS handshake with the server at apiServerURL.
 type Probe struct {
 	// Done is false if there was no URL to connect to.
@@ -76,29 +70,7 @@ func checkCA(f *Facts) []check.Row {
 	if !found {
 		return []check.Row{check.Fail(f.configObject(), "apiServerCA contains no certificate in PEM: agents trust no certificate of the hub", f.setCA())}
 	}
-	return []check.Row{f.judgeExpiry("the CA in apiServerCA", last, f.setCA())}
-}
-
-// judgeExpiry returns a row for a certificate that expires.
-func (f *Facts) judgeExpiry(name string, expires time.Time, fix string) check.Row {
-	left := expires.Sub(f.Now)
-	switch {
-	case left <= 0:
-		return check.Fail(f.configObject(), fmt.Sprintf("%s expired on %s", name, expires.UTC().Format(time.DateOnly)), fix)
-	case left < certificateFailure:
-		return check.Fail(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)), fix)
-	case left < certificateWarning:
-		return check.Warn(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)), fix)
-	}
-	return check.Ok(f.configObject(), fmt.Sprintf("%s expires in %s", name, days(left)))
-}
-
-// days returns a duration in whole days.
-func days(d time.Duration) string {
-	if n := int(d / (24 * time.Hour)); n != 1 {
-		return fmt.Sprintf("%d days", n)
-	}
-	return "1 day"
+	return []check.Row{check.Certificate(f.configObject(), "the CA in apiServerCA", last, f.Now, f.setCA())}
 }
 
 func checkCertificate(f *Facts) []check.Row {
@@ -108,7 +80,7 @@ func checkCertificate(f *Facts) []check.Row {
 	}
 	renew := "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"
 	if f.Address.Err == nil {
-		return []check.Row{f.judgeExpiry("the certificate of "+address, f.Address.Expires, renew)}
+		return []check.Row{check.Certificate(target, "the certificate of "+address, f.Address.Expires, f.Now, renew)}
 	}
 	var host x509.HostnameError
 	err := foreign.Classify(f.Address.Err)

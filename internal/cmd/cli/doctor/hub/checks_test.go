@@ -91,9 +91,9 @@ func faults() map[string]fault {
 		"no CA":                        {"hub-ca", func(f *Facts) { f.Config.APIServerCA = nil }, configMap, check.Failed, "strict and apiServerCA is not set", setCA},
 		"CA is not PEM":                {"hub-ca", func(f *Facts) { f.Config.APIServerCA = []byte("x") }, configMap, check.Failed, "no certificate in PEM", setCA},
 		"CA has expired":               {"hub-ca", func(f *Facts) { f.Now = f.Now.AddDate(2, 0, 0) }, configMap, check.Failed, "the CA in apiServerCA expired on 2027-05-04", setCA},
-		"CA expires soon":              {"hub-ca", func(f *Facts) { f.Now = f.Now.AddDate(1, 0, -20) }, configMap, check.Warning, "expires in 20 days", setCA},
+		"CA expires soon":              {"hub-ca", func(f *Facts) { f.Now = f.Now.AddDate(1, 0, -20) }, configMap, check.Warning, "expires in 20d", setCA},
 		"unknown TLS mode":             {"hub-ca", func(f *Facts) { f.Config.AgentTLSMode = "lax" }, configMap, check.Failed, `agentTLSMode "lax"`, upgrade + " --set agentTLSMode=strict"},
-		"certificate expires tomorrow": {"hub-certificate", func(f *Facts) { f.Address.Expires = f.Now.Add(30 * time.Hour) }, configMap, check.Failed, "expires in 1 day", "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"},
+		"certificate expires tomorrow": {"hub-certificate", func(f *Facts) { f.Address.Expires = f.Now.Add(30 * time.Hour) }, configMap, check.Failed, "expires in 30h", "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"},
 		"no server answers":            {"hub-certificate", func(f *Facts) { f.Address = Probe{Done: true, Err: errors.New("dial tcp: refused")} }, configMap, check.Failed, "no TLS server answers", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
 
 		"namespace of a Cluster is taken":    {"hub-clusters-conditions", with(fleet.ConditionProcessed, fleet.ReasonNamespaceTaken, "taken"), west, check.Failed, "NamespaceTaken: taken", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
@@ -129,7 +129,7 @@ func faults() map[string]fault {
 		"kubeconfig Secret is missing":    {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
 		"kubeconfig runs a command":       {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
 		"kubeconfig has expired":          {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
-		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5 days", write},
+		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5d", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
 		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
 		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {

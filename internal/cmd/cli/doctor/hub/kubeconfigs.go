@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -74,7 +75,7 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 			groups.Add("expired", check.Fail(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
 				SecretOf(cluster), expires.UTC().Format(time.DateOnly)), fix))
 		case left < credentialWarning:
-			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", SecretOf(cluster), days(left)), fix))
+			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", SecretOf(cluster), duration.HumanDuration(left)), fix))
 		}
 	}
 	return groups.Rows()
