@@ -48,8 +48,12 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		outcome.NotMonitored(status, d.Clock(), outcome.Message(err))
 		return err
 	}
-	if found != nil {
-		watch.Monitored(status, d.Clock(), *found, bd.Spec.Options.ForceSyncGeneration)
+	if found == nil {
+		return nil
+	}
+	watch.Monitored(status, d.Clock(), *found, bd.Spec.Options.ForceSyncGeneration)
+	if found.Counts.Missing > 0 {
+		d.queue.AddAfter(bd.Name, missingRetry)
 	}
 	return nil
 }
@@ -90,7 +94,7 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	case err != nil:
 		return false, fmt.Errorf("reading release %s: %w", named, err)
 	case tracked:
-		return true, nil
+		return r.stillReadable(secret), nil
 	}
 	if last, err := d.reader.IsLast(ctx, key, number); !last || err != nil {
 		return false, err // an operation failed or was interrupted: its result has to be repaired

@@ -27,6 +27,9 @@ const (
 	dependencyRetry = time.Minute
 	// awaitedRetry is the pause before a retry if the awaited object is watched.
 	awaitedRetry = 15 * time.Minute
+	// missingRetry is the pause before the release of missing objects is read again: a program that deletes objects
+	// may delete their release later.
+	missingRetry = 30 * time.Second
 	// reportPause is the minimum time between two reports that differ only in details.
 	reportPause = time.Second
 )

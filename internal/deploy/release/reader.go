@@ -276,8 +276,8 @@ func (r *Reader) manifest(ctx context.Context, key placement.Release, number int
 		return "", err
 	}
 	stored, err := Decode(secret)
-	if err != nil {
-		return "", err
+	if err != nil { // an unreadable revision counts as missing
+		return "", fmt.Errorf("%w: %w", err, apierrors.NewNotFound(secretsResource().GroupResource(), secret.Name))
 	}
 	if len(stored.Manifest) <= longestManifest {
 		r.manifests.Add(release, keptManifest{uid: secret.UID, version: secret.ResourceVersion, text: stored.Manifest}, manifestLife)
