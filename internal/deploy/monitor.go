@@ -40,6 +40,9 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		t.Expire()
 		return nil
 	}
+	if bd.Status.AppliedDeploymentID != status.AppliedDeploymentID {
+		status.Ready = false // until the objects are known
+	}
 	found, err := d.observer.Check(ctx, bd, t)
 	if err != nil {
 		if errors.Is(err, watch.ErrReleaseLost) {

@@ -1,13 +1,32 @@
 package deploy
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
+
+// passing returns a copy of a config whose requests go through a function first.
+func passing(config *rest.Config, through func(request *http.Request, next http.RoundTripper) (*http.Response, error)) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) { return through(request, next) })
+	})
+	return config
+}
 
 // Another program damages the release while the agent runs.
 func TestDamagedReleaseSecret_ReleaseIsDeployedAgain(t *testing.T) {
@@ -66,4 +85,64 @@ func TestDamagedFormerRevision_NextStateIsDeployed(t *testing.T) {
 	l.start()
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("three"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", released(l.Name+"/x:3"))
+}
+
+// The agent is killed between an upgrade and its report. The next process must not report the new state with the
+// readiness of the former one, because a rollout would go on.
+func TestAgentKilledBeforeReport_FormerReadinessIsNotReported(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "stale-ready")
+	l.start()
+	files := deploytest.HelloFiles("hi")
+	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", ready)
+	l.halt()
+	l.options = func(o *Options) {
+		o.Hub = passing(l.identity, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/status") {
+				return nil, errKilled
+			}
+			return next.RoundTrip(request)
+		})
+	}
+	l.start()
+	never := "apiVersion: v1\nkind: Service\nmetadata: {name: never}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n"
+	wanted := l.apply(bundle{Name: "x", Files: deploytest.With(files, map[string]string{"templates/never.yaml": never}), Options: deploytest.InNamespace(l.Name)})
+	l.eventually(func() string {
+		if got := l.revisionsOf(l.Name, "x"); !slices.Contains(got, "2 deployed") {
+			return fmt.Sprint("the revisions are ", got)
+		}
+		return ""
+	})
+	l.halt()
+	var mu sync.Mutex
+	var reports []fleet.BundleDeploymentStatus
+	l.options = func(o *Options) {
+		o.Hub = passing(l.identity, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/status") {
+				body, err := io.ReadAll(request.Body)
+				if err != nil {
+					return nil, err
+				}
+				request.Body = io.NopCloser(bytes.NewReader(body))
+				var sent fleet.BundleDeployment
+				if err := json.Unmarshal(body, &sent); err != nil {
+					return nil, err
+				}
+				mu.Lock()
+				reports = append(reports, sent.Status)
+				mu.Unlock()
+			}
+			return next.RoundTrip(request)
+		})
+	}
+	l.start()
+	l.expectStatus("x", says(fleet.ConditionReady, "never"))
+	mu.Lock()
+	defer mu.Unlock()
+	for i := range reports {
+		if reports[i].AppliedDeploymentID == wanted.Spec.DeploymentID && reports[i].Ready {
+			t.Errorf("report %d says that the new state is ready", i)
+		}
+	}
 }
