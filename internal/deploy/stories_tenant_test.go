@@ -242,7 +242,7 @@ func TestTenant_DeploysWithinItsRights(t *testing.T) {
 	options.NamespaceLabels = map[string]string{"smuggled": "x"}
 	l.apply(bundle{Name: "x", Files: files, Options: options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 }})
 	bd := l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonForbidden, "labelling namespace "+own))
-	if missing := conditionsAre(bd, "Deployed=True"); missing != "" || bd.Status.Release != own+"/x:2" {
+	if missing := conditionsAre(bd, "Deployed=True Ready=False"); missing != "" || bd.Status.Release != own+"/x:2" {
 		t.Errorf("release %s, %s", bd.Status.Release, missing)
 	}
 	namespace, err := l.East.CoreV1().Namespaces().Get(t.Context(), own, metav1.GetOptions{})

@@ -81,7 +81,11 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, r Report, sy
 	status.IncompleteState = r.Incomplete
 	status.Resources, status.ResourceCounts = r.Resources, r.Counts
 	status.SyncGeneration = &syncGeneration
-	outcome.SetCondition(status, now, fleet.ConditionReady, notReadyMessage(r))
+	message := notReadyMessage(r)
+	if installed := fleet.GetCondition(status.Conditions, fleet.ConditionInstalled); installed != nil && installed.Status == "False" {
+		message = installed.Message // the namespace could not be labelled
+	}
+	outcome.SetCondition(status, now, fleet.ConditionReady, message)
 	outcome.SetCondition(status, now, fleet.ConditionMonitored, "")
 }
 
