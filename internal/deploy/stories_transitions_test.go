@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,4 +146,67 @@ func TestAgentKilledBeforeReport_FormerReadinessIsNotReported(t *testing.T) {
 			t.Errorf("report %d says that the new state is ready", i)
 		}
 	}
+}
+
+// A correction needs a kind that was deleted.
+func TestKindDeletedUnderCorrection_IsReported(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "crd-corrected")
+	l.start()
+	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
+	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.expectStatus("things", ready)
+	l.deleteCRD("things." + group)
+	l.expectStatus("things", says(fleet.ConditionReady, "no matches for kind"))
+	if got := l.revisionsOf(l.Name, "things"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %v", got)
+	}
+}
+
+// A correction fails, and the API server is not available when the agent cleans up. The next correction fails, too.
+func TestFailedCorrectionNotCleanedUp_ReleaseStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "correct-twice")
+	var away atomic.Bool
+	var refused atomic.Int32
+	l.options = func(o *Options) {
+		o.Local = passing(l.local, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if away.Load() && request.Method == http.MethodDelete && strings.Contains(request.URL.Path, "/secrets/") {
+				return nil, errKilled
+			}
+			if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/configmaps/cm") {
+				refused.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	}
+	l.start()
+	l.apply(bundle{Name: "x", Files: driftFiles(), Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.expectStatus("x", ready)
+	away.Store(true)
+	l.edit("configmaps", "cm", `{"data":{"a":"x"},"immutable":true}`)
+	l.eventually(func() string {
+		if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 superseded", "2 failed"}) {
+			return fmt.Sprint("the revisions are ", got)
+		}
+		return ""
+	})
+	away.Store(false)
+	before := refused.Load()
+	l.eventually(func() string {
+		if refused.Load() < before+2 {
+			return "not corrected again"
+		}
+		if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 deployed"}) {
+			return fmt.Sprint("the revisions are ", got)
+		}
+		return ""
+	})
+	l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
 }

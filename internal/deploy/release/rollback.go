@@ -42,6 +42,14 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 	if at < 0 || h.isForeign(h.revisions[at]) {
 		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
 	}
+	for ref := range in.Only {
+		if _, err := r.Agent.Mapping(ref.GroupVersionKind); err != nil {
+			return nil, err
+		}
+	}
+	if err := h.makeDeployed(in.Revision); err != nil { // an earlier failure may not have been undone
+		return nil, err
+	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
 	client.Only = in.Only
 	run := action.NewRollback(newConfiguration(in.Identity, h, 0, client))
@@ -72,6 +80,11 @@ func (h *History) undo(number int, keepFailed bool) error {
 			}
 		}
 	}
+	return h.makeDeployed(number)
+}
+
+// makeDeployed marks a revision as the deployed one.
+func (h *History) makeDeployed(number int) error {
 	name := SecretName(h.Key.Name, number)
 	current, err := h.Get(name)
 	if err != nil || current.Info.Status == release.StatusDeployed {
