@@ -72,6 +72,7 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		return err
 	}
 	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists}
+	generation := status.DownstreamResourcesGeneration
 	if decide(found) != Refuse {
 		if err := d.namespaces.Check(ctx, bd); err != nil {
 			return err
@@ -85,7 +86,11 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		}
 		found.Forced = r.again
 	}
-	return d.carryOut(ctx, decide(found), bd, r, status)
+	err = d.carryOut(ctx, decide(found), bd, r, status)
+	if err != nil && found.Forced && !outcome.IsFailure(err) {
+		status.DownstreamResourcesGeneration = generation // another process has to deploy the copies, too
+	}
+	return err
 }
 
 // retryDue reports whether a permanently failed state has to be retried now. If it is too early, retryDue enqueues

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
@@ -27,6 +29,44 @@ func passing(config *rest.Config, through func(request *http.Request, next http.
 		return roundTrip(func(request *http.Request) (*http.Response, error) { return through(request, next) })
 	})
 	return config
+}
+
+// settings changes the values in the ConfigMap "settings" on the hub.
+func (l *lab) settings(greeting string) {
+	l.t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"values.yaml": "greeting: " + greeting}}
+	_, err := l.HubCore.CoreV1().ConfigMaps(l.Name).Update(l.t.Context(), object, metav1.UpdateOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// A copied object has changed, but its bundle has to wait for another one. The next agent process deploys the change.
+func TestCopyChangesWhileDependencyIsMissing_IsDeployedAfterRestart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copy-waits")
+	l.original("settings")
+	l.settings("one")
+	l.start()
+	options, _ := copyingThem(l.Name, "settings")
+	options.Helm.ValuesFrom = []fleet.ValuesFrom{{ConfigMapKeyRef: &fleet.ValuesKeyRef{Name: "settings"}}}
+	change := func(generation int64, dependsOn ...fleet.BundleRef) {
+		l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: func(bd *fleet.BundleDeployment) {
+			bd.Spec.DownstreamResourcesGeneration, bd.Spec.DependsOn = generation, dependsOn
+		}})
+	}
+	change(1)
+	l.expectStatus("x", released(l.Name+"/x:1"))
+	l.settings("two")
+	change(2, fleet.BundleRef{Name: "missing"})
+	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonDependencyMissing, ""))
+	l.halt()
+	change(2)
+	l.start()
+	l.expectStatus("x", released(l.Name+"/x:2"))
+	if got := l.field("configmaps", "x", dig("data", "greeting")); got != "two" {
+		t.Errorf("the values are of the former copy: %s", got)
+	}
 }
 
 // Another program damages the release while the agent runs.
