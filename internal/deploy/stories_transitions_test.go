@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -249,4 +250,23 @@ func TestFailedCorrectionNotCleanedUp_ReleaseStays(t *testing.T) {
 		return ""
 	})
 	l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
+}
+
+// A bundle may not create its namespace: neither does a copy.
+func TestCopyIntoMissingNamespace_NamespaceIsNotCreated(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copy-no-namespace")
+	l.original("settings")
+	l.start()
+	missing := l.Name + "-none"
+	options, generation := copyingThem(missing, "settings")
+	no := false
+	options.CreateNamespace = &no
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation})
+	l.expectStatus("x", says(fleet.ConditionDeployed, "not found"))
+	if _, err := l.East.CoreV1().Namespaces().Get(t.Context(), missing, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace exists: %v", err)
+	}
+	l.namespace(missing)
+	l.expectStatus("x", ready)
 }

@@ -115,8 +115,10 @@ func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *Sta
 	if err != nil {
 		return false, err
 	}
-	if err := c.Namespaces.Ensure(ctx, who, namespace); err != nil {
-		return false, err
+	if create := bd.Spec.Options.CreateNamespace; create == nil || *create {
+		if err := c.Namespaces.Ensure(ctx, who, namespace); err != nil {
+			return false, err
+		}
 	}
 	for _, wanted := range copies {
 		var version string
