@@ -80,6 +80,9 @@ func (r *record) stillReadable(secret *corev1.Secret) bool {
 // isKnown reports whether the states of all objects are known.
 func (r *record) isKnown() bool { return r.tracking != nil && r.tracking.Known }
 
+// hasLost reports whether an object is missing that was already being deleted when it was deployed.
+func (r *record) hasLost() bool { return r.isKnown() && r.tracking.HasLost() }
+
 // deployAgain requests a deployment although the revision is in place.
 func (r *record) deployAgain() { r.again = true }
 

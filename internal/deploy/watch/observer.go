@@ -39,6 +39,8 @@ type Tracking struct {
 	rewrites map[manifest.Ref]pace.Rewrites
 	// first holds the answers of the API server to the deployment itself; nil once they were processed.
 	first *manifest.Revision
+	// leaving are the objects that were already being deleted when they were deployed.
+	leaving []manifest.Ref
 	// rules are the differences to ignore.
 	rules drift.Rules
 	// Known is true while seen and extras are up to date.
@@ -75,6 +77,11 @@ func (t *Tracking) AnyMissing() bool {
 		}
 	}
 	return false
+}
+
+// HasLost reports whether an object is missing that was already being deleted when it was deployed.
+func (t *Tracking) HasLost() bool {
+	return slices.ContainsFunc(t.leaving, func(ref manifest.Ref) bool { return !t.seen[ref].Exists })
 }
 
 // Expire marks the last observation as outdated: drift must not be corrected by it.
@@ -171,6 +178,11 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	known, err := true, error(nil)
 	if first := t.first; first != nil {
 		t.first = nil
+		for ref, live := range first.Live {
+			if live.GetDeletionTimestamp() != nil {
+				t.leaving = append(t.leaving, ref)
+			}
+		}
 		err = o.takeIn(ctx, bd, t, first.Live, first.Wanted)
 	} else {
 		known, err = o.observe(ctx, bd, t)
