@@ -46,6 +46,7 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			}
 			if bd, ok := object.(*fleet.BundleDeployment); ok {
 				d.remember(bd, bd.Status.Release)
+				d.records.deleted(bd)
 				d.queue.Add(bd.Name)
 				d.wakeups.Publish(wakeups.Bundle(bd.Name))
 				d.wakeups.Publish(wakeups.States())

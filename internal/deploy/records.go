@@ -18,11 +18,13 @@ type records struct {
 	restored map[string]bool
 	// copied are deleted BundleDeployments that may have left copies.
 	copied map[string]bool
+	// kept are deleted BundleDeployments whose objects stay.
+	kept map[string]bool
 }
 
 func newRecords() *records {
 	return &records{
-		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{},
+		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{}, kept: map[string]bool{},
 	}
 }
 
@@ -35,6 +37,7 @@ func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 		found = &record{uid: bd.UID}
 		r.byName[bd.Name] = found
 	}
+	delete(r.kept, bd.Name)
 	if r.restored[bd.Name] {
 		delete(r.restored, bd.Name)
 		found.distrustHub()
@@ -51,6 +54,23 @@ func (r *records) hubRestored(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.restored[name] = true
+}
+
+// deleted records whether the objects of a deleted BundleDeployment stay: because of its options, or of the next ones,
+// which a paused BundleDeployment does not deploy.
+func (r *records) deleted(bd *fleet.BundleDeployment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if bd.Spec.Options.KeepResources || bd.Spec.StagedOptions.KeepResources {
+		r.kept[bd.Name] = true
+	}
+}
+
+// keeps reports whether the objects of a deleted BundleDeployment stay.
+func (r *records) keeps(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kept[name]
 }
 
 // leaveCopies records whether a deleted BundleDeployment may have left copies.

@@ -63,7 +63,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 		return false, nil
 	}
 	holdsAgent := func(text string) bool { return d.holdsAgent(text, last.Namespace) }
-	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true"
+	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true" || d.records.keeps(name)
 	if kept {
 		err = d.releaser.Forget(h)
 	} else {

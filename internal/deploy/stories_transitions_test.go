@@ -292,3 +292,20 @@ func TestCopyIntoMissingNamespace_NamespaceIsNotCreated(t *testing.T) {
 	l.namespace(missing)
 	l.expectStatus("x", ready)
 }
+
+// A paused bundle is to keep its resources, and is deleted.
+func TestPausedBundleKeepsResources_ObjectsStay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "kept-paused")
+	l.start()
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
+		bd.Spec.Paused, bd.Spec.StagedOptions.KeepResources = true, true // as the hub stages it
+	}})
+	l.delete("x")
+	l.expectNoRelease(l.Name, "x")
+	if !l.configMapIsThere(l.Name, "x") {
+		t.Error("the object is gone")
+	}
+}
