@@ -188,7 +188,9 @@ func TestAgentKilledDuringUninstallation_Recovers(t *testing.T) {
 	afterEachKill(t, func(t *testing.T, request int) bool {
 		l := newLab(t, fmt.Sprint("kill-uninstall-", request))
 		l.interval = shortInterval // who is killed before the first request of it leaves an orphan
-		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: deploytest.InNamespace(l.Name)})
+		l.original("copy")
+		options, generation := copyingThem(l.Name, "copy")
+		l.apply(bundle{Name: "x", Files: threeObjects("a", "b", "c"), Options: options, Change: generation})
 		l.apply(bundle{Name: "another", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
 		l.start()
 		l.expectStatus("x", ready)
@@ -197,6 +199,9 @@ func TestAgentKilledDuringUninstallation_Recovers(t *testing.T) {
 		gone := func() string {
 			if found := l.revisionsOf(l.Name, "x"); len(found) > 0 || len(l.configMaps()) > 0 {
 				return fmt.Sprint(found, l.configMaps())
+			}
+			if l.configMapIsThere(l.Name, "copy") {
+				return "the copy is there"
 			}
 			return ""
 		}

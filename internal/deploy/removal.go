@@ -29,8 +29,13 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		d.records.leaveCopies(name, true)
 	}
 	var errs []error
-	for _, key := range owned {
-		kept, err := d.takeDown(ctx, name, key, nil)
+	for i, key := range owned {
+		var beforePurge func()
+		if i == len(owned)-1 {
+			// The history goes last: it is how the next process finds a BundleDeployment that is gone.
+			beforePurge = func() { _ = d.removeLeft(ctx, name) } // repeated below after an error
+		}
+		kept, err := d.takeDown(ctx, name, key, nil, beforePurge)
 		if kept {
 			d.records.leaveCopies(name, false)
 		}
@@ -50,8 +55,9 @@ func (d *deployer) removeLeft(ctx context.Context, name string) error {
 }
 
 // takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
-// and returns true. It does not touch a release that belongs to another owner, or objects in keep.
-func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref) (kept bool, err error) {
+// and returns true. It does not touch a release that belongs to another owner, or objects in keep. It calls beforePurge,
+// if that is not nil, between the objects and the history.
+func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref, beforePurge func()) (kept bool, err error) {
 	h, err := d.releaser.History(ctx, key)
 	if err != nil {
 		return false, err
@@ -67,7 +73,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 	if kept {
 		err = d.releaser.Forget(h)
 	} else {
-		err = d.uninstall(ctx, h, name, keep)
+		err = d.uninstall(ctx, h, name, keep, beforePurge)
 	}
 	err = errors.Join(err, h.DeleteForged(ctx))
 	if err != nil {
@@ -86,14 +92,14 @@ func (d *deployer) holdsAgent(text, namespace string) bool {
 	})
 }
 
-func (d *deployer) uninstall(ctx context.Context, h *release.History, name string, keep []manifest.Ref) error {
+func (d *deployer) uninstall(ctx context.Context, h *release.History, name string, keep []manifest.Ref, beforePurge func()) error {
 	marks := release.AnnotationsOf(h.Last())
 	who, hooks, err := d.accounts.ForRemoval(ctx, marks[fleet.AnnotationServiceAccount])
 	if err != nil {
 		return err
 	}
 	confined := cmp.Or(marks[fleet.AnnotationTargetNamespace], d.inventory.Confinement(h.Key))
-	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep})
+	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep, BeforePurge: beforePurge})
 }
 
 // isOurs reports whether this agent made a release with these annotations for the BundleDeployment.

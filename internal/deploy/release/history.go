@@ -56,6 +56,8 @@ type History struct {
 	// beforeCreate is called with the next revision before it is stored. It may change the hooks or return an error;
 	// nil for none.
 	beforeCreate func(*release.Release) error
+	// beforeDelete is called before the first revision is deleted; nil for none.
+	beforeDelete func()
 }
 
 // LoadHistory reads all revisions of a release. A revision that cannot be decoded is left out and overwritten
@@ -270,6 +272,10 @@ func (h *History) Delete(key string) (*release.Release, error) {
 	i := h.index(key)
 	if i < 0 {
 		return nil, driver.ErrReleaseNotFound
+	}
+	if h.beforeDelete != nil {
+		h.beforeDelete()
+		h.beforeDelete = nil
 	}
 	err := h.secrets.Delete(context.Background(), key, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

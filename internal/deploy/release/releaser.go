@@ -329,6 +329,8 @@ type Removal struct {
 	Set      placement.Set
 	// Keep are objects that are not deleted, because another release of the same BundleDeployment has them.
 	Keep []manifest.Ref
+	// BeforePurge is called when the objects are deleted and the history is not; nil for none.
+	BeforePurge func()
 }
 
 // Uninstall uninstalls a release with the given history.
@@ -346,6 +348,7 @@ func (r *Releaser) Uninstall(h *History, in Removal) error {
 	run.Timeout = hookTimeout
 	run.IgnoreNotFound = true
 	run.DeletionPropagation = "background"
+	h.beforeDelete = in.BeforePurge
 	if _, err := run.Run(h.Key.Name); err != nil {
 		err = errors.Join(err, client.DeletionError()) // Helm does not return the cause
 		return fmt.Errorf("uninstalling release %s: %w", h.Key, err)
