@@ -42,11 +42,6 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 	if at < 0 || h.isForeign(h.revisions[at]) {
 		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
 	}
-	for ref := range in.Only {
-		if _, err := r.Agent.Mapping(ref.GroupVersionKind); err != nil {
-			return nil, err
-		}
-	}
 	if err := h.makeDeployed(in.Revision); err != nil { // an earlier failure may not have been undone
 		return nil, err
 	}
