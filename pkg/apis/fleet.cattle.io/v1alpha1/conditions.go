@@ -171,7 +171,8 @@ const (
 	// what the log says.
 	ReasonAgentPodFailing = "AgentPodFailing"
 	// ReasonAnotherHub means that the agent in that namespace downstream belongs to another hub. Set
-	// spec.agentNamespace of the Cluster, or take the agent over as the message says.
+	// spec.agentNamespace of the Cluster, or take the agent over as the message says. `fleet join` reports it for a hub
+	// that is not proven to be that of the agent.
 	ReasonAnotherHub = "AnotherHub"
 	// ReasonTargetIsHub means that the kubeconfig points to the hub's own cluster, which is allowed only in the
 	// workspace of bootstrap.namespace. Nothing was written. Write a kubeconfig of another cluster into the Secret, or
