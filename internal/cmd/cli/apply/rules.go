@@ -73,12 +73,6 @@ func problemOf(t *target) string {
 	return ""
 }
 
-// isTooLarge reports whether an API server or its store refused an object because of its size.
-func isTooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "request is too large") ||
-		strings.Contains(err.Error(), "larger than max")
-}
-
 // gone returns the Bundles that an earlier call has made and this one has not.
 func gone(made []*fleet.Bundle, targets []*target) []*fleet.Bundle {
 	return slices.DeleteFunc(slices.Clone(made), func(bundle *fleet.Bundle) bool {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/pack"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -135,7 +136,7 @@ func TestRefusalForSize_IsRecognized(t *testing.T) {
 		{apierrors.NewForbidden(resource, "a", nil), false},
 		{apierrors.NewConflict(resource, "a", nil), false},
 	} {
-		if got := isTooLarge(explain("writing Bundle ws/a", test.err)); got != test.want {
+		if got := answers.IsTooLarge(explain("writing Bundle ws/a", test.err)); got != test.want {
 			t.Errorf("%v: %v", test.err, got)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/report"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/pack"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -167,7 +168,7 @@ func (w *writer) writeLarge(ctx context.Context, large []*target) (problems, err
 		err := w.bundle(ctx, one)
 		switch {
 		case err == nil:
-		case isTooLarge(err):
+		case answers.IsTooLarge(err):
 			refused = append(refused, pack.Oversize(one.Bundle.Bundle, pack.StoreLimit))
 		default:
 			return nil, err

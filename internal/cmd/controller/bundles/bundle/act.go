@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
@@ -42,11 +43,11 @@ func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 func (h *handler) withoutContent(err error, p *progress) error {
 	p.stop()
 	switch {
-	case isTooLarge(err):
+	case answers.IsTooLarge(err):
 		p.outcome = p.outcome.WithFailure(fleet.ReasonError, selection.TargetingError+errContentTooLarge.Error())
 		err = nil
 	case needsUser(err):
-		p.outcome = p.outcome.WithFailure(fleet.ReasonError, writeError+messageOf(err))
+		p.outcome = p.outcome.WithFailure(fleet.ReasonError, writeError+answers.Message(err))
 	}
 	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
 	return err

@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
-	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -30,34 +29,23 @@ var errContentTooLarge = errors.New("resources: their Content is larger than the
 // messageTooLarge is the Event message for a Bundle that is too large to be updated.
 const messageTooLarge = "the Bundle is so large that the API server accepts neither a finalizer nor a status, so it is not deployed; make spec.resources smaller"
 
-// isTooLarge reports whether the API server or its store refuses an object because of its size.
-func isTooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || err != nil &&
-		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "larger than max"))
-}
-
 // reportUnprepared reports why the finalizer of a Bundle cannot be written. A Bundle that is too large takes no status
 // either, so it gets an Event only. What is deployed stays unchanged.
 func (h *handler) reportUnprepared(bundle *fleet.Bundle, err error) error {
 	switch {
-	case isTooLarge(err):
+	case answers.IsTooLarge(err):
 		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
 		return nil
 	case needsUser(err):
 		before, _ := h.ledger.Get(reconcile.KeyOf(bundle))
 		before.Generation = bundle.Generation
-		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+messageOf(err)))
+		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+answers.Message(err)))
 	}
 	return err
 }
 
 // needsUser reports whether a user has to act on an answer of the API server.
-func needsUser(err error) bool { return isForOne(err) || apierrors.IsInternalError(err) }
-
-// isForOne reports whether an API server's answer is about the object that was sent.
-func isForOne(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isTooLarge(err)
-}
+func needsUser(err error) bool { return answers.IsForObject(err) || apierrors.IsInternalError(err) }
 
 // failure is the reason why a BundleDeployment cannot be written.
 type failure struct {
@@ -79,27 +67,12 @@ func (f failures) add(namespace string, err error) error {
 		return nil // the deletion of the other BundleDeployment enqueues the Bundle
 	case errors.Is(err, values.ErrTaken):
 		f[namespace] = failure{message: writeError + values.ErrTaken.Error()}
-	case isForOne(err):
-		f[namespace] = failure{message: writeError + messageOf(err)}
+	case answers.IsForObject(err):
+		f[namespace] = failure{message: writeError + answers.Message(err)}
 	case apierrors.IsInternalError(err):
-		f[namespace] = failure{message: writeError + messageOf(err), uncertain: true}
+		f[namespace] = failure{message: writeError + answers.Message(err), uncertain: true}
 	}
 	return err
-}
-
-// localPort matches the client's port, the only part of a connection error that differs with each connection.
-var localPort = regexp.MustCompile(`(\b(?:read|write) tcp \S+):\d+->`)
-
-// maxMessage limits the length in bytes of an error message that is stored per target.
-const maxMessage = 2 << 10
-
-// messageOf returns the API server's message for an error. The text stays the same as long as the cause does.
-func messageOf(err error) string {
-	text := err.Error()
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		text = status.Status().Message
-	}
-	return cut.Text(localPort.ReplaceAllString(text, "$1->"), maxMessage)
 }
 
 // addTo returns the outcome with the failures added to its targets.
