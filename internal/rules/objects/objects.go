@@ -13,6 +13,18 @@ func Managed(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}
 }
 
+// IsOurs reports whether an object has the label of objects that the hub cleans up, and may be deleted.
+func IsOurs(obj metav1.Object) bool {
+	return obj.GetLabels()[fleet.LabelManaged] == "true" && IsFree(obj)
+}
+
+// IsFree reports whether an object may be deleted. It may not if it is already being deleted, if another manager owns
+// it, or if it has to stay without its owner.
+func IsFree(obj metav1.Object) bool {
+	labels := obj.GetLabels()
+	return obj.GetDeletionTimestamp() == nil && labels[fleet.LabelClusterManagement] == "" && labels[fleet.LabelSetPrune] != "false"
+}
+
 // TypeMeta returns the TypeMeta of an RBAC kind.
 func TypeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -34,7 +35,7 @@ func orphaned(owners []owner, exists func(owner) bool) bool {
 // ownersOfRight returns the objects that an account, role, binding or Secret was made for: the registration or token
 // that owns its set, the registration that it answers, and the Cluster whose agent's account it is.
 func ownersOfRight[T metav1.Object](obj T) (owners []owner) {
-	if !isOurs(obj) {
+	if !objects.IsOurs(obj) {
 		return nil
 	}
 	annotations := obj.GetAnnotations()
@@ -50,7 +51,7 @@ func ownersOfRight[T metav1.Object](obj T) (owners []owner) {
 // owner.
 func ownersOfBundle(bundle *fleet.Bundle) []owner {
 	workspace := names.Owner{GVK: corev1.SchemeGroupVersion.WithKind("Namespace").String(), Name: bundle.Namespace}
-	if !isFree(bundle) || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet ||
+	if !objects.IsFree(bundle) || bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet ||
 		bundle.Labels[fleet.LabelSetHash] != names.SetHash(names.AgentBundleSet, workspace) {
 		return nil
 	}
@@ -64,7 +65,7 @@ func ownersOfBundle(bundle *fleet.Bundle) []owner {
 
 // ownersOfDeployment returns the Bundle that a BundleDeployment was made from, and its Cluster.
 func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
-	if !isOurs(deployment) {
+	if !objects.IsOurs(deployment) {
 		return nil
 	}
 	labels := deployment.Labels
@@ -79,7 +80,7 @@ func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
 func ownersOfNamespace(namespace *corev1.Namespace) []owner {
 	annotations := namespace.Annotations
 	found := complete(clusterKind, annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster])
-	if !isOurs(namespace) || len(found) == 0 || namespace.Name != names.ClusterNamespace(found[0].namespace, found[0].name) {
+	if !objects.IsOurs(namespace) || len(found) == 0 || namespace.Name != names.ClusterNamespace(found[0].namespace, found[0].name) {
 		return nil
 	}
 	return found
@@ -101,18 +102,6 @@ func setOwner(obj metav1.Object) (owner, bool) {
 		return owner{}, false
 	}
 	return owner{kind, said.Namespace, said.Name}, true
-}
-
-// isOurs reports whether an object has the label of objects that we clean up, and may be deleted.
-func isOurs(obj metav1.Object) bool {
-	return obj.GetLabels()[fleet.LabelManaged] == "true" && isFree(obj)
-}
-
-// isFree reports whether an object may be deleted. It may not if it is already being deleted, if another manager owns
-// it, or if it has to stay without its owner.
-func isFree(obj metav1.Object) bool {
-	labels := obj.GetLabels()
-	return obj.GetDeletionTimestamp() == nil && labels[fleet.LabelClusterManagement] == "" && labels[fleet.LabelSetPrune] != "false"
 }
 
 // complete returns an owner if both parts of its name are known.

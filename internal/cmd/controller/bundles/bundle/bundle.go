@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -152,10 +153,7 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 // It deletes the same ones as the search for orphans at startup.
 func (h *handler) leaveNothing(key types.NamespacedName) error {
 	left, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
-	left = slices.DeleteFunc(left, func(bd *fleet.BundleDeployment) bool {
-		return bd.DeletionTimestamp != nil || bd.Labels[fleet.LabelManaged] != "true" || bd.Labels[fleet.LabelClusterManagement] != "" ||
-			bd.Labels[fleet.LabelSetPrune] == "false" || !h.app.Owns(bd)
-	})
+	left = slices.DeleteFunc(left, func(bd *fleet.BundleDeployment) bool { return !objects.IsOurs(bd) || !h.app.Owns(bd) })
 	if err != nil || len(left) == 0 {
 		return err
 	}
