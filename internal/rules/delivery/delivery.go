@@ -239,3 +239,19 @@ func deploymentLabels(bundle *fleet.Bundle, target targeting.Target) map[string]
 	}
 	return labels
 }
+
+// IsEdited reports whether a change of a BundleDeployment is one that rollouts do not make: it stages and promotes nothing,
+// or promotes something that was not staged. The refresh of a setting such as a pause is also one.
+func IsEdited(older, newer *fleet.BundleDeployment) bool {
+	before, after := older.Spec, newer.Spec
+	switch {
+	case older.UID != newer.UID || older.Generation == newer.Generation:
+		return false
+	case before.DeploymentID != after.DeploymentID:
+		return after.DeploymentID != after.StagedDeploymentID
+	case before.StagedDeploymentID != after.StagedDeploymentID:
+		return false
+	}
+	before.DownstreamResourcesGeneration = after.DownstreamResourcesGeneration // that of another controller
+	return !equality.Semantic.DeepEqual(before, after)
+}

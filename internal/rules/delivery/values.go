@@ -138,8 +138,8 @@ func BundleValuesHash(data map[string][]byte) string {
 }
 
 // InjectValues returns a copy of the Bundle with the values from its Secret. The copy must never be stored, and its values
-// must not be changed: targets of the same name share them. Errors
-// wrap ErrValuesHash, or name the key that is not a JSON object.
+// must not be changed: targets of the same name share them. Errors wrap ErrValuesHash, or name the key that is not a JSON
+// object.
 func InjectValues(bundle *fleet.Bundle, data map[string][]byte) (*fleet.Bundle, error) {
 	if BundleValuesHash(data) != bundle.Spec.ValuesHash {
 		return nil, ErrValuesHash

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -113,25 +114,9 @@ func (h *handler) onDeploymentThere(change reconcile.Change[*fleet.BundleDeploym
 
 // restoreEdited enqueues a Bundle if another client has edited one of its BundleDeployments.
 func (h *handler) restoreEdited(bundle types.NamespacedName, change reconcile.Change[*fleet.BundleDeployment]) {
-	if change.Old != nil && bundle.Name != "" && isEdited(change.Old, change.New) && !h.mutations.wrote(bundle, change.New) {
+	if change.Old != nil && bundle.Name != "" && rulesdelivery.IsEdited(change.Old, change.New) && !h.mutations.wrote(bundle, change.New) {
 		h.queue.AddAfter(bundle, restoreAfter)
 	}
-}
-
-// isEdited reports whether a change of a BundleDeployment is one that rollouts do not make: it stages and promotes nothing,
-// or promotes something that was not staged. The refresh of a setting such as a pause is also one.
-func isEdited(older, newer *fleet.BundleDeployment) bool {
-	before, after := older.Spec, newer.Spec
-	switch {
-	case older.UID != newer.UID || older.Generation == newer.Generation:
-		return false
-	case before.DeploymentID != after.DeploymentID:
-		return after.DeploymentID != after.StagedDeploymentID
-	case before.StagedDeploymentID != after.StagedDeploymentID:
-		return false
-	}
-	before.DownstreamResourcesGeneration = after.DownstreamResourcesGeneration // that of another controller
-	return !reconcile.Equal(before, after)
 }
 
 // missesContent reports whether a BundleDeployment newly names a Content that does not exist.

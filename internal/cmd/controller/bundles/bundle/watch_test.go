@@ -107,36 +107,6 @@ func TestLabelsComeBack(t *testing.T) {
 	}
 }
 
-func TestIsEdited(t *testing.T) {
-	tests := map[string]struct {
-		change func(*fleet.BundleDeployment)
-		want   bool
-	}{
-		"a report":                      {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Status.Ready = true }, false},
-		"a label":                       {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Labels["a"] = "b" }, false},
-		"a newer state is staged":       {at("s-3:c", "s-1:a", "s-1:a"), false},
-		"the staged state is promoted":  {at("s-2:b", "s-2:b", "s-1:a"), false},
-		"both at once":                  {at("s-3:c", "s-3:c", "s-1:a"), false},
-		"a state that is not staged":    {at("s-2:b", "s-3:c", "s-1:a"), true},
-		"its options":                   {func(bd *fleet.BundleDeployment) { bd.Spec.Options.ForceSyncGeneration = 1 }, true},
-		"a pause":                       {func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, true},
-		"its copies":                    {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, false},
-		"another one of the name":       {func(bd *fleet.BundleDeployment) { anew(bd); bd.Spec.Paused = true }, false},
-		"something outside of the spec": {func(*fleet.BundleDeployment) {}, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			older := existing("one", at("s-2:b", "s-1:a", "s-1:a"))
-			newer := older.DeepCopy()
-			newer.Generation++
-			test.change(newer)
-			if got := isEdited(older, newer); got != test.want {
-				t.Errorf("edited = %v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
 // What another client has changed in a BundleDeployment is restored, but not in a race with that client.
 func TestEditedDeployment_IsRestoredAfterAWhile(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 1)
