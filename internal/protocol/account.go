@@ -71,16 +71,13 @@ func ParseAccountToken(token string) (AccountToken, error) {
 // SignerOf returns a text that identifies the signing key and the issuer of a token. Like ParseAccountToken, it does not
 // verify the token.
 func SignerOf(token string) string {
-	var header struct {
-		Key string `json:"kid"`
-	}
 	var claims struct {
 		Issuer string `json:"iss"`
 	}
-	if !decodePart(token, 0, &header) || !decodePart(token, 1, &claims) {
+	if !decodePart(token, 1, &claims) {
 		return ""
 	}
-	return header.Key + " " + claims.Issuer
+	return SigningKeyOf(token) + " " + claims.Issuer
 }
 
 // SigningKeyOf returns the name of the key that has signed a token, or "" if the token names none. A hub signs the tokens in

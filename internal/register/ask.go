@@ -116,7 +116,13 @@ func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
 		}
 		return nil
 	}
-	text, err := a.documentAt(ctx, there)
+	text, err := a.readDocument(ctx, there)
+	if apierrors.IsUnauthorized(err) { // the import token may have expired
+		text, err = a.FetchDocument(ctx, there.Server)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errAnotherHub, err)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -130,25 +136,6 @@ func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
 		return fmt.Errorf("%w: %w", errAnotherHub, err)
 	}
 	return nil
-}
-
-// documentAt returns the text that a server shows as the hub document, or "" if it shows none. The import token may have
-// expired.
-func (a *agent) documentAt(ctx context.Context, there hubclient.Access) (string, error) {
-	hub, err := a.Connect(there.Config())
-	if err != nil {
-		return "", err
-	}
-	text, err := hub.Document(ctx)
-	switch {
-	case apierrors.IsUnauthorized(err):
-		if text, err = a.FetchDocument(ctx, there.Server); err != nil {
-			return "", fmt.Errorf("%w: %w", errAnotherHub, err)
-		}
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return "", nil
-	}
-	return text, err
 }
 
 // prove asks a hub whether the identity has the rights of an agent.

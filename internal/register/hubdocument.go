@@ -27,18 +27,27 @@ func (a *agent) refreshDocument(ctx context.Context) error {
 	if a.kept.data.HubKey == "" {
 		return nil
 	}
-	hub, err := a.Connect(a.found.Access.Config())
-	if err != nil {
+	text, err := a.readDocument(ctx, a.found.Access)
+	if err != nil || text == "" {
 		return err
 	}
-	text, err := hub.Document(ctx)
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the hub document: %w", err)
-	}
 	return a.takeDocument(ctx, text, true)
+}
+
+// readDocument returns the hub document that a hub shows to an identity, or "" if it shows none.
+func (a *agent) readDocument(ctx context.Context, at hubclient.Access) (string, error) {
+	hub, err := a.Connect(at.Config())
+	if err != nil {
+		return "", err
+	}
+	text, err := hub.Document(ctx)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the hub document: %w", err)
+	}
+	return text, nil
 }
 
 // consultDocument looks for another address, CA or recovery token in a hub document, when the hub rejects every token
