@@ -18,7 +18,7 @@ type records struct {
 	restored map[string]bool
 	// copied are deleted BundleDeployments that may have left copies.
 	copied map[string]bool
-	// kept are deleted BundleDeployments whose objects stay.
+	// kept are deleted BundleDeployments whose objects stay, until one of the name exists again.
 	kept map[string]bool
 }
 

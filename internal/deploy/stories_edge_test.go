@@ -138,23 +138,32 @@ func TestHubDown_AgentWaits(t *testing.T) {
 // A later change of an object triggers the deployment.
 func TestDeletedReleaseSecret_ReleaseIsDeployedAgain(t *testing.T) {
 	t.Parallel()
+	expectDeployedAgain(t, "history-lost", func(l *lab) { l.remove("secrets", release.SecretName("x", 1)) }, func(l *lab) string {
+		if len(l.revisionsOf(l.Name, "x")) != 1 {
+			return "not made again"
+		}
+		return ""
+	})
+}
+
+// expectDeployedAgain loses a release, and then an object goes or changes. check is another condition for the end, or nil.
+func expectDeployedAgain(t *testing.T, prefix string, lose func(*lab), check func(*lab) string) {
+	t.Helper()
 	for name, happens := range map[string]func(*lab){
 		"goes":    func(l *lab) { l.remove("configmaps", "x") },
 		"changes": func(l *lab) { l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`) },
 	} {
 		t.Run("an object "+name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, "history-lost-"+name)
+			l := newLab(t, prefix+"-"+name)
 			l.start()
 			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("x", ready)
-			if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), release.SecretName("x", 1), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			lose(l)
 			happens(l)
 			l.eventually(func() string {
-				if len(l.revisionsOf(l.Name, "x")) != 1 {
-					return "not made again"
+				if check != nil && check(l) != "" {
+					return check(l)
 				}
 				return cmp.Diff("hi", l.field("configmaps", "x", dig("data", "greeting")))
 			})
