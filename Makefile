@@ -77,7 +77,7 @@ test-unit: ## Run the tests that need no control plane, with fewer random sequen
 
 update-golden: ## Rewrite golden files and the tables that documents copy from the code. Read the difference before you commit.
 	@go test $(TESTFLAGS) $$(dev/packages.sh golden) -update
-	@go test $(TESTFLAGS) ./internal/metrics ./pkg/apis/... -update-docs
+	@go test $(TESTFLAGS) ./internal/metrics ./pkg/apis/fleet.cattle.io/v1alpha1/conditions -update-docs
 
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
 	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // careless is the workspace of users who make mistakes. All its Clusters are one cluster with several agents,
@@ -47,7 +48,7 @@ type mistake struct {
 // says returns the type of the condition that reports the mistake.
 func (m mistake) says() string {
 	if m.condition == "" {
-		return fleet.ConditionImported
+		return conditions.Imported
 	}
 	return m.condition
 }
@@ -163,47 +164,47 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		_, err = client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: careless, Name: name, For: "no reason", Within: framework.Patience,
 		}, func(c *fleet.Cluster) bool {
-			return reasonOf(c.Status.Conditions, fleet.ConditionImported) == "" && reasonOf(c.Status.Conditions, m.says()) == ""
+			return reasonOf(c.Status.Conditions, conditions.Imported) == "" && reasonOf(c.Status.Conditions, m.says()) == ""
 		})
 		Expect(err).NotTo(HaveOccurred())
 	},
-		Entry("a kubeconfig that runs a command", "exec", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		Entry("a kubeconfig that runs a command", "exec", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.Exec = &api.ExecConfig{Command: "touch", Args: []string{filepath.Join(GinkgoT().TempDir(), "never")}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
 		}))),
-		Entry("a kubeconfig with an auth-provider", "auth-provider", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		Entry("a kubeconfig with an auth-provider", "auth-provider", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.AuthProvider = &api.AuthProviderConfig{Name: "gcp"}
 		}))),
-		Entry("a kubeconfig with the path of a CA", "ca-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig with the path of a CA", "ca-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
 			c.CertificateAuthority, c.CertificateAuthorityData = "/etc/ssl/ca.crt", nil
 		}))),
-		Entry("a kubeconfig with the path of a certificate", "cert-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		Entry("a kubeconfig with the path of a certificate", "cert-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.ClientCertificate, u.ClientCertificateData = "/etc/ssl/client.crt", nil
 		}))),
-		Entry("a kubeconfig with the path of a key", "key-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		Entry("a kubeconfig with the path of a key", "key-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.ClientKey, u.ClientKeyData = "/etc/ssl/client.key", nil
 		}))),
-		Entry("a kubeconfig with the path of a token", "token-file", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		Entry("a kubeconfig with the path of a token", "token-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			*u = api.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
 		}))),
-		Entry("a kubeconfig that verifies nothing", "insecure", wrongKubeconfig(fleet.ReasonKubeconfigRefused, "embed the server's CA", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig that verifies nothing", "insecure", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the server's CA", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
 			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true
 		}))),
-		Entry("a kubeconfig with several contexts, none of them current", "contexts", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig with several contexts, none of them current", "contexts", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
 			k.Contexts["another"], k.CurrentContext = k.Contexts[k.CurrentContext].DeepCopy(), ""
 		}))),
-		Entry("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
 			k.CurrentContext = "gone"
 		}))),
-		Entry("a kubeconfig that is none", "malformed", wrongKubeconfig(fleet.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
+		Entry("a kubeconfig that is none", "malformed", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
 			return map[string][]byte{protocol.KubeconfigValueKey: []byte("{")}
 		})),
-		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(fleet.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
+		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(conditions.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
 			return map[string][]byte{"config": world.Cluster(spare).Kubeconfig}
 		})),
-		Entry("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(fleet.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(conditions.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
 			c.CertificateAuthorityData = world.Plane.Hub.CA
 		}))),
-		Entry("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(fleet.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+		Entry("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(conditions.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(listener.Close)
@@ -220,7 +221,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			mend: func(ctx SpecContext, name string) {
 				Expect(world.On(spare).Kube.CoreV1().ResourceQuotas(name).Delete(ctx, "none", metav1.DeleteOptions{})).To(Succeed())
 			},
-			reason: fleet.ReasonAgentPodRejected, remedy: "ResourceQuota none",
+			reason: conditions.ReasonAgentPodRejected, remedy: "ResourceQuota none",
 		}),
 		Entry("an address of the hub from which the agent never comes", "never", mistake{
 			make: func(ctx SpecContext, name string) {
@@ -229,13 +230,13 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 				})
 			},
 			mend:      goodKubeconfig,
-			condition: fleet.ConditionAgentReporting, reason: fleet.ReasonAgentNotReporting, remedy: "check its pods",
+			condition: conditions.AgentReporting, reason: conditions.ReasonAgentNotReporting, remedy: "check its pods",
 		}),
-		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: fleet.ReasonKubeconfigMissing, remedy: "create it"}),
+		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: conditions.ReasonKubeconfigMissing, remedy: "create it"}),
 		Entry("a Secret in a namespace that is not allowed", "elsewhere", mistake{
 			make:    goodKubeconfig,
 			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, patch: `{"kubeConfigSecretNamespace":null}`,
-			reason: fleet.ReasonKubeconfigNamespaceRefused, remedy: "move the Secret",
+			reason: conditions.ReasonKubeconfigNamespaceRefused, remedy: "move the Secret",
 		}),
 		Entry("a client ID that another Cluster has", "twin", mistake{
 			make: func(ctx SpecContext, name string) {
@@ -244,12 +245,12 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 				Expect(world.Hub.Create(ctx, client.Clusters, older)).To(Succeed())
 			},
 			cluster: func(c *fleet.Cluster) { c.Spec.ClientID = "of-a-twin" }, patch: `{"clientID":"of-the-other-twin"}`,
-			reason: fleet.ReasonClientIDAmbiguous, remedy: "a client ID of its own",
+			reason: conditions.ReasonClientIDAmbiguous, remedy: "a client ID of its own",
 		}),
 		Entry("neither a client ID nor a kubeconfig", "nobody", mistake{
 			make:    goodKubeconfig,
 			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, patch: `{"kubeConfigSecret":"nobody"}`,
-			reason: fleet.ReasonClientIDMissing, remedy: "set spec.clientID",
+			reason: conditions.ReasonClientIDMissing, remedy: "set spec.clientID",
 		}),
 		Entry("a Secret that has the name of the import token's values", "blocked", mistake{
 			make: func(ctx SpecContext, name string) {
@@ -259,11 +260,11 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			mend: func(ctx SpecContext, name string) {
 				Expect(world.Hub.Kube.CoreV1().Secrets(careless).Delete(ctx, names.ImportToken(name), metav1.DeleteOptions{})).To(Succeed())
 			},
-			reason: fleet.ReasonTokenBlocked, remedy: "see its condition Ready",
+			reason: conditions.ReasonTokenBlocked, remedy: "see its condition Ready",
 		}),
-		Entry("no URL of the hub anywhere", "no-url", configured(fleet.ReasonHubURLMissing, "set apiServerURL", map[string]any{"apiServerURL": ""})),
-		Entry("a TLS mode that nobody knows", "lax", configured(fleet.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
-		Entry("a strict TLS mode and no CA", "no-ca", configured(fleet.ReasonHubCAMissing, "set apiServerCA", map[string]any{"agentTLSMode": "strict", "apiServerCA": nil})),
+		Entry("no URL of the hub anywhere", "no-url", configured(conditions.ReasonHubURLMissing, "set apiServerURL", map[string]any{"apiServerURL": ""})),
+		Entry("a TLS mode that nobody knows", "lax", configured(conditions.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
+		Entry("a strict TLS mode and no CA", "no-ca", configured(conditions.ReasonHubCAMissing, "set apiServerCA", map[string]any{"agentTLSMode": "strict", "apiServerCA": nil})),
 	)
 
 	DescribeTable("with a Bundle, is told what to do, does it, and the Bundle is ready", func(ctx SpecContext, name string, wrong func(*fleet.Bundle), says string) {
@@ -278,10 +279,10 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		broken, err := client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, For: "the reason", Within: framework.Patience,
 		}, func(b *fleet.Bundle) bool {
-			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonError
+			return reasonOf(b.Status.Conditions, conditions.Ready) == conditions.ReasonError
 		})
 		Expect(err).NotTo(HaveOccurred())
-		expectTold(ctx, broken, broken.Status.Conditions, fleet.ConditionReady, says)
+		expectTold(ctx, broken, broken.Status.Conditions, conditions.Ready, says)
 
 		patch, err := json.Marshal(map[string]any{"spec": good.Spec})
 		Expect(err).NotTo(HaveOccurred())
@@ -291,7 +292,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		_, err = client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: name, For: "the Bundle to be ready", Within: framework.Patience,
 		}, func(b *fleet.Bundle) bool {
-			ready := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+			ready := conditions.Get(b.Status.Conditions, conditions.Ready)
 			return b.Status.ObservedGeneration == b.Generation && ready != nil && ready.Status == corev1.ConditionTrue && ready.Reason == ""
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -313,8 +314,8 @@ func forget(ctx SpecContext, name string) {
 	Expect(world.On(spare).Kube.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-func reasonOf(conditions []genericcondition.GenericCondition, conditionType string) string {
-	condition := fleet.GetCondition(conditions, conditionType)
+func reasonOf(list []genericcondition.GenericCondition, conditionType string) string {
+	condition := conditions.Get(list, conditionType)
 	if condition == nil {
 		return "(none)"
 	}
@@ -322,9 +323,9 @@ func reasonOf(conditions []genericcondition.GenericCondition, conditionType stri
 }
 
 // expectTold fails unless a condition and an Event about the object contain the remedy.
-func expectTold(ctx SpecContext, about client.Object, conditions []genericcondition.GenericCondition, conditionType, remedy string) {
+func expectTold(ctx SpecContext, about client.Object, list []genericcondition.GenericCondition, conditionType, remedy string) {
 	GinkgoHelper()
-	condition := fleet.GetCondition(conditions, conditionType)
+	condition := conditions.Get(list, conditionType)
 	Expect(condition.Status).To(Equal(corev1.ConditionFalse))
 	Expect(condition.Message).To(ContainSubstring(remedy))
 	Expect(condition.Message).NotTo(ContainSubstring(strings.TrimPrefix(world.Cluster(spare).URL, "https://")), "messages do not change with addresses")
@@ -358,7 +359,7 @@ func watchOver(ctx SpecContext, cluster *fleet.Cluster, downstream string) func(
 		Expect(err).NotTo(HaveOccurred())
 		var now fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, cluster.Namespace, cluster.Name, &now)).To(Succeed())
-		return condition{pod.UID, framework.Restarts(pod), registrations, reasonOf(now.Status.Conditions, fleet.ConditionImported)}, &now
+		return condition{pod.UID, framework.Restarts(pod), registrations, reasonOf(now.Status.Conditions, conditions.Imported)}, &now
 	}
 	_, _, err := world.Managed(ctx, downstream, cluster) // until then the agent may still change
 	Expect(err).NotTo(HaveOccurred())

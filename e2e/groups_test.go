@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // East and west have different values of label ring. Each ring has a ClusterGroup.
@@ -61,7 +62,7 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 			Expect(group.Status.Display.ReadyClusters).To(Equal("1/1"))
 			Expect(group.Status.Display.ReadyBundles).To(Equal(fmt.Sprintf("%[1]d/%[1]d", group.Status.Summary.DesiredReady)))
 			Expect(group.Status.Display.State).To(BeEmpty())
-			Expect(reasonOf(group.Status.Conditions, fleet.ConditionProcessed)).To(BeEmpty())
+			Expect(reasonOf(group.Status.Conditions, conditions.Processed)).To(BeEmpty())
 		}
 	})
 
@@ -82,14 +83,14 @@ var _ = Describe("Clusters are in groups", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		selects(ctx, late, map[string]any{"matchLabels": nil, "matchExpressions": []any{map[string]any{"key": "ring", "operator": "Resembles"}}})
 		broken := groupThat(ctx, late, "the reason", func(g *fleet.ClusterGroup) bool {
-			return reasonOf(g.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid
+			return reasonOf(g.Status.Conditions, conditions.Ready) == conditions.ReasonSelectorInvalid
 		})
-		Expect(fleet.GetCondition(broken.Status.Conditions, fleet.ConditionReady).Message).To(And(
+		Expect(conditions.Get(broken.Status.Conditions, conditions.Ready).Message).To(And(
 			ContainSubstring(`"Resembles" is not a valid label selector operator`), ContainSubstring("correct it")))
 		_, err = client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Bundles, Namespace: framework.Workspace, Name: "for-late", For: "the reason", Within: framework.Patience,
 		}, func(b *fleet.Bundle) bool {
-			return reasonOf(b.Status.Conditions, fleet.ConditionReady) == fleet.ReasonSelectorInvalid && b.Status.Display.ReadyClusters == "2/2"
+			return reasonOf(b.Status.Conditions, conditions.Ready) == conditions.ReasonSelectorInvalid && b.Status.Display.ReadyClusters == "2/2"
 		})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -129,7 +130,7 @@ func groupThat(ctx SpecContext, name, what string, done func(*fleet.ClusterGroup
 // allReady returns a function that matches a group with this number of Clusters, all ready.
 func allReady(clusters int) func(*fleet.ClusterGroup) bool {
 	return func(g *fleet.ClusterGroup) bool {
-		ready := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
+		ready := conditions.Get(g.Status.Conditions, conditions.Ready)
 		return g.Status.ClusterCount == clusters && g.Status.NonReadyClusterCount == 0 && ready != nil && ready.Status == corev1.ConditionTrue
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // outage is the duration of the hub's outage.
@@ -88,13 +90,13 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega) { // the key is pinned soon after the first report
 			cluster = now(ctx, cluster.Name)
-			g.Expect(cluster.Annotations).To(HaveKey(fleet.AnnotationAgentKey))
+			g.Expect(cluster.Annotations).To(HaveKey(annotation.AgentKey))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		loseIdentity(ctx, "west-again")
 
 		By("registering again, and removing the older registration once the new identity is used")
 		returned(ctx, cluster, before)
-		Expect(now(ctx, cluster.Name).Annotations).To(HaveKeyWithValue(fleet.AnnotationAgentKey, cluster.Annotations[fleet.AnnotationAgentKey]))
+		Expect(now(ctx, cluster.Name).Annotations).To(HaveKeyWithValue(annotation.AgentKey, cluster.Annotations[annotation.AgentKey]))
 
 		By("keeping the Cluster and the process")
 		Expect(now(ctx, cluster.Name).UID).To(Equal(cluster.UID))
@@ -130,7 +132,7 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 		By("waiting, because neither the token nor the new key says anything about the agent that was there")
 		var asks string
 		Eventually(func(g Gomega) {
-			events, err := world.Hub.Kube.CoreV1().Events(framework.Workspace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + fleet.ReasonTakeoverPending})
+			events, err := world.Hub.Kube.CoreV1().Events(framework.Workspace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + conditions.ReasonTakeoverPending})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(events.Items).To(ContainElement(HaveField("InvolvedObject", And(HaveField("Kind", "Cluster"), HaveField("Name", cluster.Name)))))
 			after, err := world.Registrations(ctx, framework.Workspace, cluster.Spec.ClientID)
@@ -139,13 +141,13 @@ var _ = Describe("A cluster stays registered", Ordered, func() {
 			g.Expect(others).To(HaveLen(1))
 			asks = others[0]
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
-		confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks)
+		confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation.ConfirmTakeover, asks)
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, cluster.Name, []byte(confirm))).To(Succeed())
 
 		By("registering again, and pinning the new key")
 		returned(ctx, cluster, before)
 		Eventually(func(g Gomega) {
-			g.Expect(now(ctx, cluster.Name).Annotations[fleet.AnnotationAgentKey]).NotTo(Or(BeEmpty(), Equal(cluster.Annotations[fleet.AnnotationAgentKey])))
+			g.Expect(now(ctx, cluster.Name).Annotations[annotation.AgentKey]).NotTo(Or(BeEmpty(), Equal(cluster.Annotations[annotation.AgentKey])))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 

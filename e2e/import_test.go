@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster that names it", Ordered, func() {
@@ -40,7 +41,7 @@ var _ = Describe("The hub reaches a cluster: a kubeconfig Secret and a Cluster t
 		Eventually(func(g Gomega) {
 			var now fleet.Cluster
 			g.Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, east, &now)).To(Succeed())
-			imported := fleet.GetCondition(now.Status.Conditions, fleet.ConditionImported)
+			imported := conditions.Get(now.Status.Conditions, conditions.Imported)
 			g.Expect(imported).NotTo(BeNil())
 			g.Expect(imported.Status).To(Equal(corev1.ConditionTrue))
 			g.Expect(now.Status.AgentDeployedGeneration).To(HaveValue(Equal(now.Spec.RedeployAgentGeneration)))

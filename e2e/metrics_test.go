@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // families are the metrics of one scrape.
@@ -57,7 +58,7 @@ var _ = Describe("An operator scrapes the processes", Ordered, func() {
 			g.Expect(gauge(found, "fleet_cluster_state", own, "state", "Ready")).To(Equal(1.0))
 			g.Expect(gauge(found, "fleet_cluster_last_seen_timestamp_seconds", own)).To(BeNumerically(">=", float64(cluster.Status.Agent.LastSeen.Unix())))
 			g.Expect(gauge(found, "fleet_checkin_interval_seconds", nil)).To(Equal(5.0))
-			g.Expect(gauge(found, "fleet_troubles", nil, "kind", "ClusterRegistration", "condition", fleet.ConditionGranted, "reason", fleet.ReasonClientIDMissing)).To(Equal(1.0))
+			g.Expect(gauge(found, "fleet_troubles", nil, "kind", "ClusterRegistration", "condition", conditions.Granted, "reason", conditions.ReasonClientIDMissing)).To(Equal(1.0))
 			g.Expect(gauge(found, "leader_election_master_status", nil, "name", "fleet-agentmanagement-lock")).To(Equal(1.0))
 			g.Expect(counter(found, "fleet_registrations_total", "outcome", metrics.OutcomeRejected)).To(BeNumerically(">=", 1))
 			g.Expect(counter(found, "fleet_registrations_total", "outcome", metrics.OutcomeGranted)).To(BeNumerically(">=", 1))

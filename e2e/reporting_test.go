@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
@@ -22,7 +23,7 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 		found, err := client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: cluster.Namespace, Name: cluster.Name, For: "its agent: " + string(status), Within: framework.Patience,
 		}, func(c *fleet.Cluster) bool {
-			reporting, ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting), fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+			reporting, ready := conditions.Get(c.Status.Conditions, conditions.AgentReporting), conditions.Get(c.Status.Conditions, conditions.Ready)
 			return reporting != nil && reporting.Status == status && reporting.Reason == reason && ready != nil && ready.Reason == reason
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -59,11 +60,11 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 		By("stopping it where it stands")
 		signal(syscall.SIGSTOP)
 		before := deployments()
-		silent := says(ctx, cluster, corev1.ConditionFalse, fleet.ReasonAgentNotReporting)
+		silent := says(ctx, cluster, corev1.ConditionFalse, conditions.ReasonAgentNotReporting)
 		Expect(silent.Status.Display.State).To(Equal("WaitCheckIn"))
 		Expect(deployments()).To(Equal(before), "what is deployed there stays as it is")
 		Eventually(func(g Gomega) {
-			events, err := world.Hub.Kube.CoreV1().Events(cluster.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + fleet.ReasonAgentNotReporting})
+			events, err := world.Hub.Kube.CoreV1().Events(cluster.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + conditions.ReasonAgentNotReporting})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(events.Items).To(ContainElement(HaveField("InvolvedObject.Name", cluster.Name)))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // dead is the number of unreachable clusters.
@@ -109,8 +110,8 @@ func createOne(ctx context.Context, black *hole, name string) error {
 }
 
 func isUnreachable(c *fleet.Cluster) bool {
-	imported := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
-	return imported != nil && imported.Reason == fleet.ReasonDownstreamUnreachable
+	imported := conditions.Get(c.Status.Conditions, conditions.Imported)
+	return imported != nil && imported.Reason == conditions.ReasonDownstreamUnreachable
 }
 
 // deadClusters returns the unreachable Clusters.
@@ -152,7 +153,7 @@ func expectImported(ctx context.Context, black *hole, name string) (meanwhile in
 		From: world.Hub.Fleet, Resource: client.Clusters, Namespace: framework.Workspace, Name: name,
 		For: "its agent to be deployed", Within: framework.Patience,
 	}, func(c *fleet.Cluster) bool {
-		imported := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
+		imported := conditions.Get(c.Status.Conditions, conditions.Imported)
 		return imported != nil && imported.Status == corev1.ConditionTrue
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // importCluster creates a Cluster that names the kubeconfig Secret of Cluster API, as users and other importers do.
@@ -27,10 +29,10 @@ func (s *story) rejected(name string) {
 	s.t.Helper()
 	s.eventually(func(g Gomega) {
 		cluster := s.cluster(name)
-		imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
+		imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
 		g.Expect(imported).NotTo(BeNil())
 		g.Expect(imported.Status).To(Equal(corev1.ConditionFalse))
-		g.Expect(imported.Reason).To(Equal(fleet.ReasonImportedTwice), imported.Message)
+		g.Expect(imported.Reason).To(Equal(conditions.ReasonImportedTwice), imported.Message)
 	})
 	cluster := s.cluster(name)
 	s.Expect(cluster.Status.Agent.LastSeen.IsZero()).To(BeTrue(), "an agent reports as the rejected Cluster")
@@ -63,7 +65,9 @@ func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 	s := tell(t)
 	s.describe(contested, "v1beta2", nil)
 	s.initialize(contested)
-	s.eventually(func(g Gomega) { g.Expect(s.events(g, contested)).To(ContainElement(fleet.ReasonKubeconfigMissing)) })
+	s.eventually(func(g Gomega) {
+		g.Expect(s.events(g, contested)).To(ContainElement(conditions.ReasonKubeconfigMissing))
+	})
 	kubeconfig := s.kubeconfig(contested, provider)
 	imported := make(chan error, 1)
 	go func() { imported <- s.importCluster(s.ctx, other, contested) }()
@@ -103,8 +107,8 @@ func TestClusterImportedByHand_KeepsItsAgent(t *testing.T) {
 	agent, pods := s.agentOf(byHand, cluster), s.pods(byHand)
 
 	s.initialize(byHand)
-	s.eventually(func(g Gomega) { g.Expect(s.cluster(own).Annotations).To(HaveKey(fleet.AnnotationCAPIImported)) })
-	s.eventually(func(g Gomega) { g.Expect(s.events(g, byHand)).To(ContainElement(fleet.ReasonImportedTwice)) })
+	s.eventually(func(g Gomega) { g.Expect(s.cluster(own).Annotations).To(HaveKey(annotation.CAPIImported)) })
+	s.eventually(func(g Gomega) { g.Expect(s.events(g, byHand)).To(ContainElement(conditions.ReasonImportedTwice)) })
 	s.expectUntouched(byHand, own, agent, pods)
 	s.Expect(s.clusters()).NotTo(ContainElement(byHand))
 	s.Expect(s.cluster(own).Labels).NotTo(HaveKey("env"), "labels of a Cluster that a user created are the user's")

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // events returns the reasons of the Events about a Cluster of Cluster API.
@@ -30,11 +31,11 @@ func TestClusterAPIInstalledLater_ClustersJoinByThemselves(t *testing.T) {
 
 	s.describe(joining, "v1beta2", map[string]string{"env": "dev"})
 	s.eventually(func(g Gomega) {
-		g.Expect(s.events(g, joining)).To(ContainElement(fleet.ReasonAwaitingControlPlane))
+		g.Expect(s.events(g, joining)).To(ContainElement(conditions.ReasonAwaitingControlPlane))
 	})
 	s.initialize(joining)
 	s.eventually(func(g Gomega) {
-		g.Expect(s.events(g, joining)).To(ContainElement(fleet.ReasonKubeconfigMissing))
+		g.Expect(s.events(g, joining)).To(ContainElement(conditions.ReasonKubeconfigMissing))
 	})
 	s.Expect(s.clusters()).NotTo(ContainElement(joining))
 

@@ -12,7 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // rotations is how often the kubeconfig is renewed.
@@ -121,7 +122,7 @@ func (s *story) repairs() {
 
 func (s *story) pauses() {
 	s.patch(lasting, `{"spec":{"paused":true},"metadata":{"labels":{"stage":"two"}}}`)
-	s.eventually(func(g Gomega) { g.Expect(reason(s.cluster(lasting))).To(Equal(fleet.ReasonClusterPaused)) })
+	s.eventually(func(g Gomega) { g.Expect(reason(s.cluster(lasting))).To(Equal(conditions.ReasonClusterPaused)) })
 	s.Expect(s.cluster(lasting).Labels).To(HaveKeyWithValue("stage", "one"))
 	s.patch(lasting, `{"spec":{"paused":false}}`)
 	s.eventually(func(g Gomega) {
@@ -139,7 +140,7 @@ func (s *story) moves() {
 	s.must(s.capiClusters("v1beta2").Delete(s.ctx, lasting, metav1.DeleteOptions{}))
 	s.removed(lasting)
 	s.eventually(func(g Gomega) {
-		g.Expect(s.cluster(lasting).Annotations).To(HaveKeyWithValue(fleet.AnnotationCAPIKept, fleet.ReasonClusterPaused))
+		g.Expect(s.cluster(lasting).Annotations).To(HaveKeyWithValue(annotation.CAPIKept, conditions.ReasonClusterPaused))
 	})
 	s.expectSame(before, uid)
 

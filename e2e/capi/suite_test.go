@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Control planes that stand for clusters of Cluster API.
@@ -237,7 +238,7 @@ func (s *story) agentOf(downstream string, cluster *fleet.Cluster) agent {
 
 // reason returns the reason of condition FollowsClusterAPI, or its status if it has none.
 func reason(cluster *fleet.Cluster) string {
-	condition := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionFollowsClusterAPI)
+	condition := conditions.Get(cluster.Status.Conditions, conditions.FollowsClusterAPI)
 	switch {
 	case condition == nil:
 		return "no condition"

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/unregister"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // clusterNamed returns a Cluster of the workspace.
@@ -171,8 +172,8 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 			g.Expect(world.Hub.List(ctx, client.ClusterRegistrations, framework.Workspace, &requests)).To(Succeed())
 			request = ""
 			for _, r := range requests.Items {
-				granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
-				if r.Status.ClusterName == fen && granted != nil && granted.Reason == fleet.ReasonTakeoverPending {
+				granted := conditions.Get(r.Status.Conditions, conditions.Granted)
+				if r.Status.ClusterName == fen && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
 					request = r.Name
 				}
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // viewer returns a kubeconfig with the token of an account that may only read.
@@ -152,7 +153,7 @@ var _ = Describe("A join that something prevents", Ordered, func() {
 		Expect(late.stderr).To(HaveSuffix("run the command that it prints: fleet confirm-takeover …\n"))
 		var cluster fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, hill, &cluster)).To(Succeed())
-		Expect(fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)).To(HaveValue(HaveField("Status", corev1.ConditionTrue)), "the first agent stays")
+		Expect(conditions.Get(cluster.Status.Conditions, conditions.AgentReporting)).To(HaveValue(HaveField("Status", corev1.ConditionTrue)), "the first agent stays")
 	})
 
 	It("replaces that agent after the confirmation", func(ctx SpecContext) {

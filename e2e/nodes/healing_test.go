@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // cutFor is the duration of the network cut between hub and east. The stories of west run meanwhile.
@@ -42,12 +43,12 @@ func cutting() {
 
 func missing() {
 	It("is reported during the cut", func(ctx SpecContext) {
-		silent := says(ctx, east, fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "")
+		silent := says(ctx, east, conditions.AgentReporting, conditions.ReasonAgentNotReporting, "")
 		AddReportEntry("noticed", time.Since(cutAt).String())
 		Expect(time.Since(cutAt)).To(BeNumerically("<", cutFor), "too late to be of use")
-		Expect(fleet.GetCondition(silent.Status.Conditions, fleet.ConditionReady)).To(HaveValue(HaveField("Status", corev1.ConditionFalse)))
+		Expect(conditions.Get(silent.Status.Conditions, conditions.Ready)).To(HaveValue(HaveField("Status", corev1.ConditionFalse)))
 		Expect(current(ctx, western)).To(WithTransform(func(c *fleet.Cluster) string {
-			return string(fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting).Status)
+			return string(conditions.Get(c.Status.Conditions, conditions.AgentReporting).Status)
 		}, Equal("True")))
 	})
 }
@@ -189,7 +190,7 @@ func healing() {
 		_, err = client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: eastern.Namespace, Name: east, For: "the hub says that it is heard of", Within: patience,
 		}, func(c *fleet.Cluster) bool {
-			reporting, ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting), fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+			reporting, ready := conditions.Get(c.Status.Conditions, conditions.AgentReporting), conditions.Get(c.Status.Conditions, conditions.Ready)
 			return reporting != nil && reporting.Status == corev1.ConditionTrue && ready != nil && ready.Status == corev1.ConditionTrue
 		})
 		Expect(err).NotTo(HaveOccurred())

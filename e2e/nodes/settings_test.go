@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // wish are a Cluster's settings for its agent. The effect of each one can be observed on a node.
@@ -188,7 +189,7 @@ func set(ctx context.Context, spec fleet.ClusterSpec) {
 // saysRejected waits until the tenant's Cluster reports that its namespace rejects the agent's pod, and why.
 func saysRejected(ctx context.Context, why string) {
 	GinkgoHelper()
-	says(ctx, tenant, fleet.ConditionImported, fleet.ReasonAgentPodRejected, why)
+	says(ctx, tenant, conditions.Imported, conditions.ReasonAgentPodRejected, why)
 }
 
 // says waits until a condition of a Cluster is False with this reason and these words in its message.
@@ -198,7 +199,7 @@ func says(ctx context.Context, name, condition, reason, words string) *fleet.Clu
 		From: world.Hub.Fleet, Resource: client.Clusters, Namespace: framework.Workspace, Name: name,
 		For: fmt.Sprintf("%s is False for the reason %s: %s", condition, reason, words), Within: patience,
 	}, func(c *fleet.Cluster) bool {
-		found := fleet.GetCondition(c.Status.Conditions, condition)
+		found := conditions.Get(c.Status.Conditions, condition)
 		return found != nil && found.Status == corev1.ConditionFalse && found.Reason == reason && strings.Contains(found.Message, words)
 	})
 	Expect(err).NotTo(HaveOccurred())

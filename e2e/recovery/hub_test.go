@@ -29,6 +29,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hub is a hub with one process of the controllers, and its agents.
@@ -230,7 +231,7 @@ func (h *hub) awaitAddressKnown(t *testing.T, agents []*agent) {
 			From: h.Hub.Fleet, Resource: client.Clusters, Namespace: framework.Workspace, Name: h.clusters[a],
 			For: "AddressKnown of agent " + a.name, Within: patience,
 		}, func(c *fleet.Cluster) bool {
-			known := fleet.GetCondition(c.Status.Conditions, fleet.ConditionAddressKnown)
+			known := conditions.Get(c.Status.Conditions, conditions.AddressKnown)
 			return known != nil && known.Status == corev1.ConditionTrue
 		})
 		if err != nil {

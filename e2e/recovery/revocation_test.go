@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // revocationLimit is how soon a copied token has to be worthless after a revocation.
@@ -33,7 +33,7 @@ func TestRevocation_CopiedTokenIsRejectedAndTheAgentReturns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	began := time.Now()
-	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, fleet.AnnotationRevokeCredential)
+	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, annotation.RevokeCredential)
 	if err := h.Hub.Patch(ctx, client.Clusters, framework.Workspace, h.clusters[victim[0]], []byte(order)); err != nil {
 		t.Fatal(err)
 	}

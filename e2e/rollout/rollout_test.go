@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/helm"
 	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var kills = flag.Int("kills", 52, "how often the controllers are killed during the rollout")
@@ -139,7 +140,7 @@ func TestARolloutSurvivesItsControllers(t *testing.T) {
 }
 
 func isReady(b *fleet.Bundle) bool {
-	condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+	condition := conditions.Get(b.Status.Conditions, conditions.Ready)
 	return condition != nil && condition.Status == "True" && b.Status.ObservedGeneration == b.Generation && b.Status.Summary.Ready == clusters
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // marker is a Cluster without an agent.
@@ -117,7 +118,7 @@ var _ = Describe("A changed setting reaches the agent where it stands", Ordered,
 		_, err := client.Until(ctx, client.Await{
 			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: framework.Workspace, Name: marker, For: "a look at another Cluster", Within: framework.Patience,
 		}, func(c *fleet.Cluster) bool {
-			condition := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
+			condition := conditions.Get(c.Status.Conditions, conditions.Imported)
 			return condition != nil && condition.Status == imported
 		})
 		Expect(err).NotTo(HaveOccurred())
@@ -215,7 +216,7 @@ var _ = Describe("A changed setting reaches the agent where it stands", Ordered,
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(classes.Items).To(BeEmpty())
 			g.Expect(now(ctx).Status.AgentSchedulingCustomizationHash).To(BeEmpty())
-			imported := fleet.GetCondition(now(ctx).Status.Conditions, fleet.ConditionImported)
+			imported := conditions.Get(now(ctx).Status.Conditions, conditions.Imported)
 			g.Expect(imported.Status).To(Equal(corev1.ConditionTrue))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		same(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // as reaches the hub with an agent's long-lived token.
@@ -67,7 +68,7 @@ func (h *hub) condition(t *testing.T, a agent, kind string) (none genericconditi
 	if err := h.Hub.Get(t.Context(), client.Clusters, a.workspace, a.cluster, &cluster); err != nil {
 		t.Fatal(err)
 	}
-	if found := fleet.GetCondition(cluster.Status.Conditions, kind); found != nil {
+	if found := conditions.Get(cluster.Status.Conditions, kind); found != nil {
 		return *found
 	}
 	return none

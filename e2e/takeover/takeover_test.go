@@ -25,6 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hub is one that the other implementation has run, and whose charts are upgraded to ours.
@@ -91,8 +93,8 @@ func TestTakeOver(t *testing.T) {
 	})
 	t.Run("the agents are inherited, and nobody is alarmed", func(t *testing.T) {
 		for _, a := range agents {
-			condition := h.condition(t, a, fleet.ConditionAgentManaged)
-			if condition.Status != corev1.ConditionFalse || condition.Reason != fleet.ReasonAgentInherited || fleet.IsTrouble(condition) {
+			condition := h.condition(t, a, conditions.AgentManaged)
+			if condition.Status != corev1.ConditionFalse || condition.Reason != conditions.ReasonAgentInherited || conditions.IsTrouble(condition) {
 				t.Errorf("cluster %s says %+v", a.cluster, condition)
 			}
 		}
@@ -160,7 +162,7 @@ func (h *hub) takeOver(t *testing.T, a agent) {
 	if err := h.Hub.Get(t.Context(), client.BundleDeployments, a.namespace, bundle, &before); err != nil {
 		t.Fatal(err)
 	}
-	order := []byte(`{"metadata":{"annotations":{"` + fleet.AnnotationTakeOverAgent + `":"true"}}}`)
+	order := []byte(`{"metadata":{"annotations":{"` + annotation.TakeOverAgent + `":"true"}}}`)
 	if err := h.Hub.Patch(t.Context(), client.Clusters, a.workspace, a.cluster, order); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +179,7 @@ func (h *hub) takeOver(t *testing.T, a agent) {
 		var ours fleet.Bundle
 		g.Expect(h.Hub.Get(t.Context(), client.Bundles, a.workspace, bundle, &ours)).To(Succeed())
 		g.Expect(importing.AppliedElsewhere(&ours)).To(BeFalse(), "the Bundle still looks like another implementation's")
-		g.Expect(h.condition(t, a, fleet.ConditionAgentManaged)).To(HaveField("Status", corev1.ConditionTrue))
+		g.Expect(h.condition(t, a, conditions.AgentManaged)).To(HaveField("Status", corev1.ConditionTrue))
 	}).WithContext(t.Context()).WithTimeout(framework.Patience).Should(Succeed())
 	h.settles(t, 2)
 	for _, line := range h.writes(t, past) {

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Verbs of requests. A put creates an object, or merges into the one of that name.
@@ -248,10 +249,10 @@ func (g generator) annotation() (key, value string) {
 			fleet.AnnotationSetOwnerNamespace)
 		return key, g.anyNamespace()
 	case 2:
-		key = pick(g, fleet.AnnotationClusterRegistration, fleet.AnnotationSetOwnerName, fleet.AnnotationConfirmTakeover)
+		key = pick(g, fleet.AnnotationClusterRegistration, fleet.AnnotationSetOwnerName, annotation.ConfirmTakeover)
 		return key, pick(g, g.names...)
 	case 3:
-		key = pick(g, fleet.AnnotationTakeOverAgent, fleet.AnnotationRolloutRemaining, fleet.AnnotationWatched,
+		key = pick(g, annotation.TakeOverAgent, fleet.AnnotationRolloutRemaining, annotation.Watched,
 			fleet.AnnotationKeepResources)
 		return key, "true"
 	case 4:

@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -196,7 +197,7 @@ func (w *world) addSecret(ctx context.Context, namespace, name string, data map[
 // limitBundles makes a workspace that accepts the Bundles of those that are listed only.
 func (w *world) limitBundles(ctx context.Context, workspace, accepted string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: workspace, Annotations: map[string]string{fleet.AnnotationAcceptBundlesFrom: accepted},
+		Name: workspace, Annotations: map[string]string{annotation.AcceptBundlesFrom: accepted},
 	}}
 	_, err := w.Hub.Kube.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	return err

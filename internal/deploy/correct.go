@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // correct reverts drift if correctDrift is enabled: it rolls the release back to its current revision. Only the
@@ -54,7 +55,7 @@ func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *r
 // notCorrected writes the failure into the status and schedules the next try.
 func (d *deployer) notCorrected(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, wait time.Duration) {
 	if r.correction.Failure != "" {
-		outcome.SetCondition(status, d.Clock(), fleet.ConditionReady, r.correction.Failure)
+		outcome.SetCondition(status, d.Clock(), conditions.Ready, r.correction.Failure)
 	}
 	d.queue.AddAfter(bd.Name, wait)
 }

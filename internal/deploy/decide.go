@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // verdict is the next action for a BundleDeployment.
@@ -73,7 +74,7 @@ func leaveAlone(bd *fleet.BundleDeployment) bool {
 
 // failedForGood reports whether the state failed permanently: it is recorded as applied and has no release.
 func failedForGood(status *fleet.BundleDeploymentStatus) bool {
-	installed := fleet.GetCondition(status.Conditions, fleet.ConditionInstalled)
+	installed := conditions.Get(status.Conditions, conditions.Installed)
 	return installed != nil && installed.Status == "False" && status.Release == ""
 }
 
@@ -106,7 +107,7 @@ func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) err
 			}
 		}
 		if !found {
-			return outcome.Because(fleet.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
+			return outcome.Because(conditions.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
 		}
 	}
 	if len(waiting) == 0 {
@@ -134,7 +135,7 @@ func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels
 	}
 	selector, err := metav1.LabelSelectorAsSelector(wanted)
 	if err != nil {
-		return nil, outcome.Because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
+		return nil, outcome.Because(conditions.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
 	}
 	return selector, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // deploy deploys a BundleDeployment and writes the revision of its release into the status. Its errors contain no
@@ -171,7 +172,7 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 // unlessPlain returns the values of a BundleDeployment's Secret, or none if the hub marks them as not
 // confidential.
 func unlessPlain(bd *fleet.BundleDeployment, values map[string]any) []map[string]any {
-	if bd.Annotations[fleet.AnnotationPlainValues] == bd.Spec.ValuesHash {
+	if bd.Annotations[annotation.PlainValues] == bd.Spec.ValuesHash {
 		return nil
 	}
 	return []map[string]any{values}

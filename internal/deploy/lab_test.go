@@ -31,6 +31,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const east = "east"
@@ -348,7 +349,7 @@ func ready(bd *fleet.BundleDeployment) string {
 func conditionsAre(bd *fleet.BundleDeployment, want string) string {
 	for _, pair := range strings.Fields(want) {
 		kind, status, _ := strings.Cut(pair, "=")
-		found := fleet.GetCondition(bd.Status.Conditions, kind)
+		found := conditions.Get(bd.Status.Conditions, kind)
 		if found == nil || string(found.Status) != status {
 			return "condition " + kind + " is not " + status
 		}
@@ -359,7 +360,7 @@ func conditionsAre(bd *fleet.BundleDeployment, want string) string {
 // says expects a condition to be False with a message.
 func says(kind, text string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
-		found := fleet.GetCondition(bd.Status.Conditions, kind)
+		found := conditions.Get(bd.Status.Conditions, kind)
 		if found == nil || found.Status != corev1.ConditionFalse || !strings.Contains(found.Message, text) {
 			return fmt.Sprintf("condition %s does not say %q", kind, text)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestReasonOf(t *testing.T) {
@@ -28,29 +28,29 @@ func TestReasonOf(t *testing.T) {
 		err  error
 		want string
 	}{
-		"explicit reason wins":         {outcome.Because(fleet.ReasonReleaseTaken, terminating), fleet.ReasonReleaseTaken},
-		"damaged content":              {content.ErrHashMismatch, fleet.ReasonContentDamaged},
-		"content that is too large":    {content.ErrTooLarge, fleet.ReasonBundleTooLarge},
-		"name leads out of the bundle": {source.ErrPathEscapes, fleet.ReasonManifestInvalid},
-		"values do not match the hash": {hub.ErrValuesHash, fleet.ReasonHelmValuesInvalid},
-		"unknown kind":                 {&meta.NoKindMatchError{}, fleet.ReasonKindMissing},
-		"terminating namespace":        {terminating, fleet.ReasonNamespaceTerminating},
-		"an account without the right": {apierrors.NewForbidden(configMaps, "a", errors.New("no")), fleet.ReasonForbidden},
+		"explicit reason wins":         {outcome.Because(conditions.ReasonReleaseTaken, terminating), conditions.ReasonReleaseTaken},
+		"damaged content":              {content.ErrHashMismatch, conditions.ReasonContentDamaged},
+		"content that is too large":    {content.ErrTooLarge, conditions.ReasonBundleTooLarge},
+		"name leads out of the bundle": {source.ErrPathEscapes, conditions.ReasonManifestInvalid},
+		"values do not match the hash": {hub.ErrValuesHash, conditions.ReasonHelmValuesInvalid},
+		"unknown kind":                 {&meta.NoKindMatchError{}, conditions.ReasonKindMissing},
+		"terminating namespace":        {terminating, conditions.ReasonNamespaceTerminating},
+		"an account without the right": {apierrors.NewForbidden(configMaps, "a", errors.New("no")), conditions.ReasonForbidden},
 		"the same within a template": {text(`template: x/templates/a.yaml:3: error calling lookup: secrets "a" is forbidden: User "b" cannot get`),
-			fleet.ReasonForbidden},
-		"a webhook that denies":           {text(`admission webhook "a.example.com" denied the request: no`), fleet.ReasonAdmissionDenied},
-		"a webhook that does not answer":  {text(`Internal error occurred: failed calling webhook "a.example.com": timeout`), fleet.ReasonAdmissionDenied},
-		"a policy that denies":            {text(`configmaps "x" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`), fleet.ReasonAdmissionDenied},
-		"invalid object":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "a", nil), fleet.ReasonObjectRejected},
-		"bad request":                     {apierrors.NewBadRequest("no"), fleet.ReasonObjectRejected},
-		"timeout":                         {objects.ErrNotReadyInTime, fleet.ReasonNotReadyInTime},
-		"another Kubernetes":              {text("chart requires kubeVersion: <1.20"), fleet.ReasonKubeVersionUnsupported},
-		"object of another owner":         {text("Unable to continue with install: ConfigMap x exists and cannot be imported into the current release"), fleet.ReasonObjectTaken},
-		"values that do not fit a schema": {text("values don't meet the specifications of the schema(s) in the following chart(s)"), fleet.ReasonHelmValuesInvalid},
-		"not YAML":                        {text("YAML parse error on x/templates/a.yaml"), fleet.ReasonManifestInvalid},
-		"a template that fails":           {text("execution error at (x/templates/a.yaml:1:3): no good"), fleet.ReasonRenderingFailed},
-		"a kustomization that fails":      {text("kustomize: no such file"), fleet.ReasonRenderingFailed},
-		"anything else":                   {text("connection refused"), fleet.ReasonError},
+			conditions.ReasonForbidden},
+		"a webhook that denies":           {text(`admission webhook "a.example.com" denied the request: no`), conditions.ReasonAdmissionDenied},
+		"a webhook that does not answer":  {text(`Internal error occurred: failed calling webhook "a.example.com": timeout`), conditions.ReasonAdmissionDenied},
+		"a policy that denies":            {text(`configmaps "x" is forbidden: ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no`), conditions.ReasonAdmissionDenied},
+		"invalid object":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "a", nil), conditions.ReasonObjectRejected},
+		"bad request":                     {apierrors.NewBadRequest("no"), conditions.ReasonObjectRejected},
+		"timeout":                         {objects.ErrNotReadyInTime, conditions.ReasonNotReadyInTime},
+		"another Kubernetes":              {text("chart requires kubeVersion: <1.20"), conditions.ReasonKubeVersionUnsupported},
+		"object of another owner":         {text("Unable to continue with install: ConfigMap x exists and cannot be imported into the current release"), conditions.ReasonObjectTaken},
+		"values that do not fit a schema": {text("values don't meet the specifications of the schema(s) in the following chart(s)"), conditions.ReasonHelmValuesInvalid},
+		"not YAML":                        {text("YAML parse error on x/templates/a.yaml"), conditions.ReasonManifestInvalid},
+		"a template that fails":           {text("execution error at (x/templates/a.yaml:1:3): no good"), conditions.ReasonRenderingFailed},
+		"a kustomization that fails":      {text("kustomize: no such file"), conditions.ReasonRenderingFailed},
+		"anything else":                   {text("connection refused"), conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestReasonOf(t *testing.T) {
 			}
 		})
 	}
-	if outcome.Because(fleet.ReasonError, nil) != nil {
+	if outcome.Because(conditions.ReasonError, nil) != nil {
 		t.Error("no error became one")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -157,11 +158,11 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	case err == nil:
 		return nil
 	case errors.As(err, &waits):
-		outcome.NotDeployed(status, now, fleet.ReasonAwaitingDependencies, err.Error())
+		outcome.NotDeployed(status, now, conditions.ReasonAwaitingDependencies, err.Error())
 		d.queue.AddAfter(bd.Name, dependencyRetry)
 		return nil
 	case errors.As(err, &unsupported):
-		outcome.NotDeployed(status, now, fleet.ReasonUnsupported, err.Error())
+		outcome.NotDeployed(status, now, conditions.ReasonUnsupported, err.Error())
 		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &forbidden):
 		outcome.NamespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, outcome.Message(err))

@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // recordingQueue records delayed additions; otherwise it is a normal queue.
@@ -66,11 +67,11 @@ func TestOutcome(t *testing.T) {
 		awaits     string
 	}{
 		"no error": {},
-		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(fleet.ReasonNamespaceMissing, errors.New("none")))),
+		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(conditions.ReasonNamespaceMissing, errors.New("none")))),
 			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web"},
 		"missing Secret": {err: outcome.Until(outcome.CoreObject("secrets", "web", "pull"), errors.New("none")),
 			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
-		"terminating namespace": {err: outcome.Because(fleet.ReasonNamespaceTerminating, errors.New("is being terminated")),
+		"terminating namespace": {err: outcome.Because(conditions.ReasonNamespaceTerminating, errors.New("is being terminated")),
 			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, again: true, awaits: "namespaces.v1 web"},
 		"a dependency is not ready": {err: &outcome.DependencyError{Waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
@@ -131,7 +132,7 @@ func TestOutcome(t *testing.T) {
 func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 	var changed []string
 	for _, condition := range after.Conditions {
-		old := fleet.GetCondition(before.Conditions, condition.Type)
+		old := conditions.Get(before.Conditions, condition.Type)
 		if old == nil || *old != condition {
 			changed = append(changed, fmt.Sprintf("%s=%s %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message))
 		}
@@ -141,7 +142,7 @@ func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 
 func TestRetryDue(t *testing.T) {
 	failed := func(bd *fleet.BundleDeployment) {
-		outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
+		outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", conditions.ReasonError, "x")
 	}
 	tests := map[string]struct {
 		change func(*fleet.BundleDeployment)
@@ -155,7 +156,7 @@ func TestRetryDue(t *testing.T) {
 		"failed in an earlier process": {change: failed, later: []string{"hello after 15m0s"}},
 		"another state failed":         {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: deploytest.Noon().Add(-time.Hour)},
 		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) {
-			outcome.NotDeployed(&bd.Status, deploytest.Noon(), fleet.ReasonError, "x")
+			outcome.NotDeployed(&bd.Status, deploytest.Noon(), conditions.ReasonError, "x")
 		}, failed: deploytest.Noon().Add(-time.Hour)},
 	}
 	for name, test := range tests {

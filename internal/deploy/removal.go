@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // remove removes everything that a deleted BundleDeployment has left in the cluster.
@@ -98,7 +99,7 @@ func (d *deployer) uninstall(ctx context.Context, h *release.History, name strin
 	if err != nil {
 		return err
 	}
-	confined := cmp.Or(marks[fleet.AnnotationTargetNamespace], d.inventory.Confinement(h.Key))
+	confined := cmp.Or(marks[annotation.TargetNamespace], d.inventory.Confinement(h.Key))
 	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep, BeforePurge: beforePurge})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestDecide(t *testing.T) {
@@ -32,17 +33,17 @@ func TestDecide(t *testing.T) {
 		"a release in a former namespace is made again":  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
 		"a release the status names badly is made again": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
 		"permanent failure: is kept": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", conditions.ReasonError, "x")
 		}, want: KeepFailure},
 		"permanent failure, retry due: is deployed": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", conditions.ReasonError, "x")
 		}, forced: true, want: Deploy},
 		"a failure of another deployment ID does not count": {change: func(bd *fleet.BundleDeployment) {
-			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-0:a", fleet.ReasonError, "x")
+			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-0:a", conditions.ReasonError, "x")
 		}, want: Deploy},
 		"temporary error: is deployed": {change: func(bd *fleet.BundleDeployment) {
 			bd.Status.AppliedDeploymentID = ""
-			outcome.NotDeployed(&bd.Status, deploytest.Noon(), fleet.ReasonError, "x")
+			outcome.NotDeployed(&bd.Status, deploytest.Noon(), conditions.ReasonError, "x")
 		}, want: Deploy},
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
 			outcome.NamespaceForbidden(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", "x")

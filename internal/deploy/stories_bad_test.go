@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestDamagedContent_IsNotDeployed(t *testing.T) {
@@ -32,7 +33,7 @@ func TestDamagedContent_IsNotDeployed(t *testing.T) {
 		return l.Hub.Fleet.Post().Resource(hub.Contents).Body(object).Do(ctx).Error()
 	})
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("other"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = object.Name + ":x" }})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonContentDamaged, "content does not match hash"))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonContentDamaged, "content does not match hash"))
 	l.goesOn()
 	patch := []byte(`{"sha256sum": "` + right + `"}`)
 	if err := l.Hub.Fleet.Patch(types.MergePatchType).Resource(hub.Contents).Name(object.Name).Body(patch).Do(t.Context()).Error(); err != nil {
@@ -89,7 +90,7 @@ func TestReleaseLargerThanSecret_IsNotInstalled(t *testing.T) {
 	files := deploytest.HelloFiles("hi")
 	files["files/noise"] = base64.StdEncoding.EncodeToString(noise)
 	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
+	l.expectStatus("x", becauseOf(conditions.Installed, conditions.ReasonBundleTooLarge, "a Secret holds at most 1048576"))
 	if l.configMapIsThere(l.Name, "x") || len(l.revisionsOf(l.Name, "x")) > 0 {
 		t.Error("something was installed")
 	}
@@ -97,7 +98,7 @@ func TestReleaseLargerThanSecret_IsNotInstalled(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonBundleTooLarge, ""))
+	l.expectStatus("x", becauseOf(conditions.Installed, conditions.ReasonBundleTooLarge, ""))
 	if got := l.revisionsOf(l.Name, "x"); len(got) != 1 || got[0] != "1 deployed" {
 		t.Errorf("an upgrade that is too large left %v", got)
 	}
@@ -122,7 +123,7 @@ func TestInvalidValues_AreReported(t *testing.T) {
 			options := deploytest.InNamespace(l.Name)
 			options.Helm.ValuesFrom = []fleet.ValuesFrom{{ConfigMapKeyRef: &fleet.ValuesKeyRef{Name: name}}}
 			l.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: options})
-			l.expectStatus(name, becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, test.want))
+			l.expectStatus(name, becauseOf(conditions.Deployed, conditions.ReasonHelmValuesInvalid, test.want))
 		})
 	}
 	l.goesOn()
@@ -142,7 +143,7 @@ func TestTerminatingNamespace_IsAwaited(t *testing.T) {
 	}
 	l.start()
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns)})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceTerminating, "being terminated"))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonNamespaceTerminating, "being terminated"))
 	l.goesOn()
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	if _, err := l.East.CoreV1().ConfigMaps(ns).Patch(t.Context(), "held", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
@@ -187,7 +188,7 @@ func TestAdmissionDenial_IsReported(t *testing.T) {
 	})
 	l.start()
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonAdmissionDenied, "not that one"))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonAdmissionDenied, "not that one"))
 	l.goesOn()
 	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), l.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem is not parallel, because it measures allocations.
@@ -27,7 +27,7 @@ func TestAliasesInATemplate_AreRefusedBeforeHelmReadsThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cost := deploytest.AllocatedBy(func() {
 				l.apply(bundle{Name: name, Files: files, Options: deploytest.InNamespace(l.Name)})
-				l.expectStatus(name, becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "the YAML is too large"))
+				l.expectStatus(name, becauseOf(conditions.Installed, conditions.ReasonManifestInvalid, "the YAML is too large"))
 			})
 			if cost > 300 {
 				t.Errorf("refusing it took %d MiB", cost)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // original creates a ConfigMap on the hub, to be copied.
@@ -117,7 +118,7 @@ func TestUnrestorableCopy_IsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
-		return says(fleet.ConditionReady, "is forbidden: User")(bd) + modified("configmap.v1 "+own+"/settings missing")(bd)
+		return says(conditions.Ready, "is forbidden: User")(bd) + modified("configmap.v1 "+own+"/settings missing")(bd)
 	})
 	if l.configMapIsThere(own, "settings") {
 		t.Error("the agent did for the tenant what it may not do")

@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // driftFiles are objects that tests edit.
@@ -154,7 +155,7 @@ func TestDrift_IsReportedWithPatchUntilReverted(t *testing.T) {
 		l.edit(e.kind, e.object, e.change)
 		bd := l.expectStatus("x", modified(want))
 		t.Logf("%s: reported after %s", e.name, time.Since(began))
-		if missing := says(fleet.ConditionReady, want)(bd); missing != "" && bd.Status.Ready {
+		if missing := says(conditions.Ready, want)(bd); missing != "" && bd.Status.Ready {
 			t.Error(missing)
 		}
 		l.edit(e.kind, e.object, strings.ReplaceAll(e.back, "HASH", placement.SetOf("x", "").Hash))
@@ -251,7 +252,7 @@ func TestUncorrectableDrift_IsReportedUntilForce(t *testing.T) {
 			l.expectStatus("x", ready)
 			l.edit("services", "svc-test", test.change)
 			if test.text != "" {
-				l.expectStatus("x", says(fleet.ConditionReady, test.text))
+				l.expectStatus("x", says(conditions.Ready, test.text))
 				if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 deployed"}) {
 					t.Errorf("revisions %q", got)
 				}
@@ -284,7 +285,7 @@ func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 			l.apply(b)
 			l.expectStatus("x", ready)
 			l.edit("configmaps", "cm", `{"data":{"a":"x"},"immutable":true}`)
-			bd := l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
+			bd := l.expectStatus("x", says(conditions.Ready, "immutable"))
 			if missing := modified("configmap.v1 " + l.Name + `/cm modified {"data":{"a":"b"}}`)(bd); missing != "" {
 				t.Error(missing)
 			}
@@ -296,7 +297,7 @@ func TestKeepFailHistory_KeepsFailedRevisions(t *testing.T) {
 			l.start()
 			l.apply(bundle{Name: "other", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("other", ready)
-			l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
+			l.expectStatus("x", says(conditions.Ready, "immutable"))
 			l.halt()
 			got := l.revisionsOf(l.Name, "x")
 			if keep && (len(got) != 2 || got[0] != "1 deployed" || !strings.HasSuffix(got[1], " failed")) {
@@ -570,12 +571,12 @@ func TestNewStateWaiting_DriftIsNotCorrected(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.edit("configmaps", "x", `{"data":{"greeting":"edited"}}`)
-	l.expectStatus("x", says(fleet.ConditionReady, "modified"))
+	l.expectStatus("x", says(conditions.Ready, "modified"))
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) {
 		correcting(fleet.CorrectDrift{Enabled: true})(bd)
 		bd.Spec.DependsOn = []fleet.BundleRef{{Name: "a"}}
 	}})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "no bundles matching labels"))
+	l.expectStatus("x", says(conditions.Deployed, "no bundles matching labels"))
 	if got := l.revisionsOf(l.Name, "x"); !slices.Equal(got, []string{"1 deployed"}) {
 		t.Errorf("revisions %q", got)
 	}

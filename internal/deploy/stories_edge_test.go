@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // request is one line of an audit log.
@@ -127,7 +128,7 @@ func TestHubDown_AgentWaits(t *testing.T) {
 	if err := p.Hub.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("x", says(fleet.ConditionReady, "missing"))
+	l.expectStatus("x", says(conditions.Ready, "missing"))
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	if bd := l.get("x"); bd.Status.Release != l.Name+"/x:2" {

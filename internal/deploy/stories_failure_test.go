@@ -22,6 +22,7 @@ import (
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestUndeployableBundle_IsReported(t *testing.T) {
@@ -37,97 +38,97 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 		"a chart for another Kubernetes version is a permanent failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\nkubeVersion: '<1.20.0'\n", "templates/a.yaml": deploytest.ConfigMapYAML},
 			options: deploytest.InNamespace(l.Name + "-version"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion"), becauseOf(fleet.ConditionInstalled, fleet.ReasonKubeVersionUnsupported, "")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("chart requires kubeVersion"), becauseOf(conditions.Installed, conditions.ReasonKubeVersionUnsupported, "")},
 		},
 		"a template that is not YAML is a permanent failure": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": "a: b: c\n"},
 			options: deploytest.InNamespace(l.Name + "-yaml"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(conditions.Installed, conditions.ReasonManifestInvalid, "")},
 		},
 		"invalid plain YAML is a permanent failure": {
 			files:   map[string]string{"a.yaml": "a: b: c\n"},
 			options: deploytest.InNamespace(l.Name + "-rawyaml"),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(fleet.ConditionInstalled, fleet.ReasonManifestInvalid, "")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("YAML parse error"), becauseOf(conditions.Installed, conditions.ReasonManifestInvalid, "")},
 		},
 		"a template that fails is retried": {
 			files:   map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\n", "templates/a.yaml": `{{ fail "no good" }}`},
 			options: deploytest.InNamespace(l.Name + "-fail"),
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "no good")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonRenderingFailed, "no good")},
 		},
 		"a kind the cluster does not have": {
 			files:   map[string]string{"a.yaml": "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}\n"},
 			options: deploytest.InNamespace(l.Name + "-kind"),
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonKindMissing, "Nothing")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonKindMissing, "Nothing")},
 		},
 		"a cluster-scoped object where a namespace is forced": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"},
 			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-scope"},
-			want:    []func(*fleet.BundleDeployment) string{says(fleet.ConditionDeployed, "invalid cluster scoped object")},
+			want:    []func(*fleet.BundleDeployment) string{says(conditions.Deployed, "invalid cluster scoped object")},
 		},
 		"an object of another owner": {
 			files:   map[string]string{"a.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: kube-root-ca.crt", 1)},
 			options: deploytest.InNamespace(l.Name),
-			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release"), becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "")},
+			want:    []func(*fleet.BundleDeployment) string{recognisedAs("exists and cannot be imported into the current release"), becauseOf(conditions.Installed, conditions.ReasonObjectTaken, "")},
 		},
 		"a missing service account": {
 			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "nobody"},
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonServiceAccountMissing, `service account "nobody" does not exist`)},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonServiceAccountMissing, `service account "nobody" does not exist`)},
 		},
 		"a name that leads out of the bundle": {
 			files:   map[string]string{"../../etc/passwd.yaml": deploytest.ConfigMapYAML},
 			options: deploytest.InNamespace(l.Name + "-path"),
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonManifestInvalid, "leads out of the bundle")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonManifestInvalid, "leads out of the bundle")},
 		},
 		"contents in a registry": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true },
-			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "OCI registry are not supported")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonUnsupported, "OCI registry are not supported")},
 		},
 		"a chart that the agent would have to download": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} },
-			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonUnsupported, "HelmOps")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonUnsupported, "HelmOps")},
 		},
 		"an object that the API server rejects": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
 			options: deploytest.InNamespace(l.Name + "-invalid"),
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonObjectRejected, "100000")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonObjectRejected, "100000")},
 		},
 		"a kustomization that does not build": {
 			files:   map[string]string{"kustomization.yaml": "resources: [nothing.yaml]\n"},
 			options: deploytest.InNamespace(l.Name + "-kustomize"),
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "nothing.yaml")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonRenderingFailed, "nothing.yaml")},
 		},
 		"a missing namespace that must exist": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{TargetNamespace: l.Name + "-nowhere", DefaultNamespace: l.Name,
 				AllowedTargetNamespaceSelector: &metav1.LabelSelector{},
 				DownstreamResources:            []fleet.DownstreamResource{{Kind: "Secret", Name: "any"}}},
-			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceMissing,
+			want: []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonNamespaceMissing,
 				"target namespace "+l.Name+"-nowhere does not exist on downstream cluster")},
 		},
 		"a missing object to copy": {
 			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, DownstreamResources: []fleet.DownstreamResource{{Kind: "Secret", Name: "nothing"}}},
 			change:  func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 },
-			want:    []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "Secret nothing")},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonContentMissing, "Secret nothing")},
 		},
 		"a missing Content": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-nothing:x" },
-			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonContentMissing, "s-nothing")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonContentMissing, "s-nothing")},
 		},
 		"a namespace that is not allowed": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, AllowedTargetNamespaceSelector: &metav1.LabelSelector{
 				MatchLabels: map[string]string{"team": "a"}}},
-			want: []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match AllowedTargetNamespaceSelector (team=a)")},
+			want: []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonNamespaceRefused, "does not match AllowedTargetNamespaceSelector (team=a)")},
 		},
 		"a dependency that does not exist": {
 			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML}, options: deploytest.InNamespace(l.Name + "-dep"),
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "missing"}} },
-			want:   []func(*fleet.BundleDeployment) string{becauseOf(fleet.ConditionDeployed, fleet.ReasonDependencyMissing, "no bundles matching labels")},
+			want:   []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonDependencyMissing, "no bundles matching labels")},
 		},
 	}
 	i := 0
@@ -146,7 +147,7 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 // recognisedAs expects the status after a permanent failure.
 func recognisedAs(text string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string {
-		if missing := says(fleet.ConditionInstalled, text)(bd); missing != "" {
+		if missing := says(conditions.Installed, text)(bd); missing != "" {
 			return missing
 		}
 		if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID || bd.Status.Release != "" || bd.Status.Ready || !bd.Status.NonModified {
@@ -188,7 +189,7 @@ func TestValuesSecret_IsUsedWhenHashMatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: withHash})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "does not match the hash"))
+	l.expectStatus("x", says(conditions.Deployed, "does not match the hash"))
 
 	secret.Data["values"] = values
 	if _, err := l.HubCore.CoreV1().Secrets(l.Name).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
@@ -217,7 +218,7 @@ func TestSecretValue_IsNotInStatus(t *testing.T) {
 	options := deploytest.InNamespace(l.Name)
 	options.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "creds"}}}
 	l.apply(bundle{Name: "x", Files: files, Options: options})
-	bd := l.expectStatus("x", says(fleet.ConditionDeployed, "password"))
+	bd := l.expectStatus("x", says(conditions.Deployed, "password"))
 	text, err := json.Marshal(bd.Status)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +321,7 @@ func TestTakeOwnership_TakesOverObjects(t *testing.T) {
 
 	l.apply(bundle{Name: "b", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
 	l.expectStatus("b", ready)
-	l.expectStatus("a", says(fleet.ConditionReady, "configmap.v1 "+l.Name+"/cm is not owned by us"))
+	l.expectStatus("a", says(conditions.Ready, "configmap.v1 "+l.Name+"/cm is not owned by us"))
 
 	l.delete("a") // what b took over stays
 	l.eventually(func() string {
@@ -383,7 +384,7 @@ func TestMissingObjects_AreReportedAndRestored(t *testing.T) {
 	if err := configMaps.Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("x", says(fleet.ConditionReady, "configmap.v1 "+l.Name+"/cm missing"))
+	l.expectStatus("x", says(conditions.Ready, "configmap.v1 "+l.Name+"/cm missing"))
 	labels := cm.Labels
 	cm.ResourceVersion, cm.UID, cm.Labels = "", "", nil
 	if cm, err = configMaps.Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
@@ -397,7 +398,7 @@ func TestMissingObjects_AreReportedAndRestored(t *testing.T) {
 	if _, err := configMaps.Patch(t.Context(), "cm", types.MergePatchType, []byte(`{"metadata":{"labels":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("x", says(fleet.ConditionReady, "is not owned by us"))
+	l.expectStatus("x", says(conditions.Ready, "is not owned by us"))
 }
 
 // A BundleDeployment waits for another object. Only the event of that object can wake it within a quarter of an
@@ -425,15 +426,15 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 		reason  string
 		come    func()
 	}{
-		"labels":    {allowed(refused), fleet.ReasonNamespaceRefused, func() { l.mark(refused, `{"metadata":{"labels":{"team":"a"}}}`) }},
-		"namespace": {allowed(missing), fleet.ReasonNamespaceMissing, func() { l.namespace(missing); l.mark(missing, `{"metadata":{"labels":{"team":"a"}}}`) }},
-		"values": {valued, fleet.ReasonHelmValuesInvalid, func() {
+		"labels":    {allowed(refused), conditions.ReasonNamespaceRefused, func() { l.mark(refused, `{"metadata":{"labels":{"team":"a"}}}`) }},
+		"namespace": {allowed(missing), conditions.ReasonNamespaceMissing, func() { l.namespace(missing); l.mark(missing, `{"metadata":{"labels":{"team":"a"}}}`) }},
+		"values": {valued, conditions.ReasonHelmValuesInvalid, func() {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "later"}, StringData: map[string]string{"values.yaml": "greeting: hi"}}
 			if _, err := l.East.CoreV1().Secrets(l.Name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		"account": {account, fleet.ReasonServiceAccountMissing, func() {
+		"account": {account, conditions.ReasonServiceAccountMissing, func() {
 			l.create(func(ctx context.Context) error {
 				_, err := l.East.CoreV1().ServiceAccounts(l.Name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later"}}, metav1.CreateOptions{})
 				return err
@@ -444,7 +445,7 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 		l.apply(bundle{Name: name, Files: map[string]string{"cm.yaml": strings.ReplaceAll(deploytest.ConfigMapYAML, "name: cm", "name: "+name)}, Options: wait.options})
 	}
 	for name, wait := range waits {
-		l.expectStatus(name, becauseOf(fleet.ConditionDeployed, wait.reason, ""))
+		l.expectStatus(name, becauseOf(conditions.Deployed, wait.reason, ""))
 	}
 	for name, wait := range waits {
 		wait.come()

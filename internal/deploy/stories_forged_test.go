@@ -19,6 +19,8 @@ import (
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // forgery returns a release as a writer of Secrets in one namespace can forge it.
@@ -200,11 +202,11 @@ func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release
 		l.t.Fatal(err)
 	}
 	stored.Hooks = append(stored.Hooks, hooks...)
-	delete(stored.Chart.Metadata.Annotations, fleet.AnnotationTargetNamespace)
+	delete(stored.Chart.Metadata.Annotations, annotation.TargetNamespace)
 	if secret.Data["release"], err = releases.Encode(stored); err != nil {
 		l.t.Fatal(err)
 	}
-	delete(secret.Annotations, fleet.AnnotationReleaseSeal)
+	delete(secret.Annotations, annotation.ReleaseSeal)
 	if _, err := secrets.Update(l.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
@@ -296,7 +298,7 @@ func TestReleaseSecretInABundle_IsRefused(t *testing.T) {
 		"confined": {TargetNamespace: own, Helm: &fleet.HelmOptions{}}, "account": as,
 	} {
 		l.apply(bundle{Name: name, Files: deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/s.yaml": secret}), Options: options})
-		l.expectStatus(name, becauseOf(fleet.ConditionDeployed, fleet.ReasonForbidden, "Helm release"))
+		l.expectStatus(name, becauseOf(conditions.Deployed, conditions.ReasonForbidden, "Helm release"))
 		if found := l.revisionsOf(own, "evil"); len(found) > 0 {
 			t.Errorf("%s: a release was deployed: %v", name, found)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hookOf returns a ConfigMap that is a hook.
@@ -51,7 +52,7 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 			namespace := own + bundleName
 			l.apply(bundle{Name: bundleName, Files: test.files, Options: fleet.BundleDeploymentOptions{TargetNamespace: namespace, Helm: &fleet.HelmOptions{}}})
 			if test.refused != "" {
-				l.expectStatus(bundleName, becauseOf(fleet.ConditionDeployed, fleet.ReasonOutsideNamespace, test.refused))
+				l.expectStatus(bundleName, becauseOf(conditions.Deployed, conditions.ReasonOutsideNamespace, test.refused))
 			} else {
 				l.expectStatus(bundleName, ready)
 				found, err := l.East.CoreV1().ConfigMaps(namespace).Get(t.Context(), test.hook, metav1.GetOptions{})

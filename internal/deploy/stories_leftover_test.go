@@ -10,7 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // configMapsNamed returns one file with a ConfigMap for each name.
@@ -51,7 +51,7 @@ func TestBundleDeletedAfterFailedUpgrade_FormerObjectsGo(t *testing.T) {
 	}
 	broken := deploytest.With(configMapsNamed("stays", "half"), map[string]string{"bad.yaml": refusedService})
 	l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.expectStatus("x", says(conditions.Deployed, "100000"))
 	l.delete("x")
 	l.expectNoRelease(l.Name, "x")
 	l.expectGone("stays", "dropped", "half")
@@ -77,7 +77,7 @@ func TestBundleDeletedAfterChangeOfAccount_WhatTheAccountMayNotDeleteStays(t *te
 	no := false
 	options.CreateNamespace = &no
 	l.apply(bundle{Name: "x", Files: configMapsNamed("stays"), Options: options})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "secret"))
+	l.expectStatus("x", says(conditions.Deployed, "secret"))
 	l.delete("x")
 	l.expectNoRelease(own, "x")
 	l.eventually(func() string {
@@ -100,7 +100,7 @@ func TestChangesFailInARow_TheirObjectsGo(t *testing.T) {
 		service := strings.Replace(refusedService, "100000", fmt.Sprint(100001+i), 1)
 		broken := deploytest.With(configMapsNamed("stays", name), map[string]string{"bad.yaml": service})
 		l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(l.Name)})
-		l.expectStatus("x", says(fleet.ConditionDeployed, fmt.Sprint(100001+i)))
+		l.expectStatus("x", says(conditions.Deployed, fmt.Sprint(100001+i)))
 		if !l.configMapIsThere(l.Name, name) {
 			t.Fatalf("%s was not created", name)
 		}

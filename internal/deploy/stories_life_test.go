@@ -20,6 +20,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // revisionsOf lists the Secrets of a release.
@@ -76,7 +77,7 @@ func TestAgentRestarts_NothingChanges(t *testing.T) {
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "raw", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("x", says(fleet.ConditionReady, "raw missing"))
+	l.expectStatus("x", says(conditions.Ready, "raw missing"))
 }
 
 func TestBundleDeletedWhileAgentDown_IsUninstalled(t *testing.T) {
@@ -187,8 +188,8 @@ func TestDependencyBecomesReady_WakesDependents(t *testing.T) {
 	}
 	l.apply(bundle{Name: "c", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: after("b")})
 	l.apply(bundle{Name: "b", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: after("a")})
-	l.expectStatus("b", says(fleet.ConditionDeployed, "no bundles matching labels"))
-	l.expectStatus("c", says(fleet.ConditionDeployed, "dependent bundle(s) are not ready: [b]"))
+	l.expectStatus("b", says(conditions.Deployed, "no bundles matching labels"))
+	l.expectStatus("c", says(conditions.Deployed, "dependent bundle(s) are not ready: [b]"))
 	l.apply(bundle{Name: "a", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	for _, name := range []string{"a", "b", "c"} {
 		l.expectStatus(name, ready)
@@ -262,7 +263,7 @@ func TestServiceAccount_LimitsDeployment(t *testing.T) {
 	l.start()
 	options := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, ServiceAccount: "tenant"}
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "may create nothing in namespace "+l.Name))
+	l.expectStatus("x", says(conditions.Deployed, "may create nothing in namespace "+l.Name))
 	rights := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}}}
 	l.create(func(ctx context.Context) error {
 		_, err := l.East.RbacV1().Roles(l.Name).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: rights}, metav1.CreateOptions{})
@@ -416,7 +417,7 @@ func TestCRDAndCustomResource_MayComeInAnyOrder(t *testing.T) {
 		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
 	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
 	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("things", says(fleet.ConditionDeployed, "no matches for kind"))
+	l.expectStatus("things", says(conditions.Deployed, "no matches for kind"))
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
 	l.expectStatus("things", ready)
@@ -443,7 +444,7 @@ func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	l.halt()
 	l.deleteCRD("things." + group)
 	l.start()
-	l.expectStatus("things", says(fleet.ConditionReady, "thing."+group+" "+l.Name+"/a missing"))
+	l.expectStatus("things", says(conditions.Ready, "thing."+group+" "+l.Name+"/a missing"))
 	// The kind is created again, and the object is restored.
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)

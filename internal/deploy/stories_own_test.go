@@ -28,6 +28,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // agentBundle returns the agent's own bundle with these settings.
@@ -293,7 +294,7 @@ func TestForcedSync_RestoresModifiedObjects(t *testing.T) {
 	if err := l.East.CoreV1().ConfigMaps(l.Name).Delete(t.Context(), "cm", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("x", says(fleet.ConditionReady, "cm missing"))
+	l.expectStatus("x", says(conditions.Ready, "cm missing"))
 	options.ForceSyncGeneration = 7
 	l.apply(bundle{Name: "x", Files: files, Options: options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = id }})
 	bd := l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
@@ -392,7 +393,7 @@ func TestFailedUpgradeReverted_ObjectsAreRestored(t *testing.T) {
 		"a.yaml": strings.Replace(deploytest.ConfigMapYAML, "a: b", "a: half", 1),
 		"b.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n",
 	}})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.expectStatus("x", says(conditions.Deployed, "100000"))
 	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.eventually(func() string {

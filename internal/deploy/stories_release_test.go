@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // TestStagedDeployment_Waits stages a deployment on the hub.
@@ -99,7 +100,7 @@ func TestHelmOptions_AreApplied(t *testing.T) {
 		files := show("schema", "there")
 		files["values.schema.json"] = `{"required": ["missing"]}`
 		l.apply(bundle{Name: "schema", Options: deploytest.InNamespace(l.Name), Files: files})
-		l.expectStatus("schema", becauseOf(fleet.ConditionDeployed, fleet.ReasonHelmValuesInvalid, "missing"))
+		l.expectStatus("schema", becauseOf(conditions.Deployed, conditions.ReasonHelmValuesInvalid, "missing"))
 		options := deploytest.InNamespace(l.Name)
 		options.Helm.SkipSchemaValidation = true
 		l.apply(bundle{Name: "schema", Options: options, Files: files})
@@ -116,7 +117,7 @@ func TestWaitForJobs_WaitsForJobs(t *testing.T) {
 	options := deploytest.InNamespace(l.Name)
 	options.Helm.TimeoutSeconds = 600
 	l.apply(bundle{Name: "without", Files: template(job), Options: options})
-	l.expectStatus("without", conditions("Deployed=True Installed=True"))
+	l.expectStatus("without", expectedConditions("Deployed=True Installed=True"))
 	waits := options
 	waits.Helm = options.Helm.DeepCopy()
 	waits.Helm.WaitForJobs = true
@@ -136,10 +137,10 @@ func TestWaitForJobs_WaitsForJobs(t *testing.T) {
 	if _, err := jobs.Patch(t.Context(), "with", types.MergePatchType, done, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	l.expectStatus("with", conditions("Deployed=True Installed=True"))
+	l.expectStatus("with", expectedConditions("Deployed=True Installed=True"))
 }
 
-func conditions(want string) func(*fleet.BundleDeployment) string {
+func expectedConditions(want string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string { return conditionsAre(bd, want) }
 }
 
@@ -239,7 +240,7 @@ func TestTargetNamespace_OverridesDefaultNamespace(t *testing.T) {
 	// A namespace that is no longer allowed is reported, and the release stays.
 	l.mark(allowed, `{"metadata":{"labels":{"team":"b"}}}`)
 	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonNamespaceRefused, "does not match"))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonNamespaceRefused, "does not match"))
 	if !l.configMapIsThere(allowed, "cm") {
 		t.Error("it went")
 	}
@@ -463,9 +464,9 @@ func TestRefusedReleaseName_GivesNoRightToObjects(t *testing.T) {
 	l.apply(bundle{Name: "a", Files: files, Options: of("a", named("web"))})
 	l.expectStatus("a", ready)
 	l.apply(bundle{Name: "x", Files: files, Options: of("x", named("web"))})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonReleaseTaken, "belongs to bundle a"))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonReleaseTaken, "belongs to bundle a"))
 	l.apply(bundle{Name: "x", Files: files, Options: of("x", named("web2"))})
-	l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonObjectTaken, "cannot be imported into"))
+	l.expectStatus("x", becauseOf(conditions.Installed, conditions.ReasonObjectTaken, "cannot be imported into"))
 	if got := l.field("configmaps", "settings", dig("data", "of")); got != "a" {
 		t.Errorf("the object is %s's", got)
 	}

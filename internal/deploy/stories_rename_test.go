@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // refusedService is an object that the API server rejects. Helm creates Services after ConfigMaps.
@@ -89,7 +90,7 @@ func TestFailedRenameReverted_ObjectsStay(t *testing.T) {
 			files := deploytest.With(test.objects, map[string]string{"bad.yaml": refusedService})
 			files["cm.yaml"] = strings.Replace(files["cm.yaml"], "a: b", "a: half", 1)
 			l.apply(bundle{Name: "x", Files: files, Options: test.changed})
-			l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+			l.expectStatus("x", says(conditions.Deployed, "100000"))
 			if got := l.liveConfigMap("cm").Data["a"]; got != "half" {
 				t.Fatalf("the object was not moved: %s", got)
 			}
@@ -121,7 +122,7 @@ func TestFailedRenameReverted_FieldsOfOthersStay(t *testing.T) {
 	changed := deploytest.With(files, map[string]string{"bad.yaml": refusedService, "cron.yaml": cron + "  suspend: false\n"})
 	changed["cm.yaml"] = strings.Replace(changed["cm.yaml"], "a: b", "a: half", 1)
 	l.apply(bundle{Name: "x", Files: changed, Options: test.changed})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.expectStatus("x", says(conditions.Deployed, "100000"))
 	l.apply(bundle{Name: "x", Files: files, Options: test.old})
 	l.expectRestored(before, l.Name, l.Name)
 	after, err := jobs.Get(t.Context(), "cron", metav1.GetOptions{})
@@ -145,7 +146,7 @@ func TestFailedRenameReverted_NamespaceOfTheReleaseStays(t *testing.T) {
 		broken := deploytest.With(deploytest.With(explicit, more), map[string]string{"bad.yaml": strings.Replace(refusedService, "100000", port, 1)})
 		broken["cm.yaml"] = strings.Replace(broken["cm.yaml"], "a: b", "a: half", 1)
 		l.apply(bundle{Name: "x", Files: broken, Options: deploytest.InNamespace(elsewhere)})
-		l.expectStatus("x", says(fleet.ConditionDeployed, port))
+		l.expectStatus("x", says(conditions.Deployed, port))
 	}
 	l.apply(bundle{Name: "x", Files: explicit, Options: deploytest.InNamespace(home)})
 	l.expectRestored(before, home, elsewhere)
@@ -167,7 +168,7 @@ func TestUnreportedRenameReverted_ObjectsStay(t *testing.T) {
 	files := deploytest.With(test.objects, map[string]string{"bad.yaml": refusedService})
 	files["cm.yaml"] = strings.Replace(files["cm.yaml"], "a: b", "a: half", 1)
 	l.apply(bundle{Name: "x", Files: files, Options: test.changed})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "100000"))
+	l.expectStatus("x", says(conditions.Deployed, "100000"))
 	l.halt()
 	l.apply(bundle{Name: "x", Files: test.objects, Options: test.old})
 	l.patchStatus("x", `{"status":{"appliedDeploymentID":"`+reported.Status.AppliedDeploymentID+`","release":"`+reported.Status.Release+`",
@@ -207,7 +208,7 @@ func TestUnmarkedObjectOfStaleRelease_Stays(t *testing.T) {
 
 // notReady expects a status that names the object that never gets ready.
 func notReady(bd *fleet.BundleDeployment) string {
-	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
+	for _, kind := range []string{conditions.Installed, conditions.Deployed} {
 		if says(kind, "never")(bd) == "" {
 			return ""
 		}

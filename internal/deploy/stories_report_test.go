@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // shows expects the printer columns of a BundleDeployment without errors in its conditions.
@@ -145,7 +146,7 @@ func TestConcurrentWrites_SurviveReport(t *testing.T) {
 			s.Resources = []fleet.DeployedResource{{Kind: "ConfigMap", APIVersion: "v1", Name: "a"}}
 		}},
 		"a failure is reported": {want: []string{"PUT 200"}, change: func(s *fleet.BundleDeploymentStatus) {
-			outcome.FailedDeployment(s, deploytest.Noon(), "s-1:a", fleet.ReasonManifestInvalid, "because")
+			outcome.FailedDeployment(s, deploytest.Noon(), "s-1:a", conditions.ReasonManifestInvalid, "because")
 		}},
 		"spec written": {meanwhile: pause, want: []string{"PUT 409", "PATCH 200"}, paused: true},
 		"status written": {meanwhile: func(b bundle) { l.patchStatus(b.Name, `{"status":{"display":{"state":"Strange"}}}`) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // tenant creates a service account in the agent's namespace, and a namespace in which it may write ConfigMaps. It
@@ -61,7 +62,7 @@ func becauseOf(kind, reason, text string) func(*fleet.BundleDeployment) string {
 		if missing := says(kind, text)(bd); missing != "" {
 			return missing
 		}
-		if got := fleet.GetCondition(bd.Status.Conditions, kind).Reason; got != reason {
+		if got := conditions.Get(bd.Status.Conditions, kind).Reason; got != reason {
 			return "the reason is " + got + ", not " + reason
 		}
 		return ""
@@ -90,42 +91,42 @@ func attempts(own, other string) map[string]attempt {
 		return func(o *fleet.BundleDeploymentOptions) { o.Helm.ReleaseName = name }
 	}
 	return map[string]attempt{
-		"read a Secret of its namespace by lookup": {reason: fleet.ReasonForbidden, says: denied, files: template(
+		"read a Secret of its namespace by lookup": {reason: conditions.ReasonForbidden, says: denied, files: template(
 			cm("") + `data: {found: '{{ (lookup "v1" "Secret" "` + own + `" "top").data }}'}`)},
-		"read a Secret of another namespace by lookup": {reason: fleet.ReasonForbidden, says: denied, files: template(
+		"read a Secret of another namespace by lookup": {reason: conditions.ReasonForbidden, says: denied, files: template(
 			cm("") + `data: {found: '{{ (lookup "v1" "Secret" "` + other + `" "top").data }}'}`)},
-		"list Secrets by lookup": {reason: fleet.ReasonForbidden, says: denied, files: template(
+		"list Secrets by lookup": {reason: conditions.ReasonForbidden, says: denied, files: template(
 			cm("") + `data: {found: '{{ lookup "v1" "Secret" "" "" }}'}`)},
-		"take values from a Secret": {reason: fleet.ReasonForbidden, says: denied, files: template(cm("")),
+		"take values from a Secret": {reason: conditions.ReasonForbidden, says: denied, files: template(cm("")),
 			options: func(o *fleet.BundleDeploymentOptions) {
 				o.Helm.ValuesFrom = []fleet.ValuesFrom{{SecretKeyRef: &fleet.ValuesKeyRef{Name: "top", Namespace: other}}}
 			}},
-		"run a hook in another namespace": {reason: fleet.ReasonForbidden, says: denied,
+		"run a hook in another namespace": {reason: conditions.ReasonForbidden, says: denied,
 			files: template(cm(", namespace: " + other + ", annotations: {helm.sh/hook: pre-install}"))},
-		"run a hook that is a Job": {reason: fleet.ReasonForbidden, says: denied, files: template(
+		"run a hook that is a Job": {reason: conditions.ReasonForbidden, says: denied, files: template(
 			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: smuggled, annotations: {helm.sh/hook: pre-install}}\n" +
 				"spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n")},
-		"deploy an object to another namespace": {reason: fleet.ReasonForbidden, says: denied, files: template(cm(", namespace: " + other))},
-		"deploy a Secret":                       {reason: fleet.ReasonForbidden, says: denied, files: template("apiVersion: v1\nkind: Secret\nmetadata: {name: smuggled}\n")},
-		"bring CRDs": {reason: fleet.ReasonForbidden, says: "forbidden", files: map[string]string{
+		"deploy an object to another namespace": {reason: conditions.ReasonForbidden, says: denied, files: template(cm(", namespace: " + other))},
+		"deploy a Secret":                       {reason: conditions.ReasonForbidden, says: denied, files: template("apiVersion: v1\nkind: Secret\nmetadata: {name: smuggled}\n")},
+		"bring CRDs": {reason: conditions.ReasonForbidden, says: "forbidden", files: map[string]string{
 			"Chart.yaml":       "apiVersion: v2\nname: x\nversion: 0.1.0\n",
 			"crds/crd.yaml":    "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: smuggled.example.com}\n",
 			"templates/a.yaml": cm(""),
 		}},
-		"keep its release in another namespace": {reason: fleet.ReasonForbidden, says: "may create nothing in namespace " + other,
+		"keep its release in another namespace": {reason: conditions.ReasonForbidden, says: "may create nothing in namespace " + other,
 			files: template(cm(", namespace: " + own)), options: func(o *fleet.BundleDeploymentOptions) { o.DefaultNamespace = other }},
-		"make a namespace": {reason: fleet.ReasonForbidden, says: "may create nothing in namespace " + other + "-new",
+		"make a namespace": {reason: conditions.ReasonForbidden, says: "may create nothing in namespace " + other + "-new",
 			files: template(cm("")), options: func(o *fleet.BundleDeploymentOptions) { o.DefaultNamespace = other + "-new" }},
-		"take another bundle's release name": {reason: fleet.ReasonReleaseTaken, says: "belongs to bundle theirs", files: template(cm("")), options: release("theirs")},
-		"take a release that no bundle made": {reason: fleet.ReasonReleaseTaken, says: "belongs to no bundle", files: template(cm("")), options: release("plain")},
-		"label another namespace": {reason: fleet.ReasonForbidden, says: denied,
+		"take another bundle's release name": {reason: conditions.ReasonReleaseTaken, says: "belongs to bundle theirs", files: template(cm("")), options: release("theirs")},
+		"take a release that no bundle made": {reason: conditions.ReasonReleaseTaken, says: "belongs to no bundle", files: template(cm("")), options: release("plain")},
+		"label another namespace": {reason: conditions.ReasonForbidden, says: denied,
 			files:   template("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + other + ", labels: {smuggled: x}}\n"),
 			options: func(o *fleet.BundleDeploymentOptions) { o.Helm.TakeOwnership = true }},
-		"have a Secret copied to its namespace": {reason: fleet.ReasonForbidden, says: denied, files: template(cm("")),
+		"have a Secret copied to its namespace": {reason: conditions.ReasonForbidden, says: denied, files: template(cm("")),
 			options: func(o *fleet.BundleDeploymentOptions) {
 				o.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: "credentials"}}
 			}},
-		"have a namespace made for copies": {reason: fleet.ReasonForbidden, says: denied, files: template(cm("")),
+		"have a namespace made for copies": {reason: conditions.ReasonForbidden, says: denied, files: template(cm("")),
 			options: func(o *fleet.BundleDeploymentOptions) {
 				o.DefaultNamespace = other + "-new"
 				o.DownstreamResources = []fleet.DownstreamResource{{Kind: "ConfigMap", Name: "settings"}}
@@ -166,7 +167,7 @@ func TestTenant_CannotExceedItsRights(t *testing.T) {
 				test.options(&options)
 			}
 			l.apply(bundle{Name: bundleName, Files: test.files, Options: options})
-			l.expectStatus(bundleName, becauseOf(fleet.ConditionDeployed, test.reason, test.says))
+			l.expectStatus(bundleName, becauseOf(conditions.Deployed, test.reason, test.says))
 			l.expectNothingSmuggled(t, own, other)
 			l.delete(bundleName)
 		})
@@ -241,7 +242,7 @@ func TestTenant_DeploysWithinItsRights(t *testing.T) {
 	// The account may not label its namespace: the deployment stays, and the status reports it.
 	options.NamespaceLabels = map[string]string{"smuggled": "x"}
 	l.apply(bundle{Name: "x", Files: files, Options: options, Change: func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = 1 }})
-	bd := l.expectStatus("x", becauseOf(fleet.ConditionInstalled, fleet.ReasonForbidden, "labelling namespace "+own))
+	bd := l.expectStatus("x", becauseOf(conditions.Installed, conditions.ReasonForbidden, "labelling namespace "+own))
 	if missing := conditionsAre(bd, "Deployed=True Ready=False"); missing != "" || bd.Status.Release != own+"/x:2" {
 		t.Errorf("release %s, %s", bd.Status.Release, missing)
 	}

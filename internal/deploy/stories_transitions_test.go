@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // passing returns a copy of a config whose requests go through a function first.
@@ -59,7 +60,7 @@ func TestCopyChangesWhileDependencyIsMissing_IsDeployedAfterRestart(t *testing.T
 	l.expectStatus("x", released(l.Name+"/x:1"))
 	l.settings("two")
 	change(2, fleet.BundleRef{Name: "missing"})
-	l.expectStatus("x", becauseOf(fleet.ConditionDeployed, fleet.ReasonDependencyMissing, ""))
+	l.expectStatus("x", becauseOf(conditions.Deployed, conditions.ReasonDependencyMissing, ""))
 	l.halt()
 	change(2)
 	l.start()
@@ -83,7 +84,7 @@ func TestReleaseDeletedAfterItsObjects_ReleaseIsDeployedAgain(t *testing.T) {
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("x", ready)
 	l.remove("configmaps", "x")
-	l.expectStatus("x", says(fleet.ConditionReady, "missing"))
+	l.expectStatus("x", says(conditions.Ready, "missing"))
 	l.remove("secrets", release.SecretName("x", 1))
 	l.expectStatus("x", ready)
 	if got := l.field("configmaps", "x", dig("data", "greeting")); got != "hi" {
@@ -179,7 +180,7 @@ func TestAgentKilledBeforeReport_FormerReadinessIsNotReported(t *testing.T) {
 		})
 	}
 	l.start()
-	l.expectStatus("x", says(fleet.ConditionReady, "never"))
+	l.expectStatus("x", says(conditions.Ready, "never"))
 	mu.Lock()
 	defer mu.Unlock()
 	for i := range reports {
@@ -228,7 +229,7 @@ func TestFailedCorrectionNotCleanedUp_ReleaseStays(t *testing.T) {
 		}
 		return ""
 	})
-	l.expectStatus("x", says(fleet.ConditionReady, "immutable"))
+	l.expectStatus("x", says(conditions.Ready, "immutable"))
 }
 
 // A bundle may not create its namespace: neither does a copy.
@@ -242,7 +243,7 @@ func TestCopyIntoMissingNamespace_NamespaceIsNotCreated(t *testing.T) {
 	no := false
 	options.CreateNamespace = &no
 	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation})
-	l.expectStatus("x", says(fleet.ConditionDeployed, "not found"))
+	l.expectStatus("x", says(conditions.Deployed, "not found"))
 	if _, err := l.East.CoreV1().Namespaces().Get(t.Context(), missing, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace exists: %v", err)
 	}

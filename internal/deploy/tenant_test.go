@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // TestMayTake checks on a real API server who may take an existing release.
@@ -56,7 +57,7 @@ func TestMayTake(t *testing.T) {
 			err := d.take(t.Context(), test.bundle, test.who, placement.Release{Namespace: "web", Name: "x"}, true, map[string]string{
 				fleet.AnnotationBundleID: test.owner, fleet.AnnotationAgentNamespace: test.agent})
 			deploytest.ExpectError(t, err, test.want)
-			if err != nil && outcome.ReasonOf(err) != fleet.ReasonReleaseTaken {
+			if err != nil && outcome.ReasonOf(err) != conditions.ReasonReleaseTaken {
 				t.Errorf("reason %s", outcome.ReasonOf(err))
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // span is the time between the two scrapes of a scenario; dev/alerts evaluates the rules over it.
@@ -135,7 +136,7 @@ func failing(at time.Time) []target {
 	w.clusters[0].Status.Agent.LastSeen = metav1.NewTime(at.Add(-time.Minute))
 	w.clusters[len(w.clusters)-1].Name = "newer"
 	w.tokens = []*fleet.ClusterRegistrationToken{{ObjectMeta: meta("fleet-default", "t"), Status: fleet.ClusterRegistrationTokenStatus{
-		Conditions: []genericcondition.GenericCondition{falseCondition(fleet.ConditionReady, fleet.ReasonSecretNameTaken)},
+		Conditions: []genericcondition.GenericCondition{falseCondition(conditions.Ready, conditions.ReasonSecretNameTaken)},
 	}}}
 	return []target{
 		{name: "hub-1", lease: hubLease, leads: true, world: w, hub: hub, requests: requests},

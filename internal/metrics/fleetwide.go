@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The values of label heartbeat: the state of the agents' heartbeats.
@@ -130,12 +131,12 @@ func (c fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now t
 	ages := histogram.WithLabelValues()
 	counts := map[string]int{}
 	for _, request := range requests {
-		condition := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		condition := conditions.Get(request.Status.Conditions, conditions.Granted)
 		switch {
 		case request.Status.Granted:
 			counts[registrationGranted]++
 			ages.Observe(max(0, now.Sub(grantedAt(request))).Seconds())
-		case condition != nil && fleet.IsTrouble(*condition):
+		case condition != nil && conditions.IsTrouble(*condition):
 			counts[registrationRejected]++
 		default:
 			counts[registrationPending]++
@@ -150,7 +151,7 @@ func (c fleetCollector) collectRegistrations(out chan<- prometheus.Metric, now t
 // grantedAt returns when a request was granted: the time of its condition, or its creation time, which is a
 // moment earlier.
 func grantedAt(request *fleet.ClusterRegistration) time.Time {
-	if condition := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); condition != nil && condition.Status == corev1.ConditionTrue {
+	if condition := conditions.Get(request.Status.Conditions, conditions.Granted); condition != nil && condition.Status == corev1.ConditionTrue {
 		if at, err := time.Parse(time.RFC3339, condition.LastUpdateTime); err == nil {
 			return at
 		}

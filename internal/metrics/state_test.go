@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestAScrapeOfTheHub(t *testing.T) {
@@ -83,7 +84,7 @@ func TestEachStateOfABundleDeployment(t *testing.T) {
 		fleet.WaitApplied: func(d *fleet.BundleDeployment) { d.Status.AppliedDeploymentID = "" },
 		fleet.ErrApplied: func(d *fleet.BundleDeployment) {
 			d.Status.AppliedDeploymentID = ""
-			d.Status.Conditions = append(d.Status.Conditions, falseCondition(fleet.ConditionDeployed, fleet.ReasonError))
+			d.Status.Conditions = append(d.Status.Conditions, falseCondition(conditions.Deployed, conditions.ReasonError))
 		},
 	}
 	for want, modify := range tests {

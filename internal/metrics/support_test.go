@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -95,7 +96,7 @@ func aWorld() *world {
 				ObjectMeta: meta("fleet-default", "new"),
 				Status: fleet.ClusterStatus{
 					Display:    fleet.ClusterDisplay{State: state.WaitCheckIn},
-					Conditions: []genericcondition.GenericCondition{falseCondition(fleet.ConditionImported, fleet.ReasonDownstreamUnreachable)},
+					Conditions: []genericcondition.GenericCondition{falseCondition(conditions.Imported, conditions.ReasonDownstreamUnreachable)},
 				},
 			},
 		},
@@ -109,14 +110,14 @@ func aWorld() *world {
 		requests: []*fleet.ClusterRegistration{
 			aRequest("granted", func(s *fleet.ClusterRegistrationStatus) {
 				s.Granted = true
-				s.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: "True", LastUpdateTime: noon.Add(-2 * 24 * time.Hour).Format(time.RFC3339)}}
+				s.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: "True", LastUpdateTime: noon.Add(-2 * 24 * time.Hour).Format(time.RFC3339)}}
 			}),
 			aRequest("granted-by-others", func(s *fleet.ClusterRegistrationStatus) { s.Granted = true }),
 			aRequest("rejected", func(s *fleet.ClusterRegistrationStatus) {
-				s.Conditions = []genericcondition.GenericCondition{falseCondition(fleet.ConditionGranted, fleet.ReasonClientIDMissing)}
+				s.Conditions = []genericcondition.GenericCondition{falseCondition(conditions.Granted, conditions.ReasonClientIDMissing)}
 			}),
 			aRequest("waiting", func(s *fleet.ClusterRegistrationStatus) {
-				s.Conditions = []genericcondition.GenericCondition{falseCondition(fleet.ConditionGranted, fleet.ReasonAwaitingNamespace)}
+				s.Conditions = []genericcondition.GenericCondition{falseCondition(conditions.Granted, conditions.ReasonAwaitingNamespace)}
 			}),
 			aRequest("just-made", func(*fleet.ClusterRegistrationStatus) {}),
 		},

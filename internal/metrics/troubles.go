@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func troubles() Definition {
@@ -23,11 +24,11 @@ type trouble struct{ kind, condition, reason string }
 func (c fleetCollector) collectTroubles(out chan<- prometheus.Metric) {
 	counts := map[trouble]int{}
 	for _, err := range []error{
-		count(counts, "Cluster", c.sources.Clusters, func(o *fleet.Cluster) conditions { return o.Status.Conditions }),
-		count(counts, "ClusterGroup", c.sources.ClusterGroups, func(o *fleet.ClusterGroup) conditions { return o.Status.Conditions }),
-		count(counts, "ClusterRegistration", c.sources.Registrations, func(o *fleet.ClusterRegistration) conditions { return o.Status.Conditions }),
-		count(counts, "ClusterRegistrationToken", c.sources.Tokens, func(o *fleet.ClusterRegistrationToken) conditions { return o.Status.Conditions }),
-		count(counts, "Bundle", c.sources.Bundles, func(o *fleet.Bundle) conditions { return o.Status.Conditions }),
+		count(counts, "Cluster", c.sources.Clusters, func(o *fleet.Cluster) conditionList { return o.Status.Conditions }),
+		count(counts, "ClusterGroup", c.sources.ClusterGroups, func(o *fleet.ClusterGroup) conditionList { return o.Status.Conditions }),
+		count(counts, "ClusterRegistration", c.sources.Registrations, func(o *fleet.ClusterRegistration) conditionList { return o.Status.Conditions }),
+		count(counts, "ClusterRegistrationToken", c.sources.Tokens, func(o *fleet.ClusterRegistrationToken) conditionList { return o.Status.Conditions }),
+		count(counts, "Bundle", c.sources.Bundles, func(o *fleet.Bundle) conditionList { return o.Status.Conditions }),
 	} {
 		if err != nil {
 			out <- prometheus.NewInvalidMetric(troubles().desc(), err)
@@ -39,16 +40,16 @@ func (c fleetCollector) collectTroubles(out chan<- prometheus.Metric) {
 	}
 }
 
-type conditions = []genericcondition.GenericCondition
+type conditionList = []genericcondition.GenericCondition
 
-func count[T metav1.Object](counts map[trouble]int, kind string, list List[T], of func(T) conditions) error {
+func count[T metav1.Object](counts map[trouble]int, kind string, list List[T], of func(T) conditionList) error {
 	if list == nil {
 		return nil
 	}
 	objects, err := list()
 	for _, object := range objects {
 		for _, condition := range of(object) {
-			if fleet.IsTrouble(condition) {
+			if conditions.IsTrouble(condition) {
 				counts[trouble{kind, condition.Type, condition.Reason}]++
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func metaOf(labels, annotations map[string]string, owners ...string) metav1.ObjectMeta {
@@ -123,8 +124,8 @@ func TestEqual(t *testing.T) {
 func BenchmarkEqual(b *testing.B) {
 	status := func() *fleet.ClusterStatus {
 		s := &fleet.ClusterStatus{Namespace: "n", Display: fleet.ClusterDisplay{ReadyBundles: "1/1"}}
-		for _, condition := range []string{fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReady, fleet.ConditionAgentReporting} {
-			fleet.SetCondition(&s.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: condition, Status: corev1.ConditionTrue})
+		for _, condition := range []string{conditions.Processed, conditions.Imported, conditions.Ready, conditions.AgentReporting} {
+			conditions.Set(&s.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: condition, Status: corev1.ConditionTrue})
 		}
 		return s
 	}

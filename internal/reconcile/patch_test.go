@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func oneCluster(changes ...func(*fleet.Cluster)) *fleet.Cluster {
@@ -29,7 +30,7 @@ func oneCluster(changes ...func(*fleet.Cluster)) *fleet.Cluster {
 }
 
 func processed(c *fleet.Cluster) {
-	fleet.SetCondition(&c.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: "Processed", Status: corev1.ConditionTrue})
+	conditions.Set(&c.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{Type: "Processed", Status: corev1.ConditionTrue})
 }
 
 // withoutStatus is a Cluster that nobody has said anything about.

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/recovery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func (a *agent) store() recovery.Store {
@@ -109,7 +110,7 @@ func (a *agent) sign(ctx context.Context, request *fleet.ClusterRegistration, to
 	if err != nil {
 		return fmt.Errorf("signing the request: %w", err)
 	}
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentKey, a.kept.key.Public())
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentProof, proof)
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentKey, a.kept.key.Public())
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentProof, proof)
 	return nil
 }

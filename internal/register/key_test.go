@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const recoveryName = "fleet-agent-recovery-" + agentNS
@@ -59,12 +60,12 @@ func signOnce(t *testing.T, a *agent) string {
 	if err := a.sign(t.Context(), request, rulestest.BoundJWT("account-1", time.Time{}), ""); err != nil {
 		t.Fatal(err)
 	}
-	key := request.Annotations[fleet.AnnotationAgentKey]
+	key := request.Annotations[annotation.AgentKey]
 	if key == "" {
 		return ""
 	}
 	claims := identity.Claims{ClientID: "c1", ClientRandom: "random-1", Account: "account-1"}
-	if err := identity.Verify(key, request.Annotations[fleet.AnnotationAgentProof], claims); err != nil {
+	if err := identity.Verify(key, request.Annotations[annotation.AgentProof], claims); err != nil {
 		t.Fatal(err)
 	}
 	return key

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // keeper is a hub with its key, and the agent that it has given what a recovery needs.
@@ -119,17 +120,17 @@ func (w *world) expectKept(want protocol.Kept) {
 func (k *keeper) expectSigned(t *testing.T, request *fleet.ClusterRegistration) {
 	t.Helper()
 	claims := identity.Claims{ClientID: "client-a", ClientRandom: request.Spec.ClientRandom, Account: "recovery-account", Hub: k.hub.Thumbprint()}
-	if err := identity.Verify(k.agent.Public(), request.Annotations[fleet.AnnotationAgentProof], claims); err != nil {
+	if err := identity.Verify(k.agent.Public(), request.Annotations[annotation.AgentProof], claims); err != nil {
 		t.Error(err)
 	}
-	if ticket, err := identity.VerifyTicket(k.hub.Public(), request.Annotations[fleet.AnnotationAgentTicket]); err != nil || ticket.Cluster != "a" {
+	if ticket, err := identity.VerifyTicket(k.hub.Public(), request.Annotations[annotation.AgentTicket]); err != nil || ticket.Cluster != "a" {
 		t.Errorf("ticket %+v, error %v", ticket, err)
 	}
 	want := map[string]string{"env": "prod", fleet.LabelCreatedByAgentPod: "fleet-agent-pod"}
 	if diff := cmp.Diff(want, request.Spec.ClusterLabels); diff != "" || request.Spec.ClientID != "client-a" {
 		t.Errorf("client ID %s, labels (-want +got):\n%s", request.Spec.ClientID, diff)
 	}
-	if request.Annotations[fleet.AnnotationAgentRenews] != "true" {
+	if request.Annotations[annotation.AgentRenews] != "true" {
 		t.Error("the agent does not announce that it renews its token")
 	}
 }

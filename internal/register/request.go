@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // requestStep creates a ClusterRegistration when one is due.
@@ -119,7 +120,7 @@ func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegi
 		a.log.Warn("the name of the ClusterRegistrationToken is too long for a label, so the hub may not grant read access to the credential; use a token whose name has at most 63 characters",
 			"token", at.bootstrap.TokenName)
 	}
-	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, fleet.AnnotationAgentRenews, "true")
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, annotation.AgentRenews, "true")
 	return asked, nil
 }
 

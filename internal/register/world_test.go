@@ -39,6 +39,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -361,7 +362,7 @@ func (w *world) sealed(request *fleet.ClusterRegistration, data map[string][]byt
 	if err != nil {
 		w.t.Error(err)
 	}
-	public := request.Annotations[fleet.AnnotationAgentKey]
+	public := request.Annotations[annotation.AgentKey]
 	if w.sealsFor != "" {
 		public = w.sealsFor
 	}
@@ -416,7 +417,7 @@ func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {
 		if v.gives != nil {
 			maps.Copy(data, v.gives())
 		}
-		if request.Annotations[fleet.AnnotationAgentTicket] != "" {
+		if request.Annotations[annotation.AgentTicket] != "" {
 			data = v.sealed(request, data)
 		}
 		return &corev1.Secret{

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // heartbeats is the time between two heartbeats.
@@ -234,8 +235,8 @@ func (a *agent) create(in registering.RequestInput, hub string) *registering.Pen
 	request := registering.NewRequest(in)
 	request.Name, request.GenerateName = fmt.Sprintf("%s%s-%d", request.GenerateName, a.where, a.requests), ""
 	if a.owner != "" {
-		metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentKey, signed.key(a.owner).Public())
-		metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentProof, a.w.proof(a.owner, request, in.Bootstrap.Token, hub))
+		metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentKey, signed.key(a.owner).Public())
+		metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentProof, a.w.proof(a.owner, request, in.Bootstrap.Token, hub))
 	}
 	a.w.put(onHub, request)
 	return &registering.PendingRequest{

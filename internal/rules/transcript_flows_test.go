@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // flows returns the ways in which a cluster joins and rejoins, as actions of people at certain times.
@@ -178,7 +179,7 @@ func takeoverConfirmed(w *world) {
 	w.expectRequests("request-west-1", "request-west-2")
 	w.admin("confirms", func() {
 		cluster := find[fleet.Cluster](w, onHub, rulestest.Workspace, westCluster())
-		cluster.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-west-2"}
+		cluster.Annotations = map[string]string{annotation.ConfirmTakeover: "request-west-2"}
 		w.put(onHub, cluster)
 	})
 	w.expectServing(west, westCluster())
@@ -194,7 +195,7 @@ func takeoverOfSilentAgent(w *world) {
 	w.expectRequests("request-anew-1", "request-west-1")
 	w.admin("confirms", func() {
 		cluster := find[fleet.Cluster](w, onHub, rulestest.Workspace, "west")
-		cluster.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-anew-1"}
+		cluster.Annotations = map[string]string{annotation.ConfirmTakeover: "request-anew-1"}
 		w.put(onHub, cluster)
 	})
 	w.expectServing(anew, "west")

@@ -10,6 +10,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func (w *world) grant(at place) bool {
@@ -37,8 +39,8 @@ func (w *world) grant(at place) bool {
 		}
 		if out.Own != nil {
 			request.OwnerReferences = []metav1.OwnerReference{out.Own.Owner}
-			metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationLastSeenAtGrant, out.Own.LastSeen)
-			for key, value := range map[string]string{fleet.AnnotationTokenUIDAtGrant: out.Own.TokenUID, fleet.AnnotationAgentKeyAtGrant: out.Own.Key} {
+			metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.LastSeenAtGrant, out.Own.LastSeen)
+			for key, value := range map[string]string{annotation.TokenUIDAtGrant: out.Own.TokenUID, annotation.AgentKeyAtGrant: out.Own.Key} {
 				delete(request.Annotations, key)
 				if value != "" {
 					request.Annotations[key] = value
@@ -47,7 +49,7 @@ func (w *world) grant(at place) bool {
 			w.put(onHub, request)
 		}
 	}, func() {
-		if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
+		if out.Reason == conditions.ReasonAccountReplaced && in.Account == nil {
 			w.report(request, out) // before the account is created again
 		}
 	}, func() {
@@ -74,7 +76,7 @@ func (w *world) grant(at place) bool {
 
 // report writes the status, unless the request is only waiting.
 func (w *world) report(request *fleet.ClusterRegistration, out grant.Outcome) {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionTrue}
+	condition := genericcondition.GenericCondition{Type: conditions.Granted, Status: corev1.ConditionTrue}
 	switch {
 	case out.Reason != "":
 		condition.Status, condition.Reason = corev1.ConditionFalse, out.Reason
@@ -85,7 +87,7 @@ func (w *world) report(request *fleet.ClusterRegistration, out grant.Outcome) {
 		request.Status.ClusterName = out.ClusterName
 	}
 	request.Status.Granted = out.Granted
-	fleet.SetCondition(&request.Status.Conditions, w.now, condition)
+	conditions.Set(&request.Status.Conditions, w.now, condition)
 	w.put(onHub, request)
 }
 

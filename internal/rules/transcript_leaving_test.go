@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // deletion is an object that a person deletes in the middle of a flow.
@@ -168,7 +169,7 @@ func (w *world) unreasonable(at place) (why []string) {
 	if is && request.Status.Granted {
 		missing("Cluster", "Cluster", at.namespace, request.Status.ClusterName)
 	}
-	if is && len(request.Status.Conditions) > 0 && request.Status.Conditions[0].Reason == fleet.ReasonTakeoverPending && w.now.Sub(request.CreationTimestamp.Time) > grant.CredentialLife {
+	if is && len(request.Status.Conditions) > 0 && request.Status.Conditions[0].Reason == conditions.ReasonTakeoverPending && w.now.Sub(request.CreationTimestamp.Time) > grant.CredentialLife {
 		why = append(why, "nobody waits for its answer any more")
 	}
 	return why

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // signatures keeps keys by their owner, and what was signed or encrypted with them by its content. A signature is made
@@ -112,7 +113,7 @@ func (w *world) addRecovery(secret *corev1.Secret, in grant.Input, out grant.Out
 	secret.Data = map[string][]byte{protocol.EncryptedKey: []byte(signed.once(out.Key+string(document), func() (string, error) {
 		return identity.Seal(out.Key, document)
 	}))}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, fleet.AnnotationCredentialAccount, string(in.Account.UID))
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotation.CredentialAccount, string(in.Account.UID))
 }
 
 // gatherRecovery adds what the hub knows about a signed request, and about a recovery request.
@@ -144,10 +145,10 @@ func (w *world) recordRecovery(in grant.Input, out grant.Outcome) {
 		return
 	}
 	if out.RecoveredBy != "" {
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationRecoveredBy, out.RecoveredBy)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, annotation.RecoveredBy, out.RecoveredBy)
 	}
 	if out.Join != nil {
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationAgentKey, out.Join.Key)
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, annotation.AgentKey, out.Join.Key)
 	}
 	w.put(onHub, cluster)
 }
@@ -213,7 +214,7 @@ func (w *world) joinWithKey() *agent {
 
 func (w *world) expectKey(a *agent) {
 	w.t.Helper()
-	pinned := find[fleet.Cluster](w, onHub, rulestest.Workspace, westCluster()).Annotations[fleet.AnnotationAgentKey]
+	pinned := find[fleet.Cluster](w, onHub, rulestest.Workspace, westCluster()).Annotations[annotation.AgentKey]
 	rulestest.ExpectEqual(w.t, "the pinned key", pinned, signed.key(a.owner).Public())
 }
 
@@ -284,7 +285,7 @@ func recoveryOfCopiedCluster(w *world) {
 	w.later(time.Minute)
 	w.admin("confirms", func() {
 		cluster := find[fleet.Cluster](w, onHub, rulestest.Workspace, westCluster())
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationConfirmTakeover, "request-west-3")
+		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, annotation.ConfirmTakeover, "request-west-3")
 		w.put(onHub, cluster)
 	})
 	w.expectServing(west, westCluster())

@@ -56,7 +56,7 @@ func KubeconfigSecret(cluster string) string { return cluster + "-kubeconfig" }
 // maxMessage limits messages of conditions, which contain texts of other processes.
 const maxMessage = 1024
 
-// SetCondition sets a condition. The time changes only with the status.
+// conditions.Set sets a condition. The time changes only with the status.
 func SetCondition(conditions *[]metav1.Condition, now time.Time, condition metav1.Condition) {
 	if runes := []rune(condition.Message); len(runes) > maxMessage {
 		condition.Message = string(runes[:maxMessage]) + "…"

@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ticking returns a clock that advances by a second at each call.
@@ -124,12 +125,12 @@ func TestSeeBundleDeployment_RecordsItsState(t *testing.T) {
 		"applied":                     {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", NonModified: true}, []string{sawCreated, sawClean}},
 		"applied and ready":           {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true, NonModified: true}, []string{sawCreated, sawReady, sawClean}},
 		"modified":                    {fleet.BundleDeploymentStatus{AppliedDeploymentID: "new", Ready: true}, []string{sawCreated, sawReady, sawModified}},
-		"Deployed is False":           {condition(fleet.ConditionDeployed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
-		"Installed is False":          {condition(fleet.ConditionInstalled, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
-		"Installed is True":           {condition(fleet.ConditionInstalled, corev1.ConditionTrue), []string{sawCreated}},
-		"Ready is False":              {condition(fleet.ConditionReady, corev1.ConditionFalse), []string{sawCreated}},
-		"Monitored is False":          {condition(fleet.ConditionMonitored, corev1.ConditionFalse), []string{sawCreated}},
-		"Deployed is True":            {condition(fleet.ConditionDeployed, corev1.ConditionTrue), []string{sawCreated}},
+		"Deployed is False":           {condition(conditions.Deployed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"Installed is False":          {condition(conditions.Installed, corev1.ConditionFalse), []string{sawCreated, sawFailed}},
+		"Installed is True":           {condition(conditions.Installed, corev1.ConditionTrue), []string{sawCreated}},
+		"Ready is False":              {condition(conditions.Ready, corev1.ConditionFalse), []string{sawCreated}},
+		"Monitored is False":          {condition(conditions.Monitored, corev1.ConditionFalse), []string{sawCreated}},
+		"Deployed is True":            {condition(conditions.Deployed, corev1.ConditionTrue), []string{sawCreated}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &site{seen: newSights(ticking())}

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -175,8 +176,8 @@ func (s *site) seeBundleDeployment(event watch.Event) {
 		return
 	}
 	s.seen.see(sawCreated + bd.Name)
-	for _, kind := range []string{fleet.ConditionDeployed, fleet.ConditionInstalled} {
-		if condition := fleet.GetCondition(bd.Status.Conditions, kind); condition != nil && condition.Status == corev1.ConditionFalse {
+	for _, kind := range []string{conditions.Deployed, conditions.Installed} {
+		if condition := conditions.Get(bd.Status.Conditions, kind); condition != nil && condition.Status == corev1.ConditionFalse {
 			s.seen.see(sawFailed + bd.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Label is the label with the name of an object's Bundle.
@@ -124,7 +125,7 @@ spec:
 
 // IsReadyOn reports whether a Bundle says that it is ready on this number of clusters, and on no other.
 func IsReadyOn(bundle *fleet.Bundle, clusters int) bool {
-	ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
+	ready := conditions.Get(bundle.Status.Conditions, conditions.Ready)
 	return ready != nil && ready.Status == corev1.ConditionTrue && bundle.Status.ObservedGeneration == bundle.Generation &&
 		bundle.Status.Summary.Ready == clusters && bundle.Status.Summary.DesiredReady == clusters
 }

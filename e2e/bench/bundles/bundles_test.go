@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestTenObjects_HaveTheirNamesAndLabel(t *testing.T) {
@@ -61,7 +62,7 @@ func TestIsReady_RequiresAllClusters(t *testing.T) {
 		b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 		b.Status.ObservedGeneration = 2
 		b.Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 3}
-		b.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionTrue}}
+		b.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Ready, Status: corev1.ConditionTrue}}
 		for _, change := range changes {
 			change(b)
 		}

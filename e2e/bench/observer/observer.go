@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ErrRefused means that the hub has refused a ClusterRegistration. Its agent would wait for half an hour.
@@ -58,7 +59,7 @@ func (s *seen) refusal() error {
 	if request.Status.Granted || requests.InProgress(request) {
 		return nil
 	}
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	return fmt.Errorf("%w: ClusterRegistration %s/%s, %s: %.*q", ErrRefused, s.Object.Metadata.Namespace, s.Object.Metadata.Name, said.Reason, maxMessage, said.Message)
 }
 

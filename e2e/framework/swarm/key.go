@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Identity is what an agent with a key stores: the key, its credential, and what the hub gave for a recovery.
@@ -46,9 +47,9 @@ func (a *Agent) sign(request *fleet.ClusterRegistration, token string) error {
 	if err != nil {
 		return fmt.Errorf("signing the registration: %w", err)
 	}
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentRenews, "true")
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentKey, key.Public())
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, fleet.AnnotationAgentProof, proof)
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentRenews, "true")
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentKey, key.Public())
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentProof, proof)
 	return nil
 }
 

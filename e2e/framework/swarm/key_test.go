@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestAgentWithAKey_SignsItsRequestAndReportsTheKey(t *testing.T) {
@@ -34,11 +35,11 @@ func TestAgentWithAKey_SignsItsRequestAndReportsTheKey(t *testing.T) {
 			t.Errorf("joined %t, recovery (-want +got):\n%s", joined, diff)
 		}
 		public := stored.Key.Public()
-		if made.Annotations[fleet.AnnotationAgentRenews] != "true" || made.Annotations[fleet.AnnotationAgentKey] != public || identity.CheckPublic(public) != nil {
+		if made.Annotations[annotation.AgentRenews] != "true" || made.Annotations[annotation.AgentKey] != public || identity.CheckPublic(public) != nil {
 			t.Errorf("annotations %v, key %s", made.Annotations, public)
 		}
 		claims := identity.Claims{ClientID: "c", ClientRandom: made.Spec.ClientRandom, Account: "uid-1"}
-		if err := identity.Verify(public, made.Annotations[fleet.AnnotationAgentProof], claims); err != nil {
+		if err := identity.Verify(public, made.Annotations[annotation.AgentProof], claims); err != nil {
 			t.Error(err)
 		}
 		if beat := h.lines("/clusters/")[0]; !strings.Contains(beat, `"recoveryKey":"`+public) {

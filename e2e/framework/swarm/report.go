@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // bundleDeployment contains the fields of a BundleDeployment that an agent without a cluster needs.
@@ -137,9 +138,9 @@ func (v versions) isOlder(o object) bool { return o.version() < v[o.Metadata.UID
 // readyStatus returns the part of a status that an agent writes when a release is installed and all its objects
 // are ready.
 func readyStatus(bd bundleDeployment, now time.Time, resources int) map[string]any {
-	var conditions []genericcondition.GenericCondition
-	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed, fleet.ConditionReady, fleet.ConditionMonitored} {
-		fleet.SetCondition(&conditions, now, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+	var list []genericcondition.GenericCondition
+	for _, kind := range []string{conditions.Installed, conditions.Deployed, conditions.Ready, conditions.Monitored} {
+		conditions.Set(&list, now, genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
 	}
 	created := metav1.NewTime(now)
 	var made []fleet.DeployedResource
@@ -151,7 +152,7 @@ func readyStatus(bd bundleDeployment, now time.Time, resources int) map[string]a
 	return map[string]any{
 		"appliedDeploymentID": bd.Spec.DeploymentID,
 		"release":             names.SystemNamespace + "/" + bd.Metadata.Name + ":1",
-		"conditions":          conditions,
+		"conditions":          list,
 		"ready":               true,
 		"nonModified":         true,
 		"syncGeneration":      bd.Spec.Options.ForceSyncGeneration,

@@ -29,6 +29,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // secret is part of each credential of these tests: that of the user, that of a token, and that of a kubeconfig on the hub.
@@ -74,10 +76,10 @@ func objectsWithSecrets(t *testing.T) []runtime.Object {
 	joined := &fleet.Cluster{ObjectMeta: named("west"), Spec: fleet.ClusterSpec{ClientID: "client-1"}}
 	joined.Status.Agent.LastSeen = metav1.Now()
 	token := &fleet.ClusterRegistrationToken{ObjectMeta: named("west")}
-	token.Annotations, token.Status.SecretName = map[string]string{fleet.AnnotationTokenForCluster: "west"}, "west"
+	token.Annotations, token.Status.SecretName = map[string]string{annotation.TokenForCluster: "west"}, "west"
 	request := &fleet.ClusterRegistration{ObjectMeta: named("request-1"), Spec: fleet.ClusterRegistrationSpec{ClientID: "client-1"}}
 	request.Status.ClusterName = "west"
-	request.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: fleet.ReasonTakeoverPending}}
+	request.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: corev1.ConditionFalse, Reason: conditions.ReasonTakeoverPending}}
 	return []runtime.Object{
 		joined, token, request, &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "system"}},

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // newCluster creates a Cluster and returns it once it has its namespace.
@@ -33,7 +34,7 @@ func settled(t *testing.T, hub *client.Client, workspace, name string) *fleet.Cl
 	NewWithT(t).Eventually(func(g Gomega) {
 		g.Expect(hub.Get(t.Context(), client.Clusters, workspace, name, found)).To(Succeed())
 		g.Expect(found.Status.Namespace).NotTo(BeEmpty())
-		processed := fleet.GetCondition(found.Status.Conditions, fleet.ConditionProcessed)
+		processed := conditions.Get(found.Status.Conditions, conditions.Processed)
 		g.Expect(processed).NotTo(BeNil())
 		g.Expect(processed.Status).To(Equal(corev1.ConditionTrue))
 	}).WithTimeout(patience).Should(Succeed())
@@ -45,7 +46,7 @@ func TestCluster_GetsANamespace(t *testing.T) {
 	cluster := newCluster(t, hub, workspace(t, hub, "ws-namespace"), "c1")
 	g.Expect(cluster.Status.Namespace).To(Equal(names.ClusterNamespace("ws-namespace", "c1")))
 	g.Expect(cluster.Finalizers).To(Equal([]string{fleet.FinalizerCluster}))
-	processed := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionProcessed)
+	processed := conditions.Get(cluster.Status.Conditions, conditions.Processed)
 	g.Expect(processed.LastUpdateTime).NotTo(BeEmpty())
 	g.Expect(*processed).To(Equal(genericcondition.GenericCondition{Type: "Processed", Status: "True", LastUpdateTime: processed.LastUpdateTime}))
 
@@ -64,7 +65,7 @@ func TestANamespaceThatIsThere_IsUsedOnceItIsMarked(t *testing.T) {
 	g.Expect(hub.Create(t.Context(), client.Clusters, cluster)).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		g.Expect(hub.Get(t.Context(), client.Clusters, "ws-there", "c1", cluster)).To(Succeed())
-		processed := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionProcessed)
+		processed := conditions.Get(cluster.Status.Conditions, conditions.Processed)
 		g.Expect(processed).NotTo(BeNil())
 		g.Expect(processed.Reason).To(Equal("NamespaceTaken"))
 	}).WithTimeout(patience).Should(Succeed())
@@ -173,7 +174,7 @@ func TestALabelledCluster_ReachesNoOtherNamespace(t *testing.T) {
 	g.Expect(hub.Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, attacker.workspace, "another", request)).To(Succeed())
-		said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		said := conditions.Get(request.Status.Conditions, conditions.Granted)
 		g.Expect(said).NotTo(BeNil())
 		g.Expect(said.Reason).To(Equal("ClusterManagedElsewhere"))
 	}).WithTimeout(patience).Should(Succeed())
@@ -225,7 +226,7 @@ func TestARequestNamedAfterARole_ChangesNothing(t *testing.T) {
 		g.Expect(hub.Create(t.Context(), client.ClusterRegistrations, request)).To(Succeed())
 		g.Eventually(func(g Gomega) {
 			g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, name, request)).To(Succeed())
-			said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+			said := conditions.Get(request.Status.Conditions, conditions.Granted)
 			g.Expect(said).NotTo(BeNil())
 			g.Expect(said.Reason).To(Equal("NameTaken"))
 			g.Expect(said.Message).To(ContainSubstring("kubectl -n " + ws + " delete"))
@@ -298,7 +299,7 @@ func TestChangedKubeconfig_EnqueuesItsClusters(t *testing.T) {
 		g.Eventually(func(g Gomega) {
 			found := &fleet.Cluster{}
 			g.Expect(hub.Get(t.Context(), client.Clusters, "ws-secret", "c1", found)).To(Succeed())
-			condition := fleet.GetCondition(found.Status.Conditions, fleet.ConditionImported)
+			condition := conditions.Get(found.Status.Conditions, conditions.Imported)
 			g.Expect(condition).NotTo(BeNil())
 			g.Expect(condition.Reason).To(Equal(reason))
 		}).WithTimeout(patience).Should(Succeed())
@@ -307,14 +308,14 @@ func TestChangedKubeconfig_EnqueuesItsClusters(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws-secret", Name: "c1"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "kc"},
 	}
 	g.Expect(hub.Create(t.Context(), client.Clusters, cluster)).To(Succeed())
-	imported(fleet.ReasonKubeconfigMissing)
+	imported(conditions.ReasonKubeconfigMissing)
 	secrets := hub.Kube.CoreV1().Secrets("ws-secret")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kc"}, Data: map[string][]byte{"value": []byte("- none")}}
 	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
-	imported(fleet.ReasonKubeconfigInvalid)
+	imported(conditions.ReasonKubeconfigInvalid)
 	g.Expect(secrets.Delete(t.Context(), "kc", metav1.DeleteOptions{})).To(Succeed())
-	imported(fleet.ReasonKubeconfigMissing)
+	imported(conditions.ReasonKubeconfigMissing)
 	g.Expect(hub.Delete(t.Context(), client.Clusters, "ws-secret", "c1")).To(Succeed()) // or it is tried again for ever
 }
 

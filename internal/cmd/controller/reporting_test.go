@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // agents are played by the test: their clocks are an hour behind or ahead, and a second passes at each heartbeat.
@@ -46,7 +47,7 @@ func heard(t *testing.T, hub *client.Client, workspace string, names ...string) 
 		a.clocks[name] = time.Now().Add([]time.Duration{-time.Hour, time.Hour}[i%2])
 	}
 	for _, name := range names {
-		a.await(t, names, name, genericcondition.GenericCondition{Type: fleet.ConditionAgentReporting, Status: corev1.ConditionTrue})
+		a.await(t, names, name, genericcondition.GenericCondition{Type: conditions.AgentReporting, Status: corev1.ConditionTrue})
 	}
 	return a
 }
@@ -89,7 +90,7 @@ func (a *agents) await(t *testing.T, beating []string, name string, want generic
 
 // condition is without the message and the time.
 func condition(cluster *fleet.Cluster, conditionType string) genericcondition.GenericCondition {
-	found := fleet.GetCondition(cluster.Status.Conditions, conditionType)
+	found := conditions.Get(cluster.Status.Conditions, conditionType)
 	if found == nil {
 		return genericcondition.GenericCondition{}
 	}
@@ -108,11 +109,11 @@ func TestSilentAgent_IsMarkedUntilItReports(t *testing.T) {
 	twoSeconds(t, hub)
 	a := heard(t, hub, workspace(t, hub, "ws-silent"), "east", "west")
 	west := []string{"west"}
-	silent := genericcondition.GenericCondition{Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting}
+	silent := genericcondition.GenericCondition{Type: conditions.AgentReporting, Status: corev1.ConditionFalse, Reason: conditions.ReasonAgentNotReporting}
 
 	east := a.await(t, west, "east", silent)
-	g.Expect(condition(east, fleet.ConditionReady)).To(Equal(genericcondition.GenericCondition{
-		Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting,
+	g.Expect(condition(east, conditions.Ready)).To(Equal(genericcondition.GenericCondition{
+		Type: conditions.Ready, Status: corev1.ConditionFalse, Reason: conditions.ReasonAgentNotReporting,
 	}))
 	g.Expect(east.Status.Display.State).To(Equal("WaitCheckIn"))
 	g.Eventually(func(g Gomega) {
@@ -121,7 +122,7 @@ func TestSilentAgent_IsMarkedUntilItReports(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		var told []string
 		for _, event := range events.Items {
-			if event.Reason == fleet.ReasonAgentNotReporting && event.InvolvedObject.Name == "east" {
+			if event.Reason == conditions.ReasonAgentNotReporting && event.InvolvedObject.Name == "east" {
 				told = append(told, event.Type)
 			}
 		}
@@ -146,8 +147,8 @@ func TestSilentAgent_IsMarkedUntilItReports(t *testing.T) {
 	g.Expect(again.Status.Conditions).To(Equal(east.Status.Conditions))
 
 	a.beat(t, g, "east")
-	east = a.await(t, west, "east", genericcondition.GenericCondition{Type: fleet.ConditionAgentReporting, Status: corev1.ConditionTrue})
-	g.Expect(condition(east, fleet.ConditionReady).Status).To(Equal(corev1.ConditionTrue))
+	east = a.await(t, west, "east", genericcondition.GenericCondition{Type: conditions.AgentReporting, Status: corev1.ConditionTrue})
+	g.Expect(condition(east, conditions.Ready).Status).To(Equal(corev1.ConditionTrue))
 	g.Expect(east.Status.Display.State).To(BeEmpty())
 }
 
@@ -162,11 +163,11 @@ func TestManySilentAtOnce_NoneIsMarked(t *testing.T) {
 	for _, name := range names {
 		cluster := &fleet.Cluster{}
 		g.Expect(a.Get(t.Context(), client.Clusters, "ws-many", name, cluster)).To(Succeed())
-		g.Expect(condition(cluster, fleet.ConditionAgentReporting).Status).To(Equal(corev1.ConditionTrue), name)
-		g.Expect(condition(cluster, fleet.ConditionReady).Status).To(Equal(corev1.ConditionTrue), name)
+		g.Expect(condition(cluster, conditions.AgentReporting).Status).To(Equal(corev1.ConditionTrue), name)
+		g.Expect(condition(cluster, conditions.Ready).Status).To(Equal(corev1.ConditionTrue), name)
 	}
 	// They come back, but for one.
 	a.await(t, names[1:], "a", genericcondition.GenericCondition{
-		Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting,
+		Type: conditions.AgentReporting, Status: corev1.ConditionFalse, Reason: conditions.ReasonAgentNotReporting,
 	})
 }

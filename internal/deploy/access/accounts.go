@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // defaultAccount is the service account that deploys if the options name none and this account exists.
@@ -40,7 +40,7 @@ func (a *Accounts) Find(ctx context.Context, requested string) (*Identity, error
 	case apierrors.IsNotFound(err) && requested == "":
 		return a.agent, nil
 	case apierrors.IsNotFound(err):
-		err = outcome.Because(fleet.ReasonServiceAccountMissing, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err))
+		err = outcome.Because(conditions.ReasonServiceAccountMissing, fmt.Errorf("service account %q does not exist in namespace %s: %w", requested, a.namespace, err))
 		return nil, outcome.Until(outcome.CoreObject("serviceaccounts", a.namespace, requested), err)
 	case err != nil:
 		return nil, fmt.Errorf("reading service account %s/%s: %w", a.namespace, account, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The agent stores releases itself, so a service account needs no right to read or write Secrets. This must not
@@ -41,7 +41,7 @@ func (a *Accounts) MayUse(ctx context.Context, who *Identity, namespace string) 
 			return err
 		}
 	}
-	return outcome.Because(fleet.ReasonForbidden, fmt.Errorf("service account %s may create nothing in namespace %s, where its release would be", who.Account, namespace))
+	return outcome.Because(conditions.ReasonForbidden, fmt.Errorf("service account %s may create nothing in namespace %s, where its release would be", who.Account, namespace))
 }
 
 // allows sends an access review and reports whether an account may use a verb on a core resource.
@@ -108,11 +108,11 @@ func (a *Accounts) MayTake(ctx context.Context, who *Identity, c Claim) error {
 	case err != nil:
 		return err
 	case alive:
-		return outcome.Because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", c.Release, c.Owner, c.OwnerAgent))
+		return outcome.Because(conditions.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s of the agent in namespace %s", c.Release, c.Owner, c.OwnerAgent))
 	case own: // the other agent no longer exists: this agent replaces it
 		return nil
 	case c.Owner != "" && c.OwnerAgent == a.namespace:
-		return outcome.Because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", c.Release, c.Owner))
+		return outcome.Because(conditions.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", c.Release, c.Owner))
 	case who == a.agent:
 		return nil
 	}
@@ -126,7 +126,7 @@ func mayTakeOver(ctx context.Context, who *Identity, key placement.Release) erro
 	if err != nil || allowed {
 		return err
 	}
-	return outcome.Because(fleet.ReasonReleaseTaken, fmt.Errorf("release %s exists and belongs to no bundle: to take it over, service account %s needs the right to update secrets in namespace %s",
+	return outcome.Because(conditions.ReasonReleaseTaken, fmt.Errorf("release %s exists and belongs to no bundle: to take it over, service account %s needs the right to update secrets in namespace %s",
 		key, who.Account, key.Namespace))
 }
 

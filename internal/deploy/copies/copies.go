@@ -23,6 +23,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Options are the parts of the agent that a copier needs.
@@ -107,7 +109,7 @@ func (c *Copier) Copy(ctx context.Context, bd *fleet.BundleDeployment, s *State,
 func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *State, copies []copied, again bool) (changed bool, err error) {
 	for _, resource := range bd.Spec.Options.DownstreamResources {
 		if resourceOfKind(resource.Kind) == "" {
-			return false, outcome.Because(fleet.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
+			return false, outcome.Because(conditions.ReasonManifestInvalid, fmt.Errorf("downstreamResources: kind %q is neither Secret nor ConfigMap", resource.Kind))
 		}
 	}
 	namespace := placement.NamespaceOf(&bd.Spec.Options)
@@ -240,11 +242,11 @@ func (c *Copier) copyMeta(source metav1.ObjectMeta, bundleDeployment, namespace 
 // checkWorkspace returns an error if the hub has copied an object for Bundles of another workspace than this one's. Hubs of
 // Rancher Fleet do not say for which.
 func checkWorkspace(bd *fleet.BundleDeployment, kind string, source *metav1.ObjectMeta) error {
-	workspace, noted := source.Annotations[fleet.AnnotationCopiedFrom]
+	workspace, noted := source.Annotations[annotation.CopiedFrom]
 	if !noted || workspace == bd.Labels[fleet.LabelBundleNamespace] {
 		return nil
 	}
-	return outcome.Because(fleet.ReasonContentMissing, fmt.Errorf(
+	return outcome.Because(conditions.ReasonContentMissing, fmt.Errorf(
 		"downstreamResources: %s %s on the hub was copied for a Bundle of another workspace; rename the original", kind, source.Name))
 }
 

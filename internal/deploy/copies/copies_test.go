@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestCopyMeta(t *testing.T) {
@@ -42,7 +43,7 @@ func TestCopyMeta(t *testing.T) {
 func TestCheckWorkspace(t *testing.T) {
 	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelBundleNamespace: "a"}}}
 	for workspace, allowed := range map[string]bool{"a": true, "b": false, "": false} {
-		err := checkWorkspace(bd, "Secret", &metav1.ObjectMeta{Name: "s", Annotations: map[string]string{fleet.AnnotationCopiedFrom: workspace}})
+		err := checkWorkspace(bd, "Secret", &metav1.ObjectMeta{Name: "s", Annotations: map[string]string{annotation.CopiedFrom: workspace}})
 		if (err == nil) != allowed {
 			t.Errorf("copied from %q: %v", workspace, err)
 		}

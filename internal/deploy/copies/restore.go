@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // copyChanged enqueues the BundleDeployments that need a changed copy.
@@ -106,7 +107,7 @@ func (c *Copier) Report(bd *fleet.BundleDeployment, s *State, status *fleet.Bund
 	if s.restoring.Failure == "" {
 		return
 	}
-	outcome.SetCondition(status, c.Clock(), fleet.ConditionReady, s.restoring.Failure)
+	outcome.SetCondition(status, c.Clock(), conditions.Ready, s.restoring.Failure)
 	if !known {
 		return
 	}

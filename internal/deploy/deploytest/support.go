@@ -31,6 +31,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ObjectOf returns the object that a text in YAML describes.
@@ -57,8 +58,8 @@ func Deployment(changes ...func(*fleet.BundleDeployment)) *fleet.BundleDeploymen
 		Spec:       fleet.BundleDeploymentSpec{DeploymentID: "s-1:a", StagedDeploymentID: "s-1:a", Options: InNamespace("web")},
 	}
 	bd.Status.AppliedDeploymentID, bd.Status.Release = "s-1:a", "web/hello:1"
-	for _, kind := range []string{fleet.ConditionInstalled, fleet.ConditionDeployed} {
-		fleet.SetCondition(&bd.Status.Conditions, Noon(), genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
+	for _, kind := range []string{conditions.Installed, conditions.Deployed} {
+		conditions.Set(&bd.Status.Conditions, Noon(), genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue})
 	}
 	for _, change := range changes {
 		change(bd)

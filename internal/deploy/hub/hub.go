@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Resources of the hub's API.
@@ -103,14 +104,14 @@ func (h *Hub) Values(ctx context.Context, bd *fleet.BundleDeployment) (map[strin
 		return h.core.Secrets(h.namespace).Get(ctx, bd.Name, options)
 	}, func(found *corev1.Secret) bool { return haveHash(found.Data, bd.Spec.ValuesHash) })
 	if err != nil {
-		return nil, outcome.Because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
+		return nil, outcome.Because(conditions.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
 	}
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
 
 // ErrValuesHash means that the Secret with the values does not match the hash in the BundleDeployment. The
 // controller writes the two objects one after the other, so a retry resolves it.
-var ErrValuesHash = outcome.Because(fleet.ReasonHelmValuesInvalid,
+var ErrValuesHash = outcome.Because(conditions.ReasonHelmValuesInvalid,
 	errors.New("the Secret with the Helm values does not match the hash in the BundleDeployment"))
 
 // optionsValues returns the current values from a BundleDeployment's Secret, after it has checked the hash. The
@@ -182,7 +183,7 @@ func (h *Hub) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, er
 // missingOnHub adds the reason ContentMissing if err is NotFound.
 func missingOnHub(err, cause error) error {
 	if apierrors.IsNotFound(err) {
-		return outcome.Because(fleet.ReasonContentMissing, cause)
+		return outcome.Because(conditions.ReasonContentMissing, cause)
 	}
 	return cause
 }

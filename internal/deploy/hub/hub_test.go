@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // answering is a hub that returns the given answers in order, repeats the last one, and records the requests. An
@@ -129,10 +130,10 @@ func TestContent_IsReadFromServerCache(t *testing.T) {
 	}{
 		"it exists": {answers: []any{made}, asked: []string{memory}},
 		"cache does not have it yet: storage is read": {answers: []any{404, made}, asked: []string{memory, storage}},
-		"it does not exist":                           {answers: []any{404}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonContentMissing, asked: []string{memory, storage}},
-		"it is forbidden":                             {answers: []any{403}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonForbidden, asked: []string{memory}},
-		"the hub returns an error":                    {answers: []any{500}, err: "reading the content of the bundle: said the hub", reason: fleet.ReasonError, asked: []string{memory}},
-		"it is damaged: storage is not read":          {answers: []any{broken}, err: "reading content " + made.Name + ": " + content.ErrHashMismatch.Error(), reason: fleet.ReasonContentDamaged, asked: []string{memory}},
+		"it does not exist":                           {answers: []any{404}, err: "reading the content of the bundle: said the hub", reason: conditions.ReasonContentMissing, asked: []string{memory, storage}},
+		"it is forbidden":                             {answers: []any{403}, err: "reading the content of the bundle: said the hub", reason: conditions.ReasonForbidden, asked: []string{memory}},
+		"the hub returns an error":                    {answers: []any{500}, err: "reading the content of the bundle: said the hub", reason: conditions.ReasonError, asked: []string{memory}},
+		"it is damaged: storage is not read":          {answers: []any{broken}, err: "reading content " + made.Name + ": " + content.ErrHashMismatch.Error(), reason: conditions.ReasonContentDamaged, asked: []string{memory}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // podSecurityPrefix is the prefix of labels that only the cluster's admin controls. They are never set from a
@@ -94,14 +95,14 @@ func checkTargetNamespace(name string, namespace *corev1.Namespace, selector *me
 	}
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return outcome.Because(fleet.ReasonSelectorInvalid, fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err))
+		return outcome.Because(conditions.ReasonSelectorInvalid, fmt.Errorf("reading allowedTargetNamespaceSelector: %w", err))
 	}
 	itself := outcome.CoreObject("namespaces", "", name)
 	switch {
 	case namespace == nil:
-		return outcome.Until(itself, outcome.Because(fleet.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name)))
+		return outcome.Until(itself, outcome.Because(conditions.ReasonNamespaceMissing, fmt.Errorf("target namespace %s does not exist on downstream cluster", name)))
 	case !compiled.Matches(labels.Set(namespace.Labels)):
-		return outcome.Until(itself, outcome.Because(fleet.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled)))
+		return outcome.Until(itself, outcome.Because(conditions.ReasonNamespaceRefused, fmt.Errorf("target namespace %s does not match AllowedTargetNamespaceSelector (%s)", name, compiled)))
 	}
 	return nil
 }

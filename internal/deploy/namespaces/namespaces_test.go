@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestCheckTargetNamespace(t *testing.T) {
@@ -24,11 +25,11 @@ func TestCheckTargetNamespace(t *testing.T) {
 		reason   string
 	}{
 		"no selector":              {selector: nil},
-		"no namespace":             {selector: team, reason: fleet.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
+		"no namespace":             {selector: team, reason: conditions.ReasonNamespaceMissing, want: "target namespace web does not exist on downstream cluster"},
 		"a namespace that matches": {labels: map[string]string{"team": "a"}, exists: true, selector: team},
-		"a namespace that does not match": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: fleet.ReasonNamespaceRefused,
+		"a namespace that does not match": {labels: map[string]string{"team": "b"}, exists: true, selector: team, reason: conditions.ReasonNamespaceRefused,
 			want: "target namespace web does not match AllowedTargetNamespaceSelector (team=a)"},
-		"an invalid selector": {exists: true, selector: bad, reason: fleet.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
+		"an invalid selector": {exists: true, selector: bad, reason: conditions.ReasonSelectorInvalid, want: `reading allowedTargetNamespaceSelector: "x" is not a valid label selector operator`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Awaited identifies a downstream object that a BundleDeployment waits for.
@@ -53,7 +54,7 @@ func AwaitedBy(bd *fleet.BundleDeployment, err error) (object *Awaited, alone bo
 		return nil, false
 	case errors.As(err, &waits):
 		return &waits.object, true
-	case ReasonOf(err) == fleet.ReasonNamespaceTerminating:
+	case ReasonOf(err) == conditions.ReasonNamespaceTerminating:
 		going := CoreObject("namespaces", "", placement.NamespaceOf(&bd.Spec.Options))
 		return &going, false
 	}

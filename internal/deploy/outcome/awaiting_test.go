@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestAwaitedBy(t *testing.T) {
 	bd := deploytest.Deployment()
 	bd.Spec.Options.TargetNamespace = "web"
-	refused := Until(CoreObject("namespaces", "", "team-a"), Because(fleet.ReasonNamespaceMissing, errors.New("none")))
+	refused := Until(CoreObject("namespaces", "", "team-a"), Because(conditions.ReasonNamespaceMissing, errors.New("none")))
 	tests := map[string]struct {
 		err   error
 		want  string
@@ -21,7 +21,7 @@ func TestAwaitedBy(t *testing.T) {
 		"no error":                {},
 		"another error":           {err: errors.New("connection refused")},
 		"a namespace":             {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
-		"a terminating namespace": {err: Because(fleet.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
+		"a terminating namespace": {err: Because(conditions.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
 		"nil error, marked":       {err: Until(CoreObject("secrets", "a", "b"), nil)},
 	}
 	for name, test := range tests {

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // recognised matches the messages of errors that a retry does not resolve.
@@ -37,7 +37,7 @@ func (f *failure) Unwrap() error { return f.cause }
 
 // Classify turns recognized errors, and bundles that are too large, into failures. Other errors are retried.
 func Classify(err error) error {
-	if err == nil || !recognised.MatchString(err.Error()) && ReasonOf(err) != fleet.ReasonBundleTooLarge {
+	if err == nil || !recognised.MatchString(err.Error()) && ReasonOf(err) != conditions.ReasonBundleTooLarge {
 		return err
 	}
 	return &failure{cause: err}
@@ -101,7 +101,7 @@ func Message(err error) string {
 
 // ClusterScoped returns the error for a cluster-scoped object of a bundle that is limited to one namespace.
 func ClusterScoped(name string, gvk schema.GroupVersionKind) error {
-	return Because(fleet.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
+	return Because(conditions.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
 		name, gvk.Kind, gvk.GroupVersion()))
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // reasoned is an error with a condition reason.
@@ -47,14 +47,14 @@ func toldBy(text string) string {
 		text   *regexp.Regexp
 		reason string
 	}{
-		{admissionDenied, fleet.ReasonAdmissionDenied},
-		{userForbidden, fleet.ReasonForbidden},
-		{tookTooLong, fleet.ReasonNotReadyInTime},
-		{wrongKubernetes, fleet.ReasonKubeVersionUnsupported},
-		{objectTaken, fleet.ReasonObjectTaken},
-		{wrongValues, fleet.ReasonHelmValuesInvalid},
-		{noYAML, fleet.ReasonManifestInvalid},
-		{doesNotRender, fleet.ReasonRenderingFailed},
+		{admissionDenied, conditions.ReasonAdmissionDenied},
+		{userForbidden, conditions.ReasonForbidden},
+		{tookTooLong, conditions.ReasonNotReadyInTime},
+		{wrongKubernetes, conditions.ReasonKubeVersionUnsupported},
+		{objectTaken, conditions.ReasonObjectTaken},
+		{wrongValues, conditions.ReasonHelmValuesInvalid},
+		{noYAML, conditions.ReasonManifestInvalid},
+		{doesNotRender, conditions.ReasonRenderingFailed},
 	} {
 		if rule.text.MatchString(text) {
 			return rule.reason
@@ -71,22 +71,22 @@ func ReasonOf(err error) string {
 	case errors.As(err, &given):
 		return given.reason
 	case errors.Is(err, content.ErrHashMismatch):
-		return fleet.ReasonContentDamaged
+		return conditions.ReasonContentDamaged
 	case errors.Is(err, content.ErrTooLarge):
-		return fleet.ReasonBundleTooLarge
+		return conditions.ReasonBundleTooLarge
 	case meta.IsNoMatchError(err):
-		return fleet.ReasonKindMissing
+		return conditions.ReasonKindMissing
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return fleet.ReasonNamespaceTerminating
+		return conditions.ReasonNamespaceTerminating
 	}
 	told := toldBy(err.Error())
 	switch {
 	case told != "":
 		return told
 	case apierrors.IsForbidden(err):
-		return fleet.ReasonForbidden
+		return conditions.ReasonForbidden
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return fleet.ReasonObjectRejected
+		return conditions.ReasonObjectRejected
 	}
-	return fleet.ReasonError
+	return conditions.ReasonError
 }

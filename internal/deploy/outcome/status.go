@@ -8,13 +8,14 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The functions in this file build a status. They change only the given status. now is the time of conditions that
 // change.
 
 func SetCondition(status *fleet.BundleDeploymentStatus, now time.Time, kind, errorMessage string) {
-	setReason(status, now, kind, fleet.ReasonError, errorMessage)
+	setReason(status, now, kind, conditions.ReasonError, errorMessage)
 }
 
 // setReason sets a condition to False with a reason, or to True if errorMessage is empty.
@@ -23,15 +24,15 @@ func setReason(status *fleet.BundleDeploymentStatus, now time.Time, kind, reason
 	if errorMessage != "" {
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reason, errorMessage
 	}
-	fleet.SetCondition(&status.Conditions, now, condition)
+	conditions.Set(&status.Conditions, now, condition)
 }
 
 // Deployed records a successful deployment.
 func Deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
-	SetCondition(status, now, fleet.ConditionInstalled, "")
-	SetCondition(status, now, fleet.ConditionDeployed, "")
+	SetCondition(status, now, conditions.Installed, "")
+	SetCondition(status, now, conditions.Deployed, "")
 }
 
 // FailedDeployment records a permanent failure. The state counts as applied, so that nothing waits for it.
@@ -42,28 +43,28 @@ func FailedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deplo
 	status.Ready, status.NonModified = false, true
 	status.Resources, status.ResourceCounts = nil, fleet.ResourceCounts{}
 	status.NonReadyStatus, status.ModifiedStatus, status.IncompleteState = nil, nil, false
-	SetCondition(status, now, fleet.ConditionReady, "not ready: "+text)
-	setReason(status, now, fleet.ConditionInstalled, reason, "not installed: "+text)
-	SetCondition(status, now, fleet.ConditionDeployed, "")
+	SetCondition(status, now, conditions.Ready, "not ready: "+text)
+	setReason(status, now, conditions.Installed, reason, "not installed: "+text)
+	SetCondition(status, now, conditions.Deployed, "")
 }
 
 // NotDeployed records that this attempt did not reach the wanted state.
 func NotDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, text string) {
-	setReason(status, now, fleet.ConditionDeployed, reason, text)
+	setReason(status, now, conditions.Deployed, reason, text)
 }
 
 // NamespaceForbidden records a release that is in place, in a namespace that could not be labelled.
 func NamespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, text string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
-	SetCondition(status, now, fleet.ConditionReady, text)
-	setReason(status, now, fleet.ConditionInstalled, fleet.ReasonForbidden, text)
-	SetCondition(status, now, fleet.ConditionDeployed, "")
+	SetCondition(status, now, conditions.Ready, text)
+	setReason(status, now, conditions.Installed, conditions.ReasonForbidden, text)
+	SetCondition(status, now, conditions.Deployed, "")
 }
 
 // NotMonitored records that the objects of the release could not be checked.
 func NotMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
-	SetCondition(status, now, fleet.ConditionMonitored, text)
+	SetCondition(status, now, conditions.Monitored, text)
 }
 
 // Conclude limits the size of a status and sets the printer columns.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Key and labels of the Secrets in which Helm stores releases.
@@ -298,7 +298,7 @@ func (h *History) secret(key string, r *release.Release, timeLabel string) (*cor
 		return nil, err
 	}
 	if len(text) > corev1.MaxSecretSize {
-		return nil, outcome.Because(fleet.ReasonBundleTooLarge, fmt.Errorf("release %s has %d bytes with its chart, compressed, and a Secret holds at most %d: make the bundle smaller, or split it",
+		return nil, outcome.Because(conditions.ReasonBundleTooLarge, fmt.Errorf("release %s has %d bytes with its chart, compressed, and a Secret holds at most %d: make the bundle smaller, or split it",
 			h.Key, len(text), corev1.MaxSecretSize))
 	}
 	marks := map[string]string{}

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -209,7 +210,7 @@ func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) 
 }
 
 // deploymentIDOf returns the deployment that a revision was made for, "" if another program made it.
-func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[fleet.AnnotationDeploymentID] }
+func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[annotation.DeploymentID] }
 
 // alreadyMade returns the result of an existing revision for the wanted deployment: the process that made it may have
 // stopped before it reported the result. It returns nil if that has to be made, also because another release has taken

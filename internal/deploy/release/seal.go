@@ -15,7 +15,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -67,7 +67,7 @@ func (s *Seal) origin(ctx context.Context, key placement.Release, number int, se
 		return originOther, err
 	}
 	switch {
-	case made != nil && hmac.Equal([]byte(secret.Annotations[fleet.AnnotationReleaseSeal]), []byte(markOf(made, secret))):
+	case made != nil && hmac.Equal([]byte(secret.Annotations[annotation.ReleaseSeal]), []byte(markOf(made, secret))):
 		return originAgent, nil
 	case made != nil && !secret.CreationTimestamp.Before(&since):
 		return originOther, nil
@@ -86,7 +86,7 @@ func (s *Seal) put(ctx context.Context, secret *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	secret.Annotations = map[string]string{fleet.AnnotationReleaseSeal: markOf(made, secret)}
+	secret.Annotations = map[string]string{annotation.ReleaseSeal: markOf(made, secret)}
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestSeal(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSeal(t *testing.T) {
 func older(at metav1.Time) func(*corev1.Secret) {
 	return func(s *corev1.Secret) {
 		s.CreationTimestamp = at
-		delete(s.Annotations, fleet.AnnotationReleaseSeal)
+		delete(s.Annotations, annotation.ReleaseSeal)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestSealWithoutAKey_MakesOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if mark := first.Annotations[fleet.AnnotationReleaseSeal]; mark == "" || mark != second.Annotations[fleet.AnnotationReleaseSeal] {
+	if mark := first.Annotations[annotation.ReleaseSeal]; mark == "" || mark != second.Annotations[annotation.ReleaseSeal] {
 		t.Errorf("seals %q and %q", mark, second.Annotations)
 	}
 }

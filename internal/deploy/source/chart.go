@@ -18,6 +18,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -207,7 +209,7 @@ func (a *chartAllowance) spend(name string, data []byte, depth int) error {
 		return nil
 	}
 	if depth == deepestChart {
-		return outcome.Because(fleet.ReasonBundleTooLarge, fmt.Errorf("%s: charts are nested more than %d levels deep: unpack them", name, deepestChart))
+		return outcome.Because(conditions.ReasonBundleTooLarge, fmt.Errorf("%s: charts are nested more than %d levels deep: unpack them", name, deepestChart))
 	}
 	files, err := a.unpack(data)
 	if err != nil {
@@ -259,7 +261,7 @@ func checkCRDs(c *chart.Chart) error {
 		}
 		for _, object := range objects {
 			if !manifest.IsCRD(object.GroupVersionKind()) {
-				return outcome.Because(fleet.ReasonOutsideNamespace, fmt.Errorf(
+				return outcome.Because(conditions.ReasonOutsideNamespace, fmt.Errorf(
 					"%s holds %s %q: with \"namespace\" there may be nothing but CustomResourceDefinitions in %s; move it to %s",
 					crd.Filename, object.GetKind(), object.GetName(), manifest.CRDsFolder, templatesFolder))
 			}
@@ -284,10 +286,10 @@ func ChartAnnotations(bd *fleet.BundleDeployment, agentNamespace string) map[str
 		fleet.AnnotationAgentNamespace: agentNamespace,
 		fleet.AnnotationServiceAccount: bd.Spec.Options.ServiceAccount,
 		fleet.AnnotationKeepResources:  fmt.Sprint(bd.Spec.Options.KeepResources),
-		fleet.AnnotationDeploymentID:   bd.Spec.DeploymentID,
+		annotation.DeploymentID:        bd.Spec.DeploymentID,
 	}
 	if namespace := bd.Spec.Options.TargetNamespace; namespace != "" {
-		annotations[fleet.AnnotationTargetNamespace] = namespace
+		annotations[annotation.TargetNamespace] = namespace
 	}
 	if commit := bd.Labels[fleet.LabelCommit]; commit != "" {
 		annotations[fleet.AnnotationCommit] = commit

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // packed returns a chart as "helm package" packs it.
@@ -95,7 +96,7 @@ func TestFilesOfABundle_AreBoundedTogether(t *testing.T) {
 	}
 	third := fleet.BundleResource{Name: "c", Content: large.Content, Encoding: large.Encoding}
 	_, err := readFiles(append(slices.Clone(resources), third))
-	if err == nil || outcome.ReasonOf(err) != fleet.ReasonBundleTooLarge || !strings.Contains(err.Error(), "together") {
+	if err == nil || outcome.ReasonOf(err) != conditions.ReasonBundleTooLarge || !strings.Contains(err.Error(), "together") {
 		t.Errorf("150 MiB: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // packageOf makes the chart of files with options.
@@ -316,7 +317,7 @@ func TestEachKustomizationFileName_IsBuilt(t *testing.T) {
 			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	if _, err := build(files("kustomization.yaml", "Kustomization")); outcome.ReasonOf(err) != fleet.ReasonRenderingFailed || !strings.Contains(err.Error(), "multiple kustomization files") {
+	if _, err := build(files("kustomization.yaml", "Kustomization")); outcome.ReasonOf(err) != conditions.ReasonRenderingFailed || !strings.Contains(err.Error(), "multiple kustomization files") {
 		t.Errorf("two of them: %v", err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ErrPathEscapes means that a resource's name leads out of the bundle.
-var ErrPathEscapes = outcome.Because(fleet.ReasonManifestInvalid, errors.New("resource name leads out of the bundle"))
+var ErrPathEscapes = outcome.Because(conditions.ReasonManifestInvalid, errors.New("resource name leads out of the bundle"))
 
 // cleanPath makes a resource's name a relative, slash-separated path without "." and "..". It refuses names that
 // lead out of the bundle, or that other systems would read as a drive or as an absolute path.

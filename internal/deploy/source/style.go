@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // file is a decoded resource of a bundle with a clean name.
@@ -29,7 +30,7 @@ const externalCharts = ".chart"
 const bundleLimit = 128 << 20
 
 // errBundleTooLarge means that the files of a bundle exceed bundleLimit.
-var errBundleTooLarge = outcome.Because(fleet.ReasonBundleTooLarge, fmt.Errorf(
+var errBundleTooLarge = outcome.Because(conditions.ReasonBundleTooLarge, fmt.Errorf(
 	"the files of the bundle have more than %d MiB together, decompressed and unpacked: make the bundle smaller, or split it", bundleLimit>>20))
 
 // readFiles decodes a bundle's resources. A resource without a name gets one from its index. If two have the same

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // defaultValuesKey is the default key of values in a Secret or ConfigMap of valuesFrom.
@@ -107,7 +108,7 @@ func MergeValues(ctx context.Context, who *access.Identity, options *fleet.Bundl
 		}
 		found, err := parseValues(text)
 		if err != nil {
-			return nil, nil, outcome.Because(fleet.ReasonHelmValuesInvalid, fmt.Errorf("reading Helm values from %s: %w", source, err))
+			return nil, nil, outcome.Because(conditions.ReasonHelmValuesInvalid, fmt.Errorf("reading Helm values from %s: %w", source, err))
 		}
 		if source.Secret {
 			secret = append(secret, found)
@@ -122,10 +123,10 @@ func MergeValues(ctx context.Context, who *access.Identity, options *fleet.Bundl
 
 // valuesReason returns the condition reason for values that could not be read.
 func valuesReason(err error) string {
-	if reason := outcome.ReasonOf(err); reason != fleet.ReasonError {
+	if reason := outcome.ReasonOf(err); reason != conditions.ReasonError {
 		return reason
 	}
-	return fleet.ReasonHelmValuesInvalid
+	return conditions.ReasonHelmValuesInvalid
 }
 
 // errNoSuchKey means that a Secret or ConfigMap lacks the key with the values.

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestStatusOfManyObjects_StaysWithinItsBudget(t *testing.T) {
@@ -24,7 +25,7 @@ func TestStatusOfManyObjects_StaysWithinItsBudget(t *testing.T) {
 	}
 	var status fleet.BundleDeploymentStatus
 	Monitored(&status, time.Now(), r, 0)
-	outcome.NotDeployed(&status, time.Now(), fleet.ReasonError, long)
+	outcome.NotDeployed(&status, time.Now(), conditions.ReasonError, long)
 	outcome.Conclude(&fleet.BundleDeployment{}, &status)
 	encoded, err := json.Marshal(status)
 	if err != nil || len(encoded) > state.MaxBundleDeploymentStatus {

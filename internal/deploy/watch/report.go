@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ListLimit limits the lists of objects that are not ready or modified.
@@ -82,11 +83,11 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, r Report, sy
 	status.Resources, status.ResourceCounts = r.Resources, r.Counts
 	status.SyncGeneration = &syncGeneration
 	message := notReadyMessage(r)
-	if installed := fleet.GetCondition(status.Conditions, fleet.ConditionInstalled); installed != nil && installed.Status == "False" {
+	if installed := conditions.Get(status.Conditions, conditions.Installed); installed != nil && installed.Status == "False" {
 		message = installed.Message // the namespace could not be labelled
 	}
-	outcome.SetCondition(status, now, fleet.ConditionReady, message)
-	outcome.SetCondition(status, now, fleet.ConditionMonitored, "")
+	outcome.SetCondition(status, now, conditions.Ready, message)
+	outcome.SetCondition(status, now, conditions.Monitored, "")
 }
 
 // notReadyMessage describes the first object that is not ready, or else the first one that is modified. It

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestDoubtful(t *testing.T) {
@@ -107,13 +108,13 @@ func TestStatusOfEachOutcome(t *testing.T) {
 		"deployed":       func(s *fleet.BundleDeploymentStatus) { outcome.Deployed(s, later, "s-2:b", "web/hello:2") },
 		"deployed again": func(s *fleet.BundleDeploymentStatus) { outcome.Deployed(s, later, "s-1:a", "web/hello:1") },
 		"not deployed": func(s *fleet.BundleDeploymentStatus) {
-			outcome.NotDeployed(s, later, fleet.ReasonRenderingFailed, "because")
+			outcome.NotDeployed(s, later, conditions.ReasonRenderingFailed, "because")
 		},
 		"failed for good": func(s *fleet.BundleDeploymentStatus) {
-			outcome.FailedDeployment(s, later, "s-2:b", fleet.ReasonManifestInvalid, "because")
+			outcome.FailedDeployment(s, later, "s-2:b", conditions.ReasonManifestInvalid, "because")
 		},
 		"failed for good and then deployed": func(s *fleet.BundleDeploymentStatus) {
-			outcome.FailedDeployment(s, later, "s-2:b", fleet.ReasonManifestInvalid, "because")
+			outcome.FailedDeployment(s, later, "s-2:b", conditions.ReasonManifestInvalid, "because")
 			outcome.Deployed(s, later, "s-2:b", "web/hello:2")
 		},
 		"a namespace that is forbidden": func(s *fleet.BundleDeploymentStatus) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // writeAttempts limits how often a write is retried after a conflicting write.
@@ -48,7 +48,7 @@ func (s Store) writeOnce(ctx context.Context, seen *corev1.Secret, identity prot
 	}
 	if apierrors.IsNotFound(err) {
 		return secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: names.Agent, Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: names.Agent, Annotations: map[string]string{annotation.Watched: "true"}},
 			Type:       corev1.SecretTypeOpaque,
 			Data:       identity.Encode(),
 		}, metav1.CreateOptions{})
@@ -61,7 +61,7 @@ func (s Store) writeOnce(ctx context.Context, seen *corev1.Secret, identity prot
 		changed.Data = map[string][]byte{}
 	}
 	maps.Copy(changed.Data, identity.Encode())
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, fleet.AnnotationWatched, "true")
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotation.Watched, "true")
 	return secrets.Update(ctx, changed, metav1.UpdateOptions{})
 }
 

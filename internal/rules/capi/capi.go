@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Stage is what the hub does next about a Cluster of Cluster API.
@@ -79,7 +81,7 @@ func NeedsSecret(in Input) bool {
 
 // IsMarked reports whether the hub created a Cluster for Cluster API.
 func IsMarked(cluster *fleet.Cluster) bool {
-	return cluster != nil && strings.HasPrefix(cluster.Annotations[fleet.AnnotationCAPICluster], cluster.Namespace+"/"+cluster.Name+"/")
+	return cluster != nil && strings.HasPrefix(cluster.Annotations[annotation.CAPICluster], cluster.Namespace+"/"+cluster.Name+"/")
 }
 
 // MarkOf returns the annotation of a Cluster that the hub creates. It contains the name, so that a copy of the Cluster
@@ -94,9 +96,9 @@ func Decide(in Input) Outcome {
 	case in.Cluster == nil:
 		return decideGone(in)
 	case !in.Selected:
-		return unfollowed(in, fleet.ReasonNotSelected, "the selectors capi.namespaceSelector and capi.clusterSelector of the fleet chart do not select this cluster: label its namespace or the Cluster of Cluster API, or change the selectors")
+		return unfollowed(in, conditions.ReasonNotSelected, "the selectors capi.namespaceSelector and capi.clusterSelector of the fleet chart do not select this cluster: label its namespace or the Cluster of Cluster API, or change the selectors")
 	case in.Cluster.Paused || in.Cluster.ForMove:
-		return unfollowed(in, fleet.ReasonClusterPaused, "the Cluster of Cluster API is paused or is being moved, so nothing is changed or deleted for it: set its spec.paused to false to continue")
+		return unfollowed(in, conditions.ReasonClusterPaused, "the Cluster of Cluster API is paused or is being moved, so nothing is changed or deleted for it: set its spec.paused to false to continue")
 	case IsMarked(in.Fleet):
 		return decideMarked(in)
 	case in.Cluster.DeletionTimestamp != nil:
@@ -113,13 +115,13 @@ func decideGone(in Input) Outcome {
 		return Outcome{Stage: Nothing}
 	}
 	last := in.Last
-	if last != nil && MarkOf(last) != in.Fleet.Annotations[fleet.AnnotationCAPICluster] {
+	if last != nil && MarkOf(last) != in.Fleet.Annotations[annotation.CAPICluster] {
 		last = nil
 	}
 	switch {
 	case last != nil && (last.Paused || last.ForMove):
-		return Outcome{Stage: Keeping, Reason: fleet.ReasonClusterPaused, Message: "the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: delete this Cluster if the cluster is no longer wanted here"}
-	case in.Fleet.Annotations[fleet.AnnotationCAPIKept] != "":
+		return Outcome{Stage: Keeping, Reason: conditions.ReasonClusterPaused, Message: "the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: delete this Cluster if the cluster is no longer wanted here"}
+	case in.Fleet.Annotations[annotation.CAPIKept] != "":
 		return Outcome{Stage: Nothing}
 	}
 	return Outcome{Stage: Deleting}
@@ -136,11 +138,11 @@ func unfollowed(in Input, reason, message string) Outcome {
 
 // decideMarked decides about a Cluster that the hub created.
 func decideMarked(in Input) Outcome {
-	mark, kept := in.Fleet.Annotations[fleet.AnnotationCAPICluster], in.Fleet.Annotations[fleet.AnnotationCAPIKept]
+	mark, kept := in.Fleet.Annotations[annotation.CAPICluster], in.Fleet.Annotations[annotation.CAPIKept]
 	switch {
 	case in.Fleet.DeletionTimestamp != nil:
 		return Outcome{Stage: Nothing} // its end is an event
-	case mark != MarkOf(in.Cluster) && kept != fleet.ReasonClusterPaused:
+	case mark != MarkOf(in.Cluster) && kept != conditions.ReasonClusterPaused:
 		return Outcome{Stage: Deleting} // of an earlier cluster with this name
 	case in.Cluster.DeletionTimestamp != nil:
 		return Outcome{Stage: Deleting}
@@ -173,22 +175,22 @@ func trouble(in Input) (reason, message string) {
 // importTrouble is trouble for a cluster that joins with its kubeconfig.
 func importTrouble(in Input) (reason, message string) {
 	switch reason, message := importReason(in.Fleet); reason {
-	case fleet.ReasonTargetIsHub:
+	case conditions.ReasonTargetIsHub:
 		return isTheHub()
-	case fleet.ReasonImportedTwice:
+	case conditions.ReasonImportedTwice:
 		return reason, message
 	}
 	if !in.Cluster.Initialized {
 		return awaitingControlPlane()
 	}
 	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
-		return fleet.ReasonKubeconfigMissing, obstacle
+		return conditions.ReasonKubeconfigMissing, obstacle
 	}
 	if other := otherImport(in); other != nil {
 		return importedTwice(in, other)
 	}
 	if at, ends := in.Secret.Validity.warnAt(); ends && !in.Now.Before(at) {
-		return fleet.ReasonKubeconfigExpiring, fmt.Sprintf("the credential in Secret %s/%s expires soon and was not renewed: see why the provider of the control plane does not renew it; the agent continues to work, but cannot be repaired without it", in.Key.Namespace, SecretName(in.Key.Name))
+		return conditions.ReasonKubeconfigExpiring, fmt.Sprintf("the credential in Secret %s/%s expires soon and was not renewed: see why the provider of the control plane does not renew it; the agent continues to work, but cannot be repaired without it", in.Key.Namespace, SecretName(in.Key.Name))
 	}
 	return minorTrouble(in)
 }
@@ -197,19 +199,19 @@ func importTrouble(in Input) (reason, message string) {
 func minorTrouble(in Input) (reason, message string) {
 	if in.GroupTaken {
 		id := in.Cluster.Labels[fleet.LabelCAPIClass]
-		return fleet.ReasonNameTaken, fmt.Sprintf("ClusterGroup %s/%s was not created for the ClusterClass of this name: delete it, or use the label %s=%s instead of the ClusterGroup", in.Key.Namespace, id, fleet.LabelCAPIClass, id)
+		return conditions.ReasonNameTaken, fmt.Sprintf("ClusterGroup %s/%s was not created for the ClusterClass of this name: delete it, or use the label %s=%s instead of the ClusterGroup", in.Key.Namespace, id, fleet.LabelCAPIClass, id)
 	}
 	if in.Cluster.VariablesLeftOut {
-		return fleet.ReasonVariablesLeftOut, fmt.Sprintf("the variables of the Cluster of Cluster API have more than %d bytes as JSON, of which the first ones by name are in spec.templateValues: remove variables there", maxVariables)
+		return conditions.ReasonVariablesLeftOut, fmt.Sprintf("the variables of the Cluster of Cluster API have more than %d bytes as JSON, of which the first ones by name are in spec.templateValues: remove variables there", maxVariables)
 	}
 	if in.Cluster.LabelsLeftOut {
-		return fleet.ReasonLabelsLeftOut, fmt.Sprintf("the Cluster of Cluster API has more than %d labels, of which the first ones by key are copied: remove labels there, or label this Cluster", maxLabels)
+		return conditions.ReasonLabelsLeftOut, fmt.Sprintf("the Cluster of Cluster API has more than %d labels, of which the first ones by key are copied: remove labels there, or label this Cluster", maxLabels)
 	}
 	return "", ""
 }
 
 func awaitingControlPlane() (reason, message string) {
-	return fleet.ReasonAwaitingControlPlane, "the control plane is not initialized: the cluster is registered when it is"
+	return conditions.ReasonAwaitingControlPlane, "the control plane is not initialized: the cluster is registered when it is"
 }
 
 // decideNew decides about a cluster for which the hub has created nothing.
@@ -228,7 +230,7 @@ func decideNew(in Input) Outcome {
 		return create(in) // before there is a cluster that could be asked which one it is
 	}
 	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
-		out.Reason, out.Message = fleet.ReasonKubeconfigMissing, obstacle
+		out.Reason, out.Message = conditions.ReasonKubeconfigMissing, obstacle
 		return out
 	}
 	switch {
@@ -244,7 +246,7 @@ func decideNew(in Input) Outcome {
 // create creates the Cluster of Fleet, unless a user has created one with its name.
 func create(in Input) Outcome {
 	if in.Fleet != nil {
-		return Outcome{Stage: Waiting, Reason: fleet.ReasonNameTaken, Message: fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))}
+		return Outcome{Stage: Waiting, Reason: conditions.ReasonNameTaken, Message: fmt.Sprintf("Cluster %s exists in this namespace but was not created for this cluster: delete it if nothing needs it, or name its kubeconfig Secret %s in its spec.kubeConfigSecret if it is this cluster", in.Key.Name, SecretName(in.Key.Name))}
 	}
 	return Outcome{Stage: Creating}
 }

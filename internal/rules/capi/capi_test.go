@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const ws = "team-a"
@@ -96,7 +98,7 @@ func unknown(in *capi.Input) { in.Unknown = append(in.Unknown, &fleet.Cluster{})
 
 // marked is a mark of the hub.
 func marked(c *fleet.Cluster) {
-	c.Annotations = map[string]string{fleet.AnnotationCAPICluster: c.Namespace + "/" + c.Name + "/capi-9"}
+	c.Annotations = map[string]string{annotation.CAPICluster: c.Namespace + "/" + c.Name + "/capi-9"}
 }
 
 // deployed has had an agent.
@@ -154,78 +156,78 @@ func TestDecide(t *testing.T) {
 		reason string
 	}{
 		"a new cluster whose control plane answers is registered":  {input(), capi.Creating, ""},
-		"before, the hub waits":                                    {input(of(starting)), capi.Waiting, fleet.ReasonAwaitingControlPlane},
-		"one that is not selected is not registered":               {input(notSelected), capi.Waiting, fleet.ReasonNotSelected},
-		"nor one that is paused":                                   {input(of(paused)), capi.Waiting, fleet.ReasonClusterPaused},
-		"nor one that is being moved":                              {input(of(forMove)), capi.Waiting, fleet.ReasonClusterPaused},
+		"before, the hub waits":                                    {input(of(starting)), capi.Waiting, conditions.ReasonAwaitingControlPlane},
+		"one that is not selected is not registered":               {input(notSelected), capi.Waiting, conditions.ReasonNotSelected},
+		"nor one that is paused":                                   {input(of(paused)), capi.Waiting, conditions.ReasonClusterPaused},
+		"nor one that is being moved":                              {input(of(forMove)), capi.Waiting, conditions.ReasonClusterPaused},
 		"nor one that is being deleted":                            {input(of(deleted)), capi.Nothing, ""},
-		"nor one without a Secret":                                 {input(secret(noSecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with an empty one":                                    {input(secret(emptySecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with one of another type":                             {input(secret(opaqueSecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with that of another cluster":                         {input(secret(ofAnother)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with one without the label":                           {input(secret(withoutLabel)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with one without an owner":                            {input(secret(ownerless)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with one of an earlier cluster of the name":           {input(owner("cluster.x-k8s.io", "Cluster", "east", "capi-0")), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor with one of another control plane":                    {input(owner("controlplane.cluster.x-k8s.io", "LabControlPlane", "west-cp", "cp-1")), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor of an object without a name, if there is none":        {input(of(noControl), owner("", "", "", "x")), capi.Waiting, fleet.ReasonKubeconfigMissing},
+		"nor one without a Secret":                                 {input(secret(noSecret)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with an empty one":                                    {input(secret(emptySecret)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with one of another type":                             {input(secret(opaqueSecret)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with that of another cluster":                         {input(secret(ofAnother)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with one without the label":                           {input(secret(withoutLabel)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with one without an owner":                            {input(secret(ownerless)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with one of an earlier cluster of the name":           {input(owner("cluster.x-k8s.io", "Cluster", "east", "capi-0")), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor with one of another control plane":                    {input(owner("controlplane.cluster.x-k8s.io", "LabControlPlane", "west-cp", "cp-1")), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor of an object without a name, if there is none":        {input(of(noControl), owner("", "", "", "x")), capi.Waiting, conditions.ReasonKubeconfigMissing},
 		"the Cluster itself may own the Secret":                    {input(of(noControl), owner("cluster.x-k8s.io", "Cluster", "east", "capi-1")), capi.Creating, ""},
-		"an import by hand stays, and is noted":                    {input(byHand(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"an import by hand stays, and is noted":                    {input(byHand(ws, "mine")), capi.ImportedByHand, conditions.ReasonImportedTwice},
 		"also with the name of the cluster":                        {input(byHand(ws, "east")), capi.ImportedByHand, ""},
 		"one of another namespace that only names it is ignored":   {input(byHand("team-b", "east")), capi.Creating, ""},
 		"it is not believed that the cluster is the other one's":   {input(byHand("team-b", "east"), registered()), capi.Following, ""},
 		"first, the cluster is asked which one it is":              {input(identity(capi.Identity{})), capi.Identifying, ""},
 		"so are the imports of earlier releases":                   {input(unknown), capi.Identifying, ""},
-		"unless it is the hub":                                     {input(unknown, identity(capi.Identity{Tried: true, IsHub: true})), capi.Waiting, fleet.ReasonIsTheHub},
-		"or one of them is found":                                  {input(unknown, sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
-		"but not without a valid Secret":                           {input(identity(capi.Identity{}), secret(opaqueSecret)), capi.Waiting, fleet.ReasonKubeconfigMissing},
-		"nor if a Cluster names the Secret":                        {input(identity(capi.Identity{}), byHand(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"unless it is the hub":                                     {input(unknown, identity(capi.Identity{Tried: true, IsHub: true})), capi.Waiting, conditions.ReasonIsTheHub},
+		"or one of them is found":                                  {input(unknown, sameCluster(ws, "mine")), capi.ImportedByHand, conditions.ReasonImportedTwice},
+		"but not without a valid Secret":                           {input(identity(capi.Identity{}), secret(opaqueSecret)), capi.Waiting, conditions.ReasonKubeconfigMissing},
+		"nor if a Cluster names the Secret":                        {input(identity(capi.Identity{}), byHand(ws, "mine")), capi.ImportedByHand, conditions.ReasonImportedTwice},
 		"one that does not answer is left to the import":           {input(identity(capi.Identity{Tried: true})), capi.Creating, ""},
-		"the hub's own cluster is not registered":                  {input(identity(capi.Identity{Tried: true, UID: "hub", IsHub: true})), capi.Waiting, fleet.ReasonIsTheHub},
-		"an import with another Secret stays, and is noted":        {input(sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
+		"the hub's own cluster is not registered":                  {input(identity(capi.Identity{Tried: true, UID: "hub", IsHub: true})), capi.Waiting, conditions.ReasonIsTheHub},
+		"an import with another Secret stays, and is noted":        {input(sameCluster(ws, "mine")), capi.ImportedByHand, conditions.ReasonImportedTwice},
 		"also with the name of the cluster and another Secret":     {input(sameCluster(ws, "east")), capi.ImportedByHand, ""},
-		"one of another namespace is neither noted nor imported":   {input(sameCluster("team-b", "east")), capi.Waiting, fleet.ReasonImportedTwice},
-		"of both, the one of the namespace counts":                 {input(sameCluster("a", "a"), sameCluster(ws, "mine")), capi.ImportedByHand, fleet.ReasonImportedTwice},
-		"one of another Cluster of Cluster API is not noted":       {input(sameCluster(ws, "west", marked)), capi.Waiting, fleet.ReasonImportedTwice},
-		"of two, the first by name is noted":                       {input(byHand(ws, "b"), byHand(ws, "a")), capi.ImportedByHand, fleet.ReasonImportedTwice},
-		"a Cluster of the name with another purpose stays":         {input(func(in *capi.Input) { in.Fleet = rulestest.ACluster(rulestest.ClusterNamed("east")) }), capi.Waiting, fleet.ReasonNameTaken},
+		"one of another namespace is neither noted nor imported":   {input(sameCluster("team-b", "east")), capi.Waiting, conditions.ReasonImportedTwice},
+		"of both, the one of the namespace counts":                 {input(sameCluster("a", "a"), sameCluster(ws, "mine")), capi.ImportedByHand, conditions.ReasonImportedTwice},
+		"one of another Cluster of Cluster API is not noted":       {input(sameCluster(ws, "west", marked)), capi.Waiting, conditions.ReasonImportedTwice},
+		"of two, the first by name is noted":                       {input(byHand(ws, "b"), byHand(ws, "a")), capi.ImportedByHand, conditions.ReasonImportedTwice},
+		"a Cluster of the name with another purpose stays":         {input(func(in *capi.Input) { in.Fleet = rulestest.ACluster(rulestest.ClusterNamed("east")) }), capi.Waiting, conditions.ReasonNameTaken},
 		"until that is gone the hub waits":                         {input(func(in *capi.Input) { in.Fleet = rulestest.ACluster(rulestest.ClusterNamed("east"), going) }), capi.Nothing, ""},
-		"a copy with the mark of another Cluster is not the hub's": {input(registered(func(c *fleet.Cluster) { c.Annotations[fleet.AnnotationCAPICluster] = "team-b/east/capi-1" })), capi.ImportedByHand, ""},
+		"a copy with the mark of another Cluster is not the hub's": {input(registered(func(c *fleet.Cluster) { c.Annotations[annotation.CAPICluster] = "team-b/east/capi-1" })), capi.ImportedByHand, ""},
 
 		"a registered one is followed":                       {input(registered()), capi.Following, ""},
-		"and reports that the control plane is new":          {input(registered(), of(starting)), capi.Following, fleet.ReasonAwaitingControlPlane},
-		"or that its Secret is gone":                         {input(registered(), secret(noSecret)), capi.Following, fleet.ReasonKubeconfigMissing},
-		"or that another Cluster names the Secret":           {input(registered(), byHand(ws, "mine")), capi.Following, fleet.ReasonImportedTwice},
-		"it goes if the import finds out that it is the hub": {input(registered(importedAs(fleet.ReasonTargetIsHub))), capi.Deleting, fleet.ReasonIsTheHub},
-		"or that it is another Cluster":                      {input(registered(importedAs(fleet.ReasonImportedTwice))), capi.Deleting, fleet.ReasonImportedTwice},
-		"unless it has had an agent":                         {input(registered(deployed, importedAs(fleet.ReasonTargetIsHub))), capi.Following, fleet.ReasonIsTheHub},
-		"which has reported":                                 {input(registered(heard, importedAs(fleet.ReasonImportedTwice))), capi.Following, fleet.ReasonImportedTwice},
+		"and reports that the control plane is new":          {input(registered(), of(starting)), capi.Following, conditions.ReasonAwaitingControlPlane},
+		"or that its Secret is gone":                         {input(registered(), secret(noSecret)), capi.Following, conditions.ReasonKubeconfigMissing},
+		"or that another Cluster names the Secret":           {input(registered(), byHand(ws, "mine")), capi.Following, conditions.ReasonImportedTwice},
+		"it goes if the import finds out that it is the hub": {input(registered(importedAs(conditions.ReasonTargetIsHub))), capi.Deleting, conditions.ReasonIsTheHub},
+		"or that it is another Cluster":                      {input(registered(importedAs(conditions.ReasonImportedTwice))), capi.Deleting, conditions.ReasonImportedTwice},
+		"unless it has had an agent":                         {input(registered(deployed, importedAs(conditions.ReasonTargetIsHub))), capi.Following, conditions.ReasonIsTheHub},
+		"which has reported":                                 {input(registered(heard, importedAs(conditions.ReasonImportedTwice))), capi.Following, conditions.ReasonImportedTwice},
 		"it may be its own holder":                           {input(registered(deployed), sameCluster(ws, "east", marked)), capi.Deleting, ""},
-		"another failure of the import is the import's":      {input(registered(importedAs(fleet.ReasonDownstreamUnreachable))), capi.Following, ""},
-		"or that some labels are left out":                   {input(registered(), of(manyLabels)), capi.Following, fleet.ReasonLabelsLeftOut},
-		"or that some variables are left out":                {input(registered(), of(func(c *capi.Cluster) { c.VariablesLeftOut = true })), capi.Following, fleet.ReasonVariablesLeftOut},
-		"or that a ClusterGroup has the name of its class":   {input(registered(), func(in *capi.Input) { in.GroupTaken = true }), capi.Following, fleet.ReasonNameTaken},
+		"another failure of the import is the import's":      {input(registered(importedAs(conditions.ReasonDownstreamUnreachable))), capi.Following, ""},
+		"or that some labels are left out":                   {input(registered(), of(manyLabels)), capi.Following, conditions.ReasonLabelsLeftOut},
+		"or that some variables are left out":                {input(registered(), of(func(c *capi.Cluster) { c.VariablesLeftOut = true })), capi.Following, conditions.ReasonVariablesLeftOut},
+		"or that a ClusterGroup has the name of its class":   {input(registered(), func(in *capi.Input) { in.GroupTaken = true }), capi.Following, conditions.ReasonNameTaken},
 		"a certificate for a year is good":                   {input(registered(), valid(0, 365*day)), capi.Following, ""},
-		"until a day before its end":                         {input(registered(), valid(364*day, day)), capi.Following, fleet.ReasonKubeconfigExpiring},
-		"one that has ended is reported, too":                {input(registered(), valid(366*day, -day)), capi.Following, fleet.ReasonKubeconfigExpiring},
+		"until a day before its end":                         {input(registered(), valid(364*day, day)), capi.Following, conditions.ReasonKubeconfigExpiring},
+		"one that has ended is reported, too":                {input(registered(), valid(366*day, -day)), capi.Following, conditions.ReasonKubeconfigExpiring},
 		"one for an hour is good for three quarters of that": {input(registered(), valid(40*time.Minute, 20*time.Minute)), capi.Following, ""},
-		"and then reported":                                  {input(registered(), valid(45*time.Minute, 15*time.Minute)), capi.Following, fleet.ReasonKubeconfigExpiring},
+		"and then reported":                                  {input(registered(), valid(45*time.Minute, 15*time.Minute)), capi.Following, conditions.ReasonKubeconfigExpiring},
 
-		"a paused one is kept":                                {input(registered(), of(paused)), capi.Keeping, fleet.ReasonClusterPaused},
-		"also while it is deleted":                            {input(registered(), of(paused), of(deleted)), capi.Keeping, fleet.ReasonClusterPaused},
-		"one that is moved is kept":                           {input(registered(), of(forMove), of(deleted)), capi.Keeping, fleet.ReasonClusterPaused},
-		"one that is no longer selected is kept":              {input(registered(), notSelected, of(deleted)), capi.Keeping, fleet.ReasonNotSelected},
-		"one that is selected again is followed again":        {input(registered(kept(fleet.ReasonNotSelected))), capi.Following, ""},
+		"a paused one is kept":                                {input(registered(), of(paused)), capi.Keeping, conditions.ReasonClusterPaused},
+		"also while it is deleted":                            {input(registered(), of(paused), of(deleted)), capi.Keeping, conditions.ReasonClusterPaused},
+		"one that is moved is kept":                           {input(registered(), of(forMove), of(deleted)), capi.Keeping, conditions.ReasonClusterPaused},
+		"one that is no longer selected is kept":              {input(registered(), notSelected, of(deleted)), capi.Keeping, conditions.ReasonNotSelected},
+		"one that is selected again is followed again":        {input(registered(kept(conditions.ReasonNotSelected))), capi.Following, ""},
 		"one that is deleted is deleted":                      {input(registered(), of(deleted)), capi.Deleting, ""},
 		"once":                                                {input(registered(going), of(deleted)), capi.Nothing, ""},
 		"one that was recreated makes room":                   {input(registered(), of(recreated)), capi.Deleting, ""},
 		"and the hub waits for that":                          {input(registered(going), of(recreated)), capi.Nothing, ""},
-		"one that was moved back is followed":                 {input(registered(kept(fleet.ReasonClusterPaused)), of(recreated)), capi.Following, ""},
+		"one that was moved back is followed":                 {input(registered(kept(conditions.ReasonClusterPaused)), of(recreated)), capi.Following, ""},
 		"one that is gone is deleted":                         {input(registered(), gone), capi.Deleting, ""},
 		"also if its end was seen":                            {input(registered(), gone, last(deleted)), capi.Deleting, ""},
-		"unless it was paused then":                           {input(registered(), gone, last(paused)), capi.Keeping, fleet.ReasonClusterPaused},
-		"or moved":                                            {input(registered(), gone, last(forMove)), capi.Keeping, fleet.ReasonClusterPaused},
+		"unless it was paused then":                           {input(registered(), gone, last(paused)), capi.Keeping, conditions.ReasonClusterPaused},
+		"or moved":                                            {input(registered(), gone, last(forMove)), capi.Keeping, conditions.ReasonClusterPaused},
 		"the end of an earlier one of the name says nothing":  {input(registered(), gone, last(paused), last(func(c *capi.Cluster) { c.UID, c.Paused = "capi-0", true })), capi.Deleting, ""},
-		"what was kept stays kept":                            {input(registered(kept(fleet.ReasonClusterPaused)), gone), capi.Nothing, ""},
+		"what was kept stays kept":                            {input(registered(kept(conditions.ReasonClusterPaused)), gone), capi.Nothing, ""},
 		"a Cluster of a user is not deleted":                  {input(byHand(ws, "east"), gone), capi.Nothing, ""},
 		"nor a copy of a marked one with another name":        {input(registered(func(c *fleet.Cluster) { c.Name = "copy" }), gone), capi.Nothing, ""},
 		"one that is gone with its Cluster needs nothing":     {input(gone), capi.Nothing, ""},
@@ -262,7 +264,7 @@ func TestImportedTwiceMessage_NamesNothingOfAnotherWorkspace(t *testing.T) {
 func importedAs(reason string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) {
 		c.Status.Conditions = append(c.Status.Conditions, genericcondition.GenericCondition{
-			Type: fleet.ConditionImported, Status: corev1.ConditionFalse, Reason: reason, Message: "of the import",
+			Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: reason, Message: "of the import",
 		})
 	}
 }
@@ -293,7 +295,7 @@ func TestNewCluster(t *testing.T) {
 	want := &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ws, Name: "east", Labels: map[string]string{"env": "dev"},
-			Annotations: map[string]string{fleet.AnnotationCAPICluster: ws + "/east/capi-1", fleet.AnnotationCAPILabels: "env"},
+			Annotations: map[string]string{annotation.CAPICluster: ws + "/east/capi-1", annotation.CAPILabels: "env"},
 		},
 		Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", HostNetwork: rulestest.Ptr(true)},
 	}
@@ -342,15 +344,15 @@ func TestFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: test.found, Annotations: labels{
-				fleet.AnnotationCAPILabels: test.copied, fleet.AnnotationCAPIKept: fleet.ReasonClusterPaused, "own": "y",
+				annotation.CAPILabels: test.copied, annotation.CAPIKept: conditions.ReasonClusterPaused, "own": "y",
 			}}}
 			from := cluster()
 			from.Labels = test.from
 			capi.Follow(c, from)
 			rulestest.ExpectEqual(t, "labels", c.Labels, test.want)
-			want := labels{fleet.AnnotationCAPICluster: ws + "/east/capi-1", "own": "y"}
+			want := labels{annotation.CAPICluster: ws + "/east/capi-1", "own": "y"}
 			if test.noted != "" {
-				want[fleet.AnnotationCAPILabels] = test.noted
+				want[annotation.CAPILabels] = test.noted
 			}
 			rulestest.ExpectEqual(t, "annotations", c.Annotations, want)
 		})

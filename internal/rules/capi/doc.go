@@ -9,5 +9,5 @@
 //
 // Invariants:
 //   - A Cluster of Fleet has the namespace and the name of the one of Cluster API. So there are never two.
-//   - Only Clusters with fleet.AnnotationCAPICluster are changed and deleted.
+//   - Only Clusters with annotation.CAPICluster are changed and deleted.
 package capi

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Follow changes the metadata and the template values of a Cluster of Fleet to those of the Cluster of Cluster API. Labels
 // that do not come from there stay, also if the Cluster of Cluster API has a label with the same key.
 func Follow(cluster *fleet.Cluster, from *Cluster) {
 	ours := map[string]bool{}
-	for key := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationCAPILabels], ",") {
+	for key := range strings.SplitSeq(cluster.Annotations[annotation.CAPILabels], ",") {
 		ours[key] = true
 	}
 	labels := maps.Clone(cluster.Labels)
@@ -34,18 +35,18 @@ func Follow(cluster *fleet.Cluster, from *Cluster) {
 	}
 	cluster.Labels = labels
 	followValues(cluster, from)
-	annotate(cluster, fleet.AnnotationCAPICluster, MarkOf(from))
-	annotate(cluster, fleet.AnnotationCAPILabels, strings.Join(copied, ","))
-	annotate(cluster, fleet.AnnotationCAPIKept, "")
-	annotate(cluster, fleet.AnnotationCAPIImported, "")
+	annotate(cluster, annotation.CAPICluster, MarkOf(from))
+	annotate(cluster, annotation.CAPILabels, strings.Join(copied, ","))
+	annotate(cluster, annotation.CAPIKept, "")
+	annotate(cluster, annotation.CAPIImported, "")
 }
 
 // Keep records why the hub does not delete a Cluster together with the one of Cluster API.
-func Keep(cluster *fleet.Cluster, reason string) { annotate(cluster, fleet.AnnotationCAPIKept, reason) }
+func Keep(cluster *fleet.Cluster, reason string) { annotate(cluster, annotation.CAPIKept, reason) }
 
 // NoteImported records on a Cluster that a user imported to which Cluster of Cluster API it belongs.
 func NoteImported(cluster *fleet.Cluster, from *Cluster) {
-	annotate(cluster, fleet.AnnotationCAPIImported, string(from.UID))
+	annotate(cluster, annotation.CAPIImported, string(from.UID))
 }
 
 // annotate sets an annotation, or removes it if the value is empty.

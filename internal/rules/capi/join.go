@@ -5,6 +5,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Join is how a Cluster of Cluster API asks to be joined.
@@ -23,7 +25,7 @@ const (
 const joinWithAgent = "agent"
 
 func joinOf(annotations map[string]string) Join {
-	switch value, is := annotations[fleet.AnnotationCAPIJoin]; {
+	switch value, is := annotations[annotation.CAPIJoin]; {
 	case !is:
 		return JoinByKubeconfig
 	case value == joinWithAgent:
@@ -43,7 +45,7 @@ func ByManifest(in Input) bool {
 
 // isByManifest reports whether the hub has arranged that a Cluster of Fleet joins with a manifest.
 func isByManifest(cluster *fleet.Cluster) bool {
-	return IsMarked(cluster) && cluster.Annotations[fleet.AnnotationCAPIJoin] == joinWithAgent
+	return IsMarked(cluster) && cluster.Annotations[annotation.CAPIJoin] == joinWithAgent
 }
 
 // NeedsClientID reports whether Arrange needs a client ID.
@@ -56,7 +58,7 @@ func NeedsClientID(in Input) bool {
 func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	spec := &cluster.Spec
 	if ByManifest(in) {
-		annotate(cluster, fleet.AnnotationCAPIJoin, joinWithAgent)
+		annotate(cluster, annotation.CAPIJoin, joinWithAgent)
 		if namesSecret(cluster) {
 			spec.KubeConfigSecret, spec.KubeConfigSecretNamespace = "", ""
 		}
@@ -68,7 +70,7 @@ func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	if !isByManifest(cluster) || !in.Cluster.Initialized || in.Secret.obstacle(in.Cluster) != "" {
 		return
 	}
-	annotate(cluster, fleet.AnnotationCAPIJoin, "")
+	annotate(cluster, annotation.CAPIJoin, "")
 	if spec.KubeConfigSecret == "" {
 		spec.KubeConfigSecret, spec.KubeConfigSecretNamespace = SecretName(cluster.Name), ""
 	}
@@ -83,12 +85,12 @@ func namesSecret(cluster *fleet.Cluster) bool {
 // IsMinor reports whether a reason is less important than that a cluster has not joined.
 func IsMinor(reason string) bool {
 	switch reason {
-	case "", fleet.ReasonNameTaken, fleet.ReasonVariablesLeftOut, fleet.ReasonLabelsLeftOut:
+	case "", conditions.ReasonNameTaken, conditions.ReasonVariablesLeftOut, conditions.ReasonLabelsLeftOut:
 		return true
 	}
 	return false
 }
 
 func unknownJoin() (reason, message string) {
-	return fleet.ReasonJoinUnknown, fmt.Sprintf("the annotation %s of the Cluster of Cluster API has an unknown value: set it to %q, or remove it to join the cluster with its kubeconfig", fleet.AnnotationCAPIJoin, joinWithAgent)
+	return conditions.ReasonJoinUnknown, fmt.Sprintf("the annotation %s of the Cluster of Cluster API has an unknown value: set it to %q, or remove it to join the cluster with its kubeconfig", annotation.CAPIJoin, joinWithAgent)
 }

@@ -8,12 +8,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestJoinOf(t *testing.T) {
 	for value, want := range map[string]capi.Join{"agent": capi.JoinByManifest, "Agent": capi.JoinUnknown, "": capi.JoinUnknown, "kubeconfig": capi.JoinUnknown} {
 		object := &unstructured.Unstructured{Object: map[string]any{}}
-		object.SetAnnotations(map[string]string{fleet.AnnotationCAPIJoin: value})
+		object.SetAnnotations(map[string]string{annotation.CAPIJoin: value})
 		if got := capi.Parse(object).Join; got != want {
 			t.Errorf("%q: %s, want %s", value, got, want)
 		}
@@ -46,16 +48,16 @@ func TestDecide_AboutClustersThatJoinWithAManifest(t *testing.T) {
 		"before the control plane exists: is created":         {input(joins(capi.JoinByManifest), notInitialized), capi.Creating, ""},
 		"without a kubeconfig Secret: is created":             {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Secret = capi.Secret{} }), capi.Creating, ""},
 		"the cluster is not asked which one it is":            {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Identity = capi.Identity{} }), capi.Creating, ""},
-		"the name is taken by a user: says so":                {input(joins(capi.JoinByManifest), notInitialized, func(in *capi.Input) { in.Fleet = &fleet.Cluster{} }), capi.Waiting, fleet.ReasonNameTaken},
-		"imported by hand: is noted":                          {input(joins(capi.JoinByManifest), func(in *capi.Input) { byHand(ws, "mine")(in) }), capi.ImportedByHand, fleet.ReasonImportedTwice},
-		"paused: waits":                                       {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Cluster.Paused = true }), capi.Waiting, fleet.ReasonClusterPaused},
-		"not selected: waits":                                 {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Selected = false }), capi.Waiting, fleet.ReasonNotSelected},
-		"an unknown value: nothing is created":                {input(joins(capi.JoinUnknown)), capi.Waiting, fleet.ReasonJoinUnknown},
-		"an unknown value later: says so":                     {input(joins(capi.JoinUnknown), byManifest), capi.Following, fleet.ReasonJoinUnknown},
+		"the name is taken by a user: says so":                {input(joins(capi.JoinByManifest), notInitialized, func(in *capi.Input) { in.Fleet = &fleet.Cluster{} }), capi.Waiting, conditions.ReasonNameTaken},
+		"imported by hand: is noted":                          {input(joins(capi.JoinByManifest), func(in *capi.Input) { byHand(ws, "mine")(in) }), capi.ImportedByHand, conditions.ReasonImportedTwice},
+		"paused: waits":                                       {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Cluster.Paused = true }), capi.Waiting, conditions.ReasonClusterPaused},
+		"not selected: waits":                                 {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Selected = false }), capi.Waiting, conditions.ReasonNotSelected},
+		"an unknown value: nothing is created":                {input(joins(capi.JoinUnknown)), capi.Waiting, conditions.ReasonJoinUnknown},
+		"an unknown value later: says so":                     {input(joins(capi.JoinUnknown), byManifest), capi.Following, conditions.ReasonJoinUnknown},
 		"created: needs neither control plane nor Secret":     {input(joins(capi.JoinByManifest), notInitialized, byManifest), capi.Following, ""},
-		"created: a second Cluster for it is reported":        {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { byHand(ws, "mine")(in) }), capi.Following, fleet.ReasonImportedTwice},
-		"too many labels are reported":                        {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { in.Cluster.LabelsLeftOut = true }), capi.Following, fleet.ReasonLabelsLeftOut},
-		"annotation removed before the control plane exists":  {input(notInitialized, byManifest), capi.Following, fleet.ReasonAwaitingControlPlane},
+		"created: a second Cluster for it is reported":        {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { byHand(ws, "mine")(in) }), capi.Following, conditions.ReasonImportedTwice},
+		"too many labels are reported":                        {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { in.Cluster.LabelsLeftOut = true }), capi.Following, conditions.ReasonLabelsLeftOut},
+		"annotation removed before the control plane exists":  {input(notInitialized, byManifest), capi.Following, conditions.ReasonAwaitingControlPlane},
 		"annotation removed after a heartbeat: no kubeconfig": {input(byManifest, hasReported, func(in *capi.Input) { in.Secret = capi.Secret{} }), capi.Following, ""},
 		"deleted: is deleted":                                 {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { in.Cluster.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }), capi.Deleting, ""},
 		"recreated: the earlier one is deleted":               {input(joins(capi.JoinByManifest), byManifest, func(in *capi.Input) { in.Cluster.UID = "another" }), capi.Deleting, ""},
@@ -99,7 +101,7 @@ func TestArrange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // the second time changes nothing
 				capi.Arrange(test.in.Fleet, test.in, "new")
-				got := form{test.in.Fleet.Spec.KubeConfigSecret, test.in.Fleet.Spec.ClientID, test.in.Fleet.Annotations[fleet.AnnotationCAPIJoin]}
+				got := form{test.in.Fleet.Spec.KubeConfigSecret, test.in.Fleet.Spec.ClientID, test.in.Fleet.Annotations[annotation.CAPIJoin]}
 				if got != test.want {
 					t.Errorf("got %+v, want %+v", got, test.want)
 				}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // recheck is when the hub looks again whether a cluster is still another Cluster. That costs no request.
@@ -69,7 +70,7 @@ func decideImported(in Input, other *fleet.Cluster) Outcome {
 }
 
 func importedTwice(in Input, other *fleet.Cluster) (reason, message string) {
-	return fleet.ReasonImportedTwice, ImportedTwiceMessage(in.Key.Namespace, other)
+	return conditions.ReasonImportedTwice, ImportedTwiceMessage(in.Key.Namespace, other)
 }
 
 // ImportedTwiceMessage explains to the users of a workspace that a cluster is registered as another Cluster. It names
@@ -101,12 +102,12 @@ func AgentTakenMessage(other *fleet.Cluster) string {
 }
 
 func isTheHub() (reason, message string) {
-	return fleet.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: nothing is installed; to get no more of these messages, exclude it with capi.clusterSelector of the fleet chart"
+	return conditions.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: nothing is installed; to get no more of these messages, exclude it with capi.clusterSelector of the fleet chart"
 }
 
 // importReason returns why the import of a Cluster is not done.
 func importReason(cluster *fleet.Cluster) (reason, message string) {
-	if imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported); imported != nil {
+	if imported := conditions.Get(cluster.Status.Conditions, conditions.Imported); imported != nil {
 		return imported.Reason, imported.Message
 	}
 	return "", ""
@@ -120,5 +121,5 @@ func isRefused(cluster *fleet.Cluster) bool {
 		return false
 	}
 	reason, _ := importReason(cluster)
-	return reason == fleet.ReasonTargetIsHub || reason == fleet.ReasonImportedTwice
+	return reason == conditions.ReasonTargetIsHub || reason == conditions.ReasonImportedTwice
 }

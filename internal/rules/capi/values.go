@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // valuesKey is the key of spec.templateValues that the hub writes.
@@ -133,13 +134,13 @@ func followValues(cluster *fleet.Cluster, from *Cluster) {
 	if cluster.Spec.TemplateValues != nil {
 		data = cluster.Spec.TemplateValues.Data
 	}
-	if found, is := data[valuesKey]; is && hashOf(found) != cluster.Annotations[fleet.AnnotationCAPIValues] {
-		annotate(cluster, fleet.AnnotationCAPIValues, "")
+	if found, is := data[valuesKey]; is && hashOf(found) != cluster.Annotations[annotation.CAPIValues] {
+		annotate(cluster, annotation.CAPIValues, "")
 		return
 	}
 	if len(from.Values) == 0 {
 		delete(data, valuesKey)
-		annotate(cluster, fleet.AnnotationCAPIValues, "")
+		annotate(cluster, annotation.CAPIValues, "")
 		return
 	}
 	if data == nil {
@@ -147,7 +148,7 @@ func followValues(cluster *fleet.Cluster, from *Cluster) {
 		cluster.Spec.TemplateValues = &fleet.GenericMap{Data: data}
 	}
 	data[valuesKey] = runtime.DeepCopyJSON(from.Values)
-	annotate(cluster, fleet.AnnotationCAPIValues, hashOf(from.Values))
+	annotate(cluster, annotation.CAPIValues, hashOf(from.Values))
 }
 
 // hashOf returns a hash of a value as JSON.

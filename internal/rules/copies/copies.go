@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -71,7 +72,7 @@ func (r recovered) String() string { return r.pod + "=" + r.at.UTC().Format(time
 // recoveriesOf returns the last two recoveries of a Cluster that are recorded, the last one last. A user of the workspace
 // may have written the record.
 func recoveriesOf(cluster *fleet.Cluster, now time.Time) (found []recovered) {
-	record := cluster.Annotations[fleet.AnnotationRecoveredBy]
+	record := cluster.Annotations[annotation.RecoveredBy]
 	if len(record) > maxRecoveredBy {
 		return nil
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/copies"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // recovery is a recovery request of a pod.
 func recovery(pod string, age time.Duration) *fleet.ClusterRegistration {
 	return rulestest.ARequest(func(r *fleet.ClusterRegistration) {
-		r.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
+		r.Annotations = map[string]string{annotation.AgentTicket: "ticket"}
 		r.Spec.ClusterLabels = map[string]string{fleet.LabelCreatedByAgentPod: pod}
 		r.CreationTimestamp = rulestest.At(-age)
 	})
@@ -50,7 +51,7 @@ func TestCopies(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationRecoveredBy: test.recorded} })
+			cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.RecoveredBy: test.recorded} })
 			rulestest.ExpectEqual(t, "alternating pods", strings.Join(copies.Alternating(test.request, cluster, rulestest.Noon()), " "), test.alternating)
 			rulestest.ExpectEqual(t, "record", copies.Record(test.request, cluster, rulestest.Noon()), test.record)
 		})

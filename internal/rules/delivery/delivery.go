@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Input is the input for one BundleDeployment.
@@ -82,7 +83,7 @@ func Decide(in Input) (Outcome, error) {
 			return out, nil
 		}
 		out.Values = Values{Current: current, Staged: stagedValues}
-		plain = plain && bd.Annotations[fleet.AnnotationPlainValues] == in.Existing.Spec.ValuesHash
+		plain = plain && bd.Annotations[annotation.PlainValues] == in.Existing.Spec.ValuesHash
 	}
 	return in.place(out, plain)
 }
@@ -124,18 +125,18 @@ func markValues(bd *fleet.BundleDeployment, plain bool) {
 
 // CopyMark copies the mark of the values from one BundleDeployment to another, or removes it.
 func CopyMark(to, from *fleet.BundleDeployment) {
-	setMark(to, from.Annotations[fleet.AnnotationPlainValues])
+	setMark(to, from.Annotations[annotation.PlainValues])
 }
 
 func setMark(bd *fleet.BundleDeployment, hash string) {
 	if hash == "" {
-		delete(bd.Annotations, fleet.AnnotationPlainValues)
+		delete(bd.Annotations, annotation.PlainValues)
 		return
 	}
 	if bd.Annotations == nil {
 		bd.Annotations = map[string]string{}
 	}
-	bd.Annotations[fleet.AnnotationPlainValues] = hash
+	bd.Annotations[annotation.PlainValues] = hash
 }
 
 // deploymentSpec returns a spec with the new staged state and the agent's current state.
@@ -216,8 +217,8 @@ func skeleton(in Input) *fleet.BundleDeployment {
 // Same reports whether nothing needs to be written to turn a BundleDeployment into another: labels, spec and the mark
 // of its values are equal. A missing mark is added with the next change, so that an upgrade writes nothing.
 func Same(existing, wanted *fleet.BundleDeployment) bool {
-	mark := existing.Annotations[fleet.AnnotationPlainValues]
-	return (mark == "" || mark == wanted.Annotations[fleet.AnnotationPlainValues]) &&
+	mark := existing.Annotations[annotation.PlainValues]
+	return (mark == "" || mark == wanted.Annotations[annotation.PlainValues]) &&
 		equality.Semantic.DeepEqual(existing.Labels, wanted.Labels) &&
 		equality.Semantic.DeepEqual(compacted(existing.Spec), compacted(wanted.Spec))
 }

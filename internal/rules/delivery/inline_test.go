@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func withoutValues(t testing.TB, options fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
@@ -188,7 +189,7 @@ func TestLargeValues_StayInASecret(t *testing.T) {
 		if (got.Deployment.Spec.ValuesHash != "") != inSecret || got.Values.Empty() == inSecret {
 			t.Errorf("%d bytes: hash %q", size, got.Deployment.Spec.ValuesHash)
 		}
-		if mark := got.Deployment.Annotations[fleet.AnnotationPlainValues]; mark != got.Deployment.Spec.ValuesHash {
+		if mark := got.Deployment.Annotations[annotation.PlainValues]; mark != got.Deployment.Spec.ValuesHash {
 			t.Errorf("%d bytes: mark %q: an agent would not show them", size, mark)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 type recordedSecret struct {
@@ -53,7 +54,7 @@ func TestRecorded(t *testing.T) {
 			}
 			want := deployments[targetingtest.Key(out.Deployment)]
 			delete(deployments, targetingtest.Key(out.Deployment))
-			if out.Deployment.Annotations[fleet.AnnotationPlainValues] != out.Values.Hash() {
+			if out.Deployment.Annotations[annotation.PlainValues] != out.Values.Hash() {
 				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
 			}
 			expectSameIDInline(t, Input{Bundle: bundle, Target: target, Verdict: rollout.Promote}, out)

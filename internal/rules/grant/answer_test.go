@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // A copy could make the answer readable for another token.
@@ -41,7 +42,7 @@ func TestCopyOfARequest_IsRejected(t *testing.T) {
 			if out.Stage != test.want {
 				t.Errorf("stage %s, want %s (%s)", out.Stage, test.want, out.Message)
 			}
-			if out.Stage == grant.Rejected && (len(out.Reader) > 0 || out.Reason != fleet.ReasonCredentialTaken) {
+			if out.Stage == grant.Rejected && (len(out.Reader) > 0 || out.Reason != conditions.ReasonCredentialTaken) {
 				t.Errorf("reader %v, reason %s", out.Reader, out.Reason)
 			}
 		})

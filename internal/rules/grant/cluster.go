@@ -10,6 +10,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ClusterOf returns the Cluster of a request: the Cluster in the request's status, or else the oldest one with its
@@ -70,7 +72,7 @@ func abandoned(in Input, cluster *fleet.Cluster) bool {
 
 // saysTakeover reports whether the request's condition has the reason TakeoverPending.
 func saysTakeover(request *fleet.ClusterRegistration) bool {
-	return requests.HasReason(request, fleet.ReasonTakeoverPending)
+	return requests.HasReason(request, conditions.ReasonTakeoverPending)
 }
 
 // ofGoneImport reports whether a request was made with the token of an import whose Cluster is gone. Such a token is
@@ -122,7 +124,7 @@ func newCluster(in Input) *fleet.Cluster {
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Request.Namespace, Name: name, Labels: labels, Finalizers: finalizers,
-			Annotations: map[string]string{fleet.AnnotationCreatedWithToken: CreatedWith(in.NamedToken)},
+			Annotations: map[string]string{annotation.CreatedWithToken: CreatedWith(in.NamedToken)},
 		},
 		Spec: fleet.ClusterSpec{ClientID: in.Request.Spec.ClientID},
 	}
@@ -133,7 +135,7 @@ func newCluster(in Input) *fleet.Cluster {
 // from the client that created the request.
 func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	request := in.Request
-	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	before, noted := request.Annotations[annotation.LastSeenAtGrant]
 	want := before
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = clusters.Heartbeat(cluster)
@@ -156,9 +158,9 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 
 // isRecorded reports whether a request shows how it was granted.
 func (o *Ownership) isRecorded(request *fleet.ClusterRegistration) bool {
-	return o.TokenUID == request.Annotations[fleet.AnnotationTokenUIDAtGrant] &&
-		o.Key == request.Annotations[fleet.AnnotationAgentKeyAtGrant] &&
-		o.Lifetime == request.Annotations[fleet.AnnotationLifetimeAtGrant]
+	return o.TokenUID == request.Annotations[annotation.TokenUIDAtGrant] &&
+		o.Key == request.Annotations[annotation.AgentKeyAtGrant] &&
+		o.Lifetime == request.Annotations[annotation.LifetimeAtGrant]
 }
 
 // tokenUID returns the UID to record of the token that a request names. It is computed until the request is answered,
@@ -166,7 +168,7 @@ func (o *Ownership) isRecorded(request *fleet.ClusterRegistration) bool {
 func tokenUID(in Input) string {
 	switch {
 	case isAnswered(in):
-		return in.Request.Annotations[fleet.AnnotationTokenUIDAtGrant]
+		return in.Request.Annotations[annotation.TokenUIDAtGrant]
 	case in.NamedToken == nil:
 		return ""
 	}

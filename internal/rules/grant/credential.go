@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and was
@@ -29,7 +30,7 @@ func answered(in Input, cluster *fleet.Cluster) bool {
 		return true // the Secret already answers the other request
 	}
 	if len(in.Credential.Data[protocol.EncryptedKey]) > 0 { // only its agent can read it
-		return in.Credential.Annotations[fleet.AnnotationCredentialAccount] == string(in.Account.UID)
+		return in.Credential.Annotations[annotation.CredentialAccount] == string(in.Account.UID)
 	}
 	credential, err := protocol.ParseCredential(in.Credential.Data)
 	if err == nil && requests.Used(in.Request, cluster) && hasExpired(credential.Token, string(in.Account.UID), in.Now) {
@@ -70,7 +71,7 @@ func Seal(secret *corev1.Secret, key, account string) error {
 		return fmt.Errorf("encrypting an answer: %w", err)
 	}
 	secret.Data = map[string][]byte{protocol.EncryptedKey: []byte(sealed)}
-	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, fleet.AnnotationCredentialAccount, account)
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotation.CredentialAccount, account)
 	return nil
 }
 

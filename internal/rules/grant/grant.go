@@ -7,6 +7,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // SetID identifies the set of objects that belong to a ClusterRegistration. Changing it orphans them.
@@ -121,15 +123,15 @@ func grantFor(in Input, cluster *fleet.Cluster) Outcome {
 func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 	switch {
 	case in.Request.Spec.ClientID == "":
-		return fleet.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace"
+		return conditions.ReasonClientIDMissing, "the request has no clientID: set one in the agent's values, or leave it to the agent, which takes the UID of its kube-system namespace"
 	case cluster == nil && in.Derived != nil:
-		return fleet.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID"
+		return conditions.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID"
 	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
-		return fleet.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values"
+		return conditions.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values"
 	case !in.Request.Status.Granted && isForAnother(in.NamedToken, in.Request.Spec.ClientID):
-		return fleet.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
+		return conditions.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
 	case refused(in):
-		return fleet.ReasonCredentialTaken, "another request has this clientID and clientRandom: ask with another clientRandom"
+		return conditions.ReasonCredentialTaken, "another request has this clientID and clientRandom: ask with another clientRandom"
 	}
 	return "", ""
 }
@@ -162,7 +164,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	out.Children = requestRights(in, cluster)
 	if accountReplaced(in, cluster) {
-		out.Reason, out.Message = fleet.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
+		out.Reason, out.Message = conditions.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
 	}
 	switch {
 	case awaitsRights(in, cluster):
@@ -182,7 +184,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.Sealed = requests.IsRecovery(in.Request)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
-		out.Unpin = cluster.Annotations[fleet.AnnotationAgentKey] != "" && keyOf(in) == ""
+		out.Unpin = cluster.Annotations[annotation.AgentKey] != "" && keyOf(in) == ""
 	}
 	return out
 }
@@ -196,7 +198,7 @@ func isRevoked(in Input, cluster *fleet.Cluster) bool {
 // namespaceTaken returns the outcome for a request whose Cluster has no namespace of its own. A granted request stays
 // granted. Any other is deleted after CredentialLife, when its agent has sent another request.
 func namespaceTaken(in Input, out Outcome) Outcome {
-	out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, fleet.ReasonNamespaceTaken
+	out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, conditions.ReasonNamespaceTaken
 	out.Message = "the namespace of Cluster " + out.ClusterName + " was made for another Cluster: see the condition Processed of the Cluster"
 	if out.Granted {
 		return out
@@ -245,7 +247,7 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 	if !in.Request.Status.Granted {
 		return false
 	}
-	return in.Account == nil || requests.HasReason(in.Request, fleet.ReasonAccountReplaced) && !requests.Used(in.Request, cluster)
+	return in.Account == nil || requests.HasReason(in.Request, conditions.ReasonAccountReplaced) && !requests.Used(in.Request, cluster)
 }
 
 // RightsTaken returns the outcome for a request if another object has the name of one of its rights. what describes
@@ -254,11 +256,11 @@ func accountReplaced(in Input, cluster *fleet.Cluster) bool {
 func RightsTaken(in Input, what, remedy string) Outcome {
 	request := in.Request
 	if !request.Status.Granted {
-		return rejected(in, fleet.ReasonNameTaken, what+": the client that created this registration chose the name, so run `kubectl -n "+
+		return rejected(in, conditions.ReasonNameTaken, what+": the client that created this registration chose the name, so run `kubectl -n "+
 			request.Namespace+" delete clusterregistrations.fleet.cattle.io "+request.Name+"`; an agent asks again, under another name")
 	}
 	return Outcome{
-		Stage: Rejected, Reason: fleet.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
+		Stage: Rejected, Reason: conditions.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
 		Message: what + ": " + remedy + "; else delete this registration, and its agent asks under another name",
 	}
 }

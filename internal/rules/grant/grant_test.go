@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestGrant(t *testing.T) {
@@ -68,11 +70,11 @@ func TestGrant(t *testing.T) {
 		"an account that went is healed after the grant": {granted(func(in *grant.Input) { in.Account = nil }), grant.AwaitingRights},
 		"the heartbeat before that is noted anew":        {granted(func(in *grant.Input) { in.Account = nil }, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.AwaitingRights},
 		"its agent is told to register until it is heard of": {
-			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced))), grant.Done},
+			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced))), grant.Done},
 		"also while its credential is made anew": {
-			granted(with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced))), grant.Minting},
+			granted(with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced))), grant.Minting},
 		"once it is heard of nothing is wrong": {
-			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(fleet.ReasonAccountReplaced)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
+			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
 		"an answer waits until it can be read":            {rightful(func(in *grant.Input) { in.ReaderExists = false }), grant.AwaitingRights},
 		"but not for a reader that there will never be":   {rightful(nobodyAsked, func(in *grant.Input) { in.ReaderExists = false }), grant.Minting},
 		"who may read is healed as long as there is what": {granted(credential(forever), func(in *grant.Input) { in.ReaderExists = false }), grant.Done},
@@ -269,7 +271,7 @@ func TestGrantNewCluster(t *testing.T) {
 			want.APIVersion, want.Kind = "fleet.cattle.io/v1alpha1", "Cluster"
 			want.Namespace, want.Name, want.Labels = rulestest.Workspace, derivedName, test.want
 			want.Finalizers = []string{fleet.FinalizerCluster}
-			want.Annotations = map[string]string{fleet.AnnotationCreatedWithToken: "unknown"}
+			want.Annotations = map[string]string{annotation.CreatedWithToken: "unknown"}
 			rulestest.ExpectEqual(t, "cluster", got.CreateCluster, want)
 		})
 	}
@@ -311,11 +313,11 @@ func TestGrantAtItsLimits(t *testing.T) {
 		want   grant.Stage
 		reason string
 	}{
-		"the token has created too many Clusters":        {grantInput(full), grant.Rejected, fleet.ReasonTooManyClusters},
+		"the token has created too many Clusters":        {grantInput(full), grant.Rejected, conditions.ReasonTooManyClusters},
 		"too many, and nobody waits any more":            {grantInput(full, later(grant.CredentialLife)), grant.Abandoned, ""},
 		"too many, and the Cluster is there":             {grantInput(full, found()), grant.AwaitingRights, ""},
 		"any number where there is no limit":             {grantInput(full, func(in *grant.Input) { in.MaxClusters = 0 }), grant.AwaitingCluster, ""},
-		"a client ID that is too long for a Cluster":     {grantInput(with(requestClient(strings.Repeat("x", 1025)))), grant.Rejected, fleet.ReasonClientIDTooLong},
+		"a client ID that is too long for a Cluster":     {grantInput(with(requestClient(strings.Repeat("x", 1025)))), grant.Rejected, conditions.ReasonClientIDTooLong},
 		"a client ID that just fits":                     {grantInput(with(requestClient(strings.Repeat("x", 1024)))), grant.AwaitingCluster, ""},
 		"a long client ID of a Cluster that is there":    {grantInput(with(requestClient(strings.Repeat("x", 1025))), found(rulestest.ClusterClient(strings.Repeat("x", 1025)))), grant.AwaitingRights, ""},
 		"unused, and others wait":                        {unused(crowded), grant.Done, ""},

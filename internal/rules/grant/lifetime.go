@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // lifetimeOf returns the lifetime of a request's credential, or 0 if it does not expire. Only an agent that announces
@@ -20,13 +20,13 @@ import (
 // configuration becomes.
 func lifetimeOf(in Input) time.Duration {
 	if isAnswered(in) {
-		recorded, err := time.ParseDuration(in.Request.Annotations[fleet.AnnotationLifetimeAtGrant])
+		recorded, err := time.ParseDuration(in.Request.Annotations[annotation.LifetimeAtGrant])
 		if err != nil || recorded < protocol.MinTokenLifetime {
 			return 0
 		}
 		return min(recorded, protocol.TokenLifetime)
 	}
-	renews := in.Request.Annotations[fleet.AnnotationAgentRenews] == "true" || requests.IsRecovery(in.Request)
+	renews := in.Request.Annotations[annotation.AgentRenews] == "true" || requests.IsRecovery(in.Request)
 	if in.CredentialLifetime <= 0 || !renews {
 		return 0
 	}
@@ -36,7 +36,7 @@ func lifetimeOf(in Input) time.Duration {
 // lifetimeText returns the lifetime to record.
 func lifetimeText(in Input) string {
 	if isAnswered(in) {
-		return in.Request.Annotations[fleet.AnnotationLifetimeAtGrant]
+		return in.Request.Annotations[annotation.LifetimeAtGrant]
 	}
 	if lifetime := lifetimeOf(in); lifetime > 0 {
 		return lifetime.String()

@@ -10,16 +10,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-func renews(in *grant.Input) { annotate(in, fleet.AnnotationAgentRenews, "true") }
+func renews(in *grant.Input) { annotate(in, annotation.AgentRenews, "true") }
 
 func lasts(lifetime time.Duration) func(*grant.Input) {
 	return func(in *grant.Input) { in.CredentialLifetime = lifetime }
 }
 
 func grantedFor(lifetime string) func(*grant.Input) {
-	return func(in *grant.Input) { annotate(in, fleet.AnnotationLifetimeAtGrant, lifetime) }
+	return func(in *grant.Input) { annotate(in, annotation.LifetimeAtGrant, lifetime) }
 }
 
 // tokenRights returns the accounts for which an outcome grants the right to create tokens.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // RejectionLife is how long a rejected request is kept, so that people can see the reason.
@@ -48,14 +49,14 @@ func queued(in Input) Outcome {
 		what = fmt.Sprintf("%d older requests with this clientID are there", OpenPerClient)
 	}
 	return Outcome{
-		Stage: Queued, Ends: ends, Reason: fleet.ReasonTooManyRequests, ClusterName: request.Status.ClusterName,
+		Stage: Queued, Ends: ends, Reason: conditions.ReasonTooManyRequests, ClusterName: request.Status.ClusterName,
 		Message: what + ": this one waits until they are granted, expire or are deleted; if they are a mistake, stop what creates them and run: kubectl delete clusterregistrations -n " + request.Namespace + " NAME",
 	}
 }
 
 // tooManyClusters returns the outcome for a request whose token has already created the maximum number of Clusters.
 func tooManyClusters(in Input) Outcome {
-	return rejectedFor(in, CredentialLife, fleet.ReasonTooManyClusters, fmt.Sprintf("the token of this request has created %d Clusters, which is the limit of this hub: delete Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken", in.MaxClusters))
+	return rejectedFor(in, CredentialLife, conditions.ReasonTooManyClusters, fmt.Sprintf("the token of this request has created %d Clusters, which is the limit of this hub: delete Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken", in.MaxClusters))
 }
 
 // ofOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
@@ -89,7 +90,7 @@ func heldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 // ofAnotherManager returns the outcome for a request whose Cluster another manager owns: nothing is granted. Existing
 // rights in the Cluster's own namespace stay, so that the agent keeps working.
 func ofAnotherManager(in Input, cluster *fleet.Cluster) Outcome {
-	out := rejected(in, fleet.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
+	out := rejected(in, conditions.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
 		" of Cluster "+cluster.Name+" names another manager, so this hub grants nothing for it: if this hub is to manage it, run "+
 		"`kubectl -n "+cluster.Namespace+" label clusters.fleet.cattle.io "+cluster.Name+" "+fleet.LabelClusterManagement+"-`")
 	if out.Stage == Abandoned {

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func clusterManaged(c *fleet.Cluster) {
@@ -86,8 +87,8 @@ func TestGrant_NamespaceTaken(t *testing.T) {
 
 func TestInProgress_RequestThatCannotBeGrantedHoldsNoPlace(t *testing.T) {
 	for reason, want := range map[string]bool{
-		"": true, fleet.ReasonAwaitingRights: true, fleet.ReasonTooManyRequests: true, fleet.ReasonTakeoverPending: false,
-		fleet.ReasonNamespaceTaken: false, fleet.ReasonNameTaken: false, fleet.ReasonClusterManagedElsewhere: false,
+		"": true, conditions.ReasonAwaitingRights: true, conditions.ReasonTooManyRequests: true, conditions.ReasonTakeoverPending: false,
+		conditions.ReasonNamespaceTaken: false, conditions.ReasonNameTaken: false, conditions.ReasonClusterManagedElsewhere: false,
 	} {
 		rulestest.ExpectEqual(t, "in progress with reason "+reason, requests.InProgress(aRequest(requestSaid(reason))), want)
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Signer returns the token whose account reads the answer to a request, if the request is signed and not answered
 // yet. The signature is for this account. It returns nil if several accounts may read the answer.
 func Signer(in Input) *fleet.ClusterRegistrationToken {
 	annotations := in.Request.Annotations
-	if requests.IsRecovery(in.Request) || annotations[fleet.AnnotationAgentKey] == "" || annotations[fleet.AnnotationAgentProof] == "" || isAnswered(in) {
+	if requests.IsRecovery(in.Request) || annotations[annotation.AgentKey] == "" || annotations[annotation.AgentProof] == "" || isAnswered(in) {
 		return nil
 	}
 	if tokens := readers(in); len(tokens) == 1 {
@@ -26,7 +27,7 @@ func Signer(in Input) *fleet.ClusterRegistrationToken {
 func keyOf(in Input) string {
 	annotations := in.Request.Annotations
 	if isAnswered(in) {
-		return annotations[fleet.AnnotationAgentKeyAtGrant]
+		return annotations[annotation.AgentKeyAtGrant]
 	}
 	if requests.IsRecovery(in.Request) {
 		return recoveryKey(in)
@@ -34,9 +35,9 @@ func keyOf(in Input) string {
 	if Signer(in) == nil || in.ReaderAccount == "" {
 		return ""
 	}
-	key := annotations[fleet.AnnotationAgentKey]
+	key := annotations[annotation.AgentKey]
 	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
-	if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) != nil {
+	if identity.Verify(key, annotations[annotation.AgentProof], claims) != nil {
 		return ""
 	}
 	return key
@@ -50,10 +51,10 @@ func recoveryKey(in Input) string {
 	}
 	annotations := in.Request.Annotations
 	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
-	key := annotations[fleet.AnnotationAgentKey]
+	key := annotations[annotation.AgentKey]
 	for _, hub := range []string{identity.Thumbprint(in.Recovery.Hub), ""} {
 		claims.Hub = hub
-		if identity.Verify(key, annotations[fleet.AnnotationAgentProof], claims) == nil {
+		if identity.Verify(key, annotations[annotation.AgentProof], claims) == nil {
 			return key
 		}
 	}
@@ -63,10 +64,10 @@ func recoveryKey(in Input) string {
 // agentKey returns the key of a Cluster's agent, or "": the pinned one, or the one that the agent has reported, which is pinned
 // a moment later.
 func agentKey(in Input, cluster *fleet.Cluster) string {
-	return cmp.Or(cluster.Annotations[fleet.AnnotationAgentKey], in.ReportedKey)
+	return cmp.Or(cluster.Annotations[annotation.AgentKey], in.ReportedKey)
 }
 
 // isConfirmed reports whether a user with write access to the Cluster has confirmed a request. The Cluster may be nil.
 func isConfirmed(in Input, cluster *fleet.Cluster) bool {
-	return cluster != nil && cluster.Annotations[fleet.AnnotationConfirmTakeover] == in.Request.Name
+	return cluster != nil && cluster.Annotations[annotation.ConfirmTakeover] == in.Request.Name
 }

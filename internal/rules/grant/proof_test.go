@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func agentKey(t *testing.T) identity.Key {
@@ -30,8 +31,8 @@ func signedBy(t *testing.T, key, claimed identity.Key, account string) func(*gra
 		if err != nil {
 			t.Fatal(err)
 		}
-		annotate(in, fleet.AnnotationAgentKey, claimed.Public())
-		annotate(in, fleet.AnnotationAgentProof, proof)
+		annotate(in, annotation.AgentKey, claimed.Public())
+		annotate(in, annotation.AgentProof, proof)
 	}
 }
 
@@ -50,14 +51,14 @@ func readBy(account string) func(*grant.Input) {
 // pinned means that the Cluster has the key of its agent.
 func pinned(key identity.Key) func(*grant.Input) {
 	return func(in *grant.Input) {
-		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public()}
+		in.Clusters[0].Annotations = map[string]string{annotation.AgentKey: key.Public()}
 	}
 }
 
 // blocked means that the key of the Cluster's agent was revoked.
 func blocked(key identity.Key) func(*grant.Input) {
 	return func(in *grant.Input) {
-		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationBlockedKey: key.Public()}
+		in.Clusters[0].Annotations = map[string]string{annotation.BlockedKey: key.Public()}
 	}
 }
 
@@ -95,14 +96,14 @@ func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 		"signed for the account of another token: waits":          {[]mod{another, askedBy(tokenUID("u2")), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("another reader")}, pending},
 		"signed, its token is gone: waits":                        {[]mod{another, agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("")}, pending},
 		"proof of another request: waits":                         {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { in.Request.Spec.ClientRandom = "random-2" }}, pending},
-		"proof of one megabyte: waits":                            {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentProof, strings.Repeat("A", 1<<20)) }}, pending},
-		"key without a proof: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKey, mine.Public()) }}, pending},
-		"claims that the hub has verified the key: waits":         {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, mine.Public()) }}, pending},
+		"proof of one megabyte: waits":                            {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { annotate(in, annotation.AgentProof, strings.Repeat("A", 1<<20)) }}, pending},
+		"key without a proof: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, annotation.AgentKey, mine.Public()) }}, pending},
+		"claims that the hub has verified the key: waits":         {[]mod{another, askedBy(), agent, pinned(mine), readBy("reader"), func(in *grant.Input) { annotate(in, annotation.AgentKeyAtGrant, mine.Public()) }}, pending},
 		"the agent is silent: waits":                              {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent.LastSeen = rulestest.At(-365 * 24 * time.Hour) }}, pending},
 		"the agent's registration was deleted: waits":             {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Others = nil }}, pending},
 		"registration deleted, signed with the key: granted":      {[]mod{another, askedBy(), agent, pinned(mine), signedBy(t, mine, mine, "reader"), readBy("reader"), func(in *grant.Input) { in.Others = nil }}, granted},
 		"the status was lost in a restore: waits":                 {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, pending},
-		"confirmed: granted":                                      {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
+		"confirmed: granted":                                      {[]mod{another, askedBy(), agent, pinned(mine), func(in *grant.Input) { in.Clusters[0].Annotations[annotation.ConfirmTakeover] = "request-1" }}, granted},
 		"token of the import: granted":                            {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), pinned(mine)}, granted},
 		"token of another Cluster's import: waits":                {[]mod{with(requestWith("import-token-east")), agent, importedBy("another-uid"), pinned(mine)}, pending},
 		"key is blocked, signed with it, same token: waits":       {[]mod{same, asked, agent, blocked(mine), signedBy(t, mine, mine, "reader"), readBy("reader")}, pending},
@@ -110,9 +111,9 @@ func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 		"key is blocked, not signed, same token: waits":           {[]mod{same, asked, agent, blocked(mine)}, pending},
 		"key is blocked, token of the import: waits":              {[]mod{with(requestWith("import-token-east")), agent, importedBy("cluster-uid"), blocked(mine)}, pending},
 		"key is blocked, registration deleted: waits":             {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Others = nil }}, pending},
-		"key is blocked, confirmed: granted":                      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }}, granted},
-		"another key is pinned after the block: granted":          {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationAgentKey] = other.Public() }, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
-		"another key is pinned, signed with the blocked one":      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationAgentKey] = other.Public() }, signedBy(t, mine, mine, "reader"), readBy("reader")}, pending},
+		"key is blocked, confirmed: granted":                      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[annotation.ConfirmTakeover] = "request-1" }}, granted},
+		"another key is pinned after the block: granted":          {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[annotation.AgentKey] = other.Public() }, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
+		"another key is pinned, signed with the blocked one":      {[]mod{another, askedBy(), agent, blocked(mine), func(in *grant.Input) { in.Clusters[0].Annotations[annotation.AgentKey] = other.Public() }, signedBy(t, mine, mine, "reader"), readBy("reader")}, pending},
 		"no pinned key, signed with any key, same token: granted": {[]mod{same, asked, agent, signedBy(t, other, other, "reader"), readBy("reader")}, granted},
 		"no pinned key, signed with any key, another token":       {[]mod{another, askedBy(tokenUID("u2")), agent, signedBy(t, other, other, "reader"), readBy("reader")}, pending},
 	}
@@ -129,8 +130,8 @@ func TestTakeoverOfAClusterWithAKey(t *testing.T) {
 // A client can create its request with any annotation. Only a key whose proof was verified is recorded.
 func TestGrantOwnership_RecordsOnlyVerifiedKeys(t *testing.T) {
 	mine, other := agentKey(t), agentKey(t)
-	earlier := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, mine.Public()) }
-	forged := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentKeyAtGrant, other.Public()) }
+	earlier := func(in *grant.Input) { annotate(in, annotation.AgentKeyAtGrant, mine.Public()) }
+	forged := func(in *grant.Input) { annotate(in, annotation.AgentKeyAtGrant, other.Public()) }
 	for name, test := range map[string]struct {
 		given []func(*grant.Input)
 		want  string
@@ -155,7 +156,7 @@ func TestGrantOwnership_RecordsOnlyVerifiedKeys(t *testing.T) {
 // agent would return with its key.
 func TestAgentWithoutKey_UnpinsTheKeyOfTheAgentItReplaces(t *testing.T) {
 	mine := agentKey(t)
-	confirm := func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = "request-1" }
+	confirm := func(in *grant.Input) { in.Clusters[0].Annotations[annotation.ConfirmTakeover] = "request-1" }
 	ready := []func(*grant.Input){with(requestWith("t2")), askedBy(), registered(), pinned(mine), confirm, requestAccount, requestRights}
 	for name, test := range map[string]struct {
 		more []func(*grant.Input)
@@ -164,7 +165,7 @@ func TestAgentWithoutKey_UnpinsTheKeyOfTheAgentItReplaces(t *testing.T) {
 		"not signed":              {nil, true},
 		"signed with another key": {[]func(*grant.Input){signedBy(t, agentKey(t), mine, "reader"), readBy("reader")}, true},
 		"signed with its own key": {[]func(*grant.Input){signedBy(t, mine, mine, "reader"), readBy("reader")}, false},
-		"no key is pinned":        {[]func(*grant.Input){func(in *grant.Input) { delete(in.Clusters[0].Annotations, fleet.AnnotationAgentKey) }}, false},
+		"no key is pinned":        {[]func(*grant.Input){func(in *grant.Input) { delete(in.Clusters[0].Annotations, annotation.AgentKey) }}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := rulestest.Pure(t, grant.Decide, grantInput(slices.Concat(ready, test.more)...))

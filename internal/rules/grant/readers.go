@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // readersOf returns the accounts that may read the answer to a request.
@@ -58,7 +59,7 @@ func isForAnother(token *fleet.ClusterRegistrationToken, clientID string) bool {
 	if token == nil {
 		return false
 	}
-	only, limited := token.Annotations[fleet.AnnotationTokenForClientID]
+	only, limited := token.Annotations[annotation.TokenForClientID]
 	return limited && only != clientID
 }
 
@@ -93,7 +94,7 @@ func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
 // unreadable reports whether no account may read an answer and no agent uses it. It does not matter if the token is
 // deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
 func unreadable(in Input, cluster *fleet.Cluster) bool {
-	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	before, noted := in.Request.Annotations[annotation.LastSeenAtGrant]
 	return len(readersOf(in)) == 0 && noted && clusters.IsHeartbeat(before, cluster)
 }
 

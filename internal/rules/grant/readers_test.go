@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Who may read a credential: the account of the token that the agent asked with, and nobody else.
@@ -47,7 +49,7 @@ func TestGrantReader(t *testing.T) {
 			rulestest.ExpectEqual(t, "that nobody can read it is said", out.Unreadable, false)
 			noted := in
 			noted.Request = in.Request.DeepCopy()
-			noted.Request.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+			noted.Request.Annotations = map[string]string{annotation.LastSeenAtGrant: ""}
 			rulestest.ExpectEqual(t, "that nobody can read it is said", rulestest.Pure(t, grant.Decide, noted).Unreadable, len(test.want) == 0)
 		})
 	}
@@ -84,7 +86,7 @@ func expectReader(t *testing.T, reader []runtime.Object, name string, accounts .
 // tokenFor limits a token to a client ID.
 func tokenFor(clientID string) func(*fleet.ClusterRegistrationToken) {
 	return func(t *fleet.ClusterRegistrationToken) {
-		t.Annotations = map[string]string{fleet.AnnotationTokenForClientID: clientID}
+		t.Annotations = map[string]string{annotation.TokenForClientID: clientID}
 	}
 }
 
@@ -97,12 +99,12 @@ func TestTokenForOneClientID(t *testing.T) {
 	}{
 		"its client ID: request is granted": {in: grantInput(found(), requestAccount, requestRights, askedBy(tokenFor("c1"))), want: grant.Minting},
 		"another client ID with a Cluster: request is rejected": {
-			in: grantInput(found(), requestAccount, requestRights, askedBy(tokenFor("c2"))), want: grant.Rejected, reason: fleet.ReasonClientIDNotAllowed,
+			in: grantInput(found(), requestAccount, requestRights, askedBy(tokenFor("c2"))), want: grant.Rejected, reason: conditions.ReasonClientIDNotAllowed,
 		},
 		"another client ID without a Cluster: no Cluster is created": {
-			in: grantInput(askedBy(tokenFor("c2"))), want: grant.Rejected, reason: fleet.ReasonClientIDNotAllowed,
+			in: grantInput(askedBy(tokenFor("c2"))), want: grant.Rejected, reason: conditions.ReasonClientIDNotAllowed,
 		},
-		"no client ID: request is rejected": {in: grantInput(askedBy(tokenFor(""))), want: grant.Rejected, reason: fleet.ReasonClientIDNotAllowed},
+		"no client ID: request is rejected": {in: grantInput(askedBy(tokenFor(""))), want: grant.Rejected, reason: conditions.ReasonClientIDNotAllowed},
 		"rejected a day ago: request is deleted": {
 			in: grantInput(askedBy(tokenFor("c2")), later(grant.RejectionLife)), want: grant.Abandoned,
 		},
@@ -112,7 +114,7 @@ func TestTokenForOneClientID(t *testing.T) {
 		},
 		"owned by another client's Cluster: does not take over": {
 			in:   grantInput(found(), askedBy(tokenFor("c2"), tokenOfImport), func(in *grant.Input) { in.Importer = rulestest.ACluster() }),
-			want: grant.Rejected, reason: fleet.ReasonClientIDNotAllowed,
+			want: grant.Rejected, reason: conditions.ReasonClientIDNotAllowed,
 		},
 	}
 	for name, test := range tests {
@@ -163,7 +165,7 @@ func expectReaders(t *testing.T, in grant.Input, want ...string) {
 }
 
 func TestRequestRefusedForItsClientID_TakesNoPlace(t *testing.T) {
-	if requests.InProgress(aRequest(requestSaid(fleet.ReasonClientIDNotAllowed))) {
+	if requests.InProgress(aRequest(requestSaid(conditions.ReasonClientIDNotAllowed))) {
 		t.Error("it counts as one that is being answered")
 	}
 }

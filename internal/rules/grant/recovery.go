@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // TicketOf returns the ticket of a recovery request, and false if the hub has not signed it for this workspace and
@@ -19,7 +20,7 @@ func TicketOf(request *fleet.ClusterRegistration, hub string) (identity.Ticket, 
 	if hub == "" {
 		return identity.Ticket{}, false
 	}
-	ticket, err := identity.VerifyTicket(hub, request.Annotations[fleet.AnnotationAgentTicket])
+	ticket, err := identity.VerifyTicket(hub, request.Annotations[annotation.AgentTicket])
 	return ticket, err == nil && ticket.Workspace == request.Namespace && ticket.ClientID == request.Spec.ClientID
 }
 
@@ -59,7 +60,7 @@ func isUnproven(in Input, cluster *fleet.Cluster) bool {
 	case pinned != "":
 		return key != pinned
 	case revocation.IsBlocked(cluster):
-		return key != cluster.Annotations[fleet.AnnotationBlockedKey]
+		return key != cluster.Annotations[annotation.BlockedKey]
 	}
 	return !ticketed || ticket.Cluster != cluster.Name
 }
@@ -86,7 +87,7 @@ func isProven(in Input, cluster *fleet.Cluster) bool {
 // isReplaced reports whether the agent of a ticket was replaced after the ticket was signed. If the time is unreadable,
 // every ticket is too old.
 func isReplaced(in Input, cluster *fleet.Cluster) bool {
-	text := cluster.Annotations[fleet.AnnotationTicketsSince]
+	text := cluster.Annotations[annotation.TicketsSince]
 	if text == "" {
 		return false
 	}
@@ -107,7 +108,7 @@ func readmitted(in Input) *fleet.Cluster {
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: ticket.Workspace, Name: ticket.Cluster, Labels: labels, Finalizers: []string{fleet.FinalizerCluster},
-			Annotations: map[string]string{fleet.AnnotationAgentKey: key},
+			Annotations: map[string]string{annotation.AgentKey: key},
 		},
 		Spec: fleet.ClusterSpec{ClientID: ticket.ClientID},
 	}

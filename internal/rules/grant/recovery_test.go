@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // recovering makes the request a recovery request of the agent with a key, with a ticket that a hub has signed.
@@ -31,7 +32,7 @@ func recovering(t *testing.T, hub, key identity.Key, modifiers ...func(*identity
 		if err != nil {
 			t.Fatal(err)
 		}
-		annotate(in, fleet.AnnotationAgentTicket, text)
+		annotate(in, annotation.AgentTicket, text)
 		in.NamedToken, in.ReaderAccount = nil, "recovery"
 		in.Recovery.Readmit = true
 		signedBy(t, key, key, "recovery")(in)
@@ -45,17 +46,17 @@ func knownTo(hub identity.Key) func(*grant.Input) {
 
 // confirmedHere means that the operator has confirmed the request.
 func confirmedHere(in *grant.Input) {
-	in.Clusters[0].Annotations[fleet.AnnotationConfirmTakeover] = in.Request.Name
+	in.Clusters[0].Annotations[annotation.ConfirmTakeover] = in.Request.Name
 }
 
 // ticketsSince means that an agent without a key replaced one with a key, this long after now.
 func ticketsSince(after time.Duration) func(*grant.Input) {
 	return func(in *grant.Input) {
-		in.Clusters[0].Annotations[fleet.AnnotationTicketsSince] = in.Now.Add(after).UTC().Format(time.RFC3339)
+		in.Clusters[0].Annotations[annotation.TicketsSince] = in.Now.Add(after).UTC().Format(time.RFC3339)
 	}
 }
 
-func unreadableSince(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationTicketsSince] = "x" }
+func unreadableSince(in *grant.Input) { in.Clusters[0].Annotations[annotation.TicketsSince] = "x" }
 
 func TestRecoveryOfACluster(t *testing.T) {
 	type mod = func(*grant.Input)
@@ -75,16 +76,16 @@ func TestRecoveryOfACluster(t *testing.T) {
 		"the pinned key, no agent has reported: granted":              {[]mod{found(), pinned(mine), recovering(t, hub, mine)}, granted},
 		"the pinned key, expired ticket: granted":                     {[]mod{agent, pinned(mine), recovering(t, hub, mine, expired)}, granted},
 		"the pinned key, ticket of another hub: granted":              {[]mod{agent, pinned(mine), recovering(t, otherHub, mine)}, granted},
-		"the pinned key, ticket is no ticket: granted":                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, "x")}, granted},
-		"the pinned key, ticket of a megabyte: granted":               {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentTicket, strings.Repeat("x", 1<<20))}, granted},
+		"the pinned key, ticket is no ticket: granted":                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentTicket, "x")}, granted},
+		"the pinned key, ticket of a megabyte: granted":               {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentTicket, strings.Repeat("x", 1<<20))}, granted},
 		"the pinned key, readmission is off: granted":                 {[]mod{agent, pinned(mine), recovering(t, hub, mine), off}, granted},
 		"another key with its own ticket: deleted":                    {[]mod{agent, pinned(mine), recovering(t, hub, other)}, unproven},
 		"another key with the agent's ticket: deleted":                {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, other, "recovery")}, unproven},
 		"claims the pinned key, signed with another: deleted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, other, mine, "recovery")}, unproven},
 		"signed for another account: deleted":                         {[]mod{agent, pinned(mine), recovering(t, hub, mine), signedBy(t, mine, mine, "import")}, unproven},
-		"no proof: deleted":                                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "")}, unproven},
-		"a proof of a megabyte: deleted":                              {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, strings.Repeat("x", 1<<20))}, unproven},
-		"a key of a megabyte: deleted":                                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentKey, strings.Repeat("x", 1<<20))}, unproven},
+		"no proof: deleted":                                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentProof, "")}, unproven},
+		"a proof of a megabyte: deleted":                              {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentProof, strings.Repeat("x", 1<<20))}, unproven},
+		"a key of a megabyte: deleted":                                {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentKey, strings.Repeat("x", 1<<20))}, unproven},
 		"there is no recovery account: deleted":                       {[]mod{agent, pinned(mine), recovering(t, hub, mine), readBy("")}, unproven},
 		"no key, valid ticket: granted":                               {[]mod{agent, unpinned, recovering(t, hub, mine)}, granted},
 		"no key, agent without a key came after the ticket: waits":    {[]mod{agent, unpinned, ticketsSince(-time.Minute), recovering(t, hub, mine)}, pending},
@@ -103,14 +104,14 @@ func TestRecoveryOfACluster(t *testing.T) {
 		"the blocked key, confirmed: granted":                         {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere}, granted},
 		"another key than the blocked one: deleted":                   {[]mod{agent, blocked(mine), recovering(t, hub, other)}, unproven},
 		"another key than the pinned one, confirmed: granted":         {[]mod{agent, pinned(mine), recovering(t, hub, other), confirmedHere}, granted},
-		"invalid proof, confirmed: deleted":                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "x"), confirmedHere}, unproven},
+		"invalid proof, confirmed: deleted":                           {[]mod{agent, pinned(mine), recovering(t, hub, mine), set(annotation.AgentProof, "x"), confirmedHere}, unproven},
 		"the Secret of the answer has another request's: deleted":     {[]mod{agent, pinned(mine), recovering(t, hub, mine), answering("original", "fleet-default")}, unproven},
-		"the same, no Cluster, expired ticket: deleted":               {[]mod{recovering(t, hub, mine, expired), answering("original", "fleet-default"), set(fleet.AnnotationAgentKeyAtGrant, mine.Public())}, unproven},
+		"the same, no Cluster, expired ticket: deleted":               {[]mod{recovering(t, hub, mine, expired), answering("original", "fleet-default"), set(annotation.AgentKeyAtGrant, mine.Public())}, unproven},
 		"no key, ticket of another Cluster: deleted":                  {[]mod{agent, unpinned, recovering(t, hub, mine, func(k *identity.Ticket) { k.Cluster = "west" })}, unproven},
 		"the answer to the copied request exists: deleted":            {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestGranted))}, unproven},
 		"copy of a request that is not answered yet: deleted":         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed())}, unproven},
 		"copy of a request that waits, confirmed: deleted":            {[]mod{agent, blocked(mine), recovering(t, hub, mine), confirmedHere, sameAnswer(replayed())}, unproven},
-		"no Cluster, an owner that is gone, no proof: deleted":        {[]mod{with(requestOwned("east", "u")), recovering(t, hub, mine), set(fleet.AnnotationAgentProof, "")}, unproven},
+		"no Cluster, an owner that is gone, no proof: deleted":        {[]mod{with(requestOwned("east", "u")), recovering(t, hub, mine), set(annotation.AgentProof, "")}, unproven},
 		"was copied: granted":                                         {[]mod{agent, pinned(mine), recovering(t, hub, mine), sameAnswer(replayed(requestMadeAt(rulestest.At(-time.Second))))}, granted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +164,7 @@ func TestProofForTheHub_CountsOnlyThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			annotate(&in, fleet.AnnotationAgentProof, proof)
+			annotate(&in, annotation.AgentProof, proof)
 			if out := rulestest.Pure(t, grant.Decide, in); out.Stage != test.want {
 				t.Errorf("stage %s, want %s", out.Stage, test.want)
 			}
@@ -180,7 +181,7 @@ func TestReadmission(t *testing.T) {
 	}
 	made := out.CreateCluster
 	if made.Name != "east" || made.Namespace != in.Request.Namespace || made.Spec.ClientID != in.Request.Spec.ClientID ||
-		made.Annotations[fleet.AnnotationAgentKey] != mine.Public() || made.Labels["env"] != "dev" || made.Labels[fleet.LabelTokenUID] != "u1" {
+		made.Annotations[annotation.AgentKey] != mine.Public() || made.Labels["env"] != "dev" || made.Labels[fleet.LabelTokenUID] != "u1" {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}
 	for name, change := range map[string]func(*grant.Input){
@@ -209,7 +210,7 @@ func TestAlternatingRecoveries_Wait(t *testing.T) {
 	hub, mine := agentKey(t), agentKey(t)
 	at := func(ago time.Duration) string { return rulestest.Noon().Add(-ago).UTC().Format(time.RFC3339) }
 	recovered := func(value string) func(*grant.Input) {
-		return func(in *grant.Input) { in.Clusters[0].Annotations[fleet.AnnotationRecoveredBy] = value }
+		return func(in *grant.Input) { in.Clusters[0].Annotations[annotation.RecoveredBy] = value }
 	}
 	for name, test := range map[string]struct {
 		before, pod string
@@ -263,7 +264,7 @@ func TestRecovery_IsRecordedWhenItsAnswerIsUsed(t *testing.T) {
 	}
 	recorded := func(value string) mod {
 		return func(in *grant.Input) {
-			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, fleet.AnnotationRecoveredBy, value)
+			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, annotation.RecoveredBy, value)
 		}
 	}
 	for name, test := range map[string]struct {
@@ -288,9 +289,9 @@ func TestRecovery_IsRecordedWhenItsAnswerIsUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := grantInput(knownTo(hub), recovering(t, hub, mine), requestAccount, requestRights, named(rulestest.ClusterSeen(rulestest.At(-time.Second))), pod("a"))
 			requestGranted(in.Request)
-			annotate(&in, fleet.AnnotationLastSeenAtGrant, at(time.Hour))
-			annotate(&in, fleet.AnnotationAgentKeyAtGrant, mine.Public())
-			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, fleet.AnnotationAgentKey, mine.Public())
+			annotate(&in, annotation.LastSeenAtGrant, at(time.Hour))
+			annotate(&in, annotation.AgentKeyAtGrant, mine.Public())
+			metav1.SetMetaDataAnnotation(&in.Named.ObjectMeta, annotation.AgentKey, mine.Public())
 			credential(rulestest.BoundJWT("account-1", time.Time{}))(&in)
 			if err := grant.Seal(in.Credential, mine.Public(), "account-1"); err != nil {
 				t.Fatal(err)
@@ -310,7 +311,7 @@ func TestSealedAnswer_IsForItsKey(t *testing.T) {
 	if err := grant.Seal(secret, mine.Public(), "u-account"); err != nil {
 		t.Fatal(err)
 	}
-	if len(secret.Data) != 1 || secret.Annotations[fleet.AnnotationCredentialAccount] != "u-account" {
+	if len(secret.Data) != 1 || secret.Annotations[annotation.CredentialAccount] != "u-account" {
 		t.Errorf("%d keys, annotations %v", len(secret.Data), secret.Annotations)
 	}
 	if _, err := other.Open(string(secret.Data["encrypted"])); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestGrantSupersedes(t *testing.T) {
@@ -188,7 +189,7 @@ func TestNeedsHeartbeatAccount(t *testing.T) {
 	longAgo := func(in *grant.Input) {
 		in.Credential, in.Now = nil, in.Now.Add(time.Hour)
 		requestMadeAt(rulestest.At(-time.Hour))(in.Request)
-		in.Named.Annotations, in.Named.Labels = map[string]string{fleet.AnnotationAgentKey: "k1"}, map[string]string{fleet.LabelTokenUID: "u1"}
+		in.Named.Annotations, in.Named.Labels = map[string]string{annotation.AgentKey: "k1"}, map[string]string{fleet.LabelTokenUID: "u1"}
 	}
 	newer := func(key string) *fleet.ClusterRegistration {
 		return aRequest(requestNamed("request-b"), requestMadeAt(rulestest.At(-time.Minute)), requestGranted, requestNoted(""), requestOfAgent(key, "u1"))

@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // aRequest is rulestest.ARequest.
@@ -64,7 +66,7 @@ func requestOfTeam(r *fleet.ClusterRegistration) {
 // requestNoted means that this was the Cluster's heartbeat before the grant.
 func requestNoted(lastSeen string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
-		r.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: lastSeen}
+		r.Annotations = map[string]string{annotation.LastSeenAtGrant: lastSeen}
 	}
 }
 
@@ -79,7 +81,7 @@ func requestGrantedAt(t metav1.Time) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
 		requestGranted(r)
 		r.Status.Conditions = []genericcondition.GenericCondition{{
-			Type: fleet.ConditionGranted, Status: corev1.ConditionTrue, LastUpdateTime: t.Format(time.RFC3339),
+			Type: conditions.Granted, Status: corev1.ConditionTrue, LastUpdateTime: t.Format(time.RFC3339),
 		}}
 	}
 }
@@ -87,7 +89,7 @@ func requestGrantedAt(t metav1.Time) func(*fleet.ClusterRegistration) {
 // requestSaid means that the request's condition has this reason.
 func requestSaid(reason string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
-		r.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: reason}}
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: corev1.ConditionFalse, Reason: reason}}
 	}
 }
 
@@ -219,7 +221,7 @@ func requestTokenUID(uid string) func(*fleet.ClusterRegistration) {
 		if r.Annotations == nil {
 			r.Annotations = map[string]string{}
 		}
-		r.Annotations[fleet.AnnotationTokenUIDAtGrant] = uid
+		r.Annotations[annotation.TokenUIDAtGrant] = uid
 	}
 }
 
@@ -227,7 +229,7 @@ func requestTokenUID(uid string) func(*fleet.ClusterRegistration) {
 func requestOfAgent(key, token string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
 		requestTokenUID(token)(r)
-		r.Annotations[fleet.AnnotationAgentKeyAtGrant] = key
+		r.Annotations[annotation.AgentKeyAtGrant] = key
 	}
 }
 

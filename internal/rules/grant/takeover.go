@@ -8,6 +8,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // takesOver reports whether a request would replace a registered agent without proof that it may, even if that agent
@@ -46,7 +48,7 @@ func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistrati
 // this is unknown, so any heartbeat counts. An agent whose account was replaced stays registered, although its grant
 // has no first use yet: otherwise the loss of an account would open the Cluster to every token of the workspace.
 func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	if _, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted || requests.HasReason(request, fleet.ReasonAccountReplaced) {
+	if _, noted := request.Annotations[annotation.LastSeenAtGrant]; !noted || requests.HasReason(request, conditions.ReasonAccountReplaced) {
 		return clusters.LastSeen(cluster) != ""
 	}
 	return requests.Used(request, cluster)
@@ -83,7 +85,7 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 // the name of the request's token is another token. Requests that earlier releases granted have no recorded UID: for
 // them, only a token that is older than the request is the same, because no other token had the name since.
 func isTokenOf(request *fleet.ClusterRegistration, token *fleet.ClusterRegistrationToken) bool {
-	if uid := request.Annotations[fleet.AnnotationTokenUIDAtGrant]; uid != "" {
+	if uid := request.Annotations[annotation.TokenUIDAtGrant]; uid != "" {
 		return uid == string(token.UID)
 	}
 	return token.CreationTimestamp.Before(&request.CreationTimestamp)
@@ -109,7 +111,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		problem, orElse = "this request is not signed with that agent's key", ""
 	}
 	return Outcome{
-		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Alternating: pods, Reason: fleet.ReasonTakeoverPending,
+		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Alternating: pods, Reason: conditions.ReasonTakeoverPending,
 		Message: "another agent is registered for this Cluster, and " + problem + ": to replace that agent, even if it is silent, run `fleet confirm-takeover " +
 			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`" + orElse + "; otherwise this request is deleted 40 minutes after its creation",
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // registered is a Cluster whose agent was heard of a minute ago with the credential of request-0, which was made with
@@ -35,7 +37,7 @@ func importedBy(uid string) func(*grant.Input) {
 
 func confirmed(request string) func(*grant.Input) {
 	return func(in *grant.Input) {
-		in.Clusters[0].Annotations = map[string]string{fleet.AnnotationConfirmTakeover: request}
+		in.Clusters[0].Annotations = map[string]string{annotation.ConfirmTakeover: request}
 	}
 }
 
@@ -82,7 +84,7 @@ func TestGrantTakeover(t *testing.T) {
 		"the operator's word is enough": {[]mod{another, registered(), confirmed("request-1")}, granted},
 		"but not for another request":   {[]mod{another, registered(), confirmed("request-2")}, pending},
 		"nor the requester's": {[]mod{with(requestWith("t2"), func(r *fleet.ClusterRegistration) {
-			r.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "request-1"}
+			r.Annotations = map[string]string{annotation.ConfirmTakeover: "request-1"}
 		}), registered()}, pending},
 
 		"an agent that was never heard of has no place to take": {[]mod{another, registered(), func(in *grant.Input) {
@@ -90,8 +92,8 @@ func TestGrantTakeover(t *testing.T) {
 			in.Clusters[0].Status.Agent = fleet.AgentStatus{}
 		}}, granted},
 		"grant that was never used: request is granted":    {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
-		"account replaced, another token: request waits":   {[]mod{another, askedBy(), registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestSaid(fleet.ReasonAccountReplaced))}, pending},
-		"account replaced, same token: request is granted": {[]mod{same, asked, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestTokenUID("u1"), requestSaid(fleet.ReasonAccountReplaced))}, granted},
+		"account replaced, another token: request waits":   {[]mod{another, askedBy(), registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestSaid(conditions.ReasonAccountReplaced))}, pending},
+		"account replaced, same token: request is granted": {[]mod{same, asked, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestTokenUID("u1"), requestSaid(conditions.ReasonAccountReplaced))}, granted},
 		"nor a registration that was not granted":          {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
 		"nor one that goes":                                {[]mod{another, registered(requestGoing)}, granted},
 		"nor one of another client":                        {[]mod{another, registered(requestClient("c2"))}, granted},
@@ -102,7 +104,7 @@ func TestGrantTakeover(t *testing.T) {
 		"unless nobody was heard of since":                 {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
 
 		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
-		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)))}, pending},
+		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)))}, pending},
 
 		"what was granted is not taken back":                     {[]mod{with(requestWith("t2"), requestGranted), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered()}, granted},
 		"nor what was handed out and not yet said to be granted": {[]mod{another, registered(), credential(rulestest.BoundJWT("account-1", time.Time{}))}, granted},
@@ -110,9 +112,9 @@ func TestGrantTakeover(t *testing.T) {
 		"a Cluster that lost its status is no way in":            {[]mod{another, registered(), func(in *grant.Input) { in.Clusters[0].Status.Namespace = "" }}, pending},
 
 		"nobody waits longer than an agent does":                {[]mod{another, registered(), later(grant.CredentialLife)}, grant.Abandoned},
-		"whose turn comes too late is not granted either":       {[]mod{with(requestWith("t2"), requestSaid(fleet.ReasonTakeoverPending)), registered(), later(grant.CredentialLife)}, grant.Abandoned},
-		"it goes with the Cluster it waited for":                {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(fleet.ReasonTakeoverPending))}, grant.Abandoned},
-		"its turn comes when the agent's registration has gone": {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(fleet.ReasonTakeoverPending)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}, granted},
+		"whose turn comes too late is not granted either":       {[]mod{with(requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)), registered(), later(grant.CredentialLife)}, grant.Abandoned},
+		"it goes with the Cluster it waited for":                {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending))}, grant.Abandoned},
+		"its turn comes when the agent's registration has gone": {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}, granted},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +126,7 @@ func TestGrantTakeover(t *testing.T) {
 				return
 			}
 			want := grant.Outcome{
-				Stage: pending, Writes: []grant.Write{grant.Revoke, grant.WriteStatus}, ClusterName: "east", Reason: fleet.ReasonTakeoverPending,
+				Stage: pending, Writes: []grant.Write{grant.Revoke, grant.WriteStatus}, ClusterName: "east", Reason: conditions.ReasonTakeoverPending,
 				Ends: rulestest.At(-30 * time.Second).Add(grant.CredentialLife),
 			}
 			rulestest.ExpectEqual(t, "what is done", got, want, cmpopts.IgnoreFields(grant.Outcome{}, "Message"))

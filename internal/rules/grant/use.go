@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // An agent stores its credential before it sends its first heartbeat, and does not read it again. So the credential and
@@ -33,7 +34,7 @@ func inUse(in Input, cluster *fleet.Cluster) bool {
 // isOnlyAgent reports whether only the account of this request can have sent heartbeats: there were none before the
 // grant, and the Cluster has no other request. This also holds for agents whose heartbeats do not name their account.
 func isOnlyAgent(in Input) bool {
-	if before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]; !noted || before != "" {
+	if before, noted := in.Request.Annotations[annotation.LastSeenAtGrant]; !noted || before != "" {
 		return false
 	}
 	for _, other := range in.Others {
@@ -71,15 +72,15 @@ func usesAnother(in Input) bool {
 // hub pins it without a request that tells who reported it.
 func joinDue(in Input, cluster *fleet.Cluster) bool {
 	request := in.Request
-	key, token := request.Annotations[fleet.AnnotationAgentKeyAtGrant], request.Annotations[fleet.AnnotationTokenUIDAtGrant]
-	if key == "" || key == cluster.Annotations[fleet.AnnotationBlockedKey] || !requests.Used(request, cluster) {
+	key, token := request.Annotations[annotation.AgentKeyAtGrant], request.Annotations[annotation.TokenUIDAtGrant]
+	if key == "" || key == cluster.Annotations[annotation.BlockedKey] || !requests.Used(request, cluster) {
 		return false
 	}
 	showsToken := token == "" || cluster.Labels[fleet.LabelTokenUID] == token
 	if key == in.ReportedKey && showsToken && isOnlyAgent(in) {
 		return false
 	}
-	return cluster.Annotations[fleet.AnnotationAgentKey] != key || !showsToken
+	return cluster.Annotations[annotation.AgentKey] != key || !showsToken
 }
 
 // joinOf returns what to record on the Cluster, or nil. Any token holder can make a request that claims another token
@@ -90,13 +91,13 @@ func joinOf(in Input, cluster *fleet.Cluster) *Join {
 		return nil
 	}
 	annotations := in.Request.Annotations
-	return &Join{Key: annotations[fleet.AnnotationAgentKeyAtGrant], TokenUID: annotations[fleet.AnnotationTokenUIDAtGrant]}
+	return &Join{Key: annotations[annotation.AgentKeyAtGrant], TokenUID: annotations[annotation.TokenUIDAtGrant]}
 }
 
 // superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
 // credential, and its rivals, once it is known that this agent has.
 func superseded(in Input, cluster *fleet.Cluster) []string {
-	before, noted := in.Request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	before, noted := in.Request.Annotations[annotation.LastSeenAtGrant]
 	if noted && (clusters.LastSeen(cluster) == "" || clusters.IsHeartbeat(before, cluster)) {
 		return nil // the old credential may be the only one in use
 	}
@@ -116,18 +117,18 @@ func superseded(in Input, cluster *fleet.Cluster) []string {
 // other's answer must not be usable later. An agent with the token of the Cluster's own import may replace any.
 func isRival(in Input, other *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 	theirs, ours := other.Annotations, in.Request.Annotations
-	before, noted := ours[fleet.AnnotationLastSeenAtGrant]
-	theirBefore, theirsNoted := theirs[fleet.AnnotationLastSeenAtGrant]
-	token := theirs[fleet.AnnotationTokenUIDAtGrant]
-	switch key := ours[fleet.AnnotationAgentKeyAtGrant]; {
+	before, noted := ours[annotation.LastSeenAtGrant]
+	theirBefore, theirsNoted := theirs[annotation.LastSeenAtGrant]
+	token := theirs[annotation.TokenUIDAtGrant]
+	switch key := ours[annotation.AgentKeyAtGrant]; {
 	case !other.Status.Granted || !noted || !theirsNoted || before != "" || theirBefore != "":
 		return false
 	case in.Imported != nil && string(in.Imported.UID) == token && clusters.Owns(cluster, in.Imported.OwnerReferences):
 		return false
 	case key != "":
-		return key != theirs[fleet.AnnotationAgentKeyAtGrant]
+		return key != theirs[annotation.AgentKeyAtGrant]
 	}
-	return token != ours[fleet.AnnotationTokenUIDAtGrant]
+	return token != ours[annotation.TokenUIDAtGrant]
 }
 
 // givesWay reports whether another request is about the same agent: it has the same client ID, or was made for the

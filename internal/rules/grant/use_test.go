@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestFirstUse_RetiresTheCredential(t *testing.T) {
@@ -103,7 +104,7 @@ func TestUsedCredential_OtherAgentReports_RequestStays(t *testing.T) {
 // granted and used since: request-1 has this key, and the Cluster's last heartbeat came from this account.
 func joining(key, heartbeatAccount string, more ...func(*grant.Input)) grant.Input {
 	used := func(in *grant.Input) {
-		annotate(in, fleet.AnnotationAgentKeyAtGrant, key)
+		annotate(in, annotation.AgentKeyAtGrant, key)
 		in.HeartbeatAccount = heartbeatAccount
 		in.Named = rulestest.ACluster(rulestest.ClusterSeen(rulestest.At(0)))
 		in.Clusters = []*fleet.Cluster{in.Named}
@@ -117,7 +118,7 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 	want := &grant.Join{Key: mine, TokenUID: "u1"}
 	recorded := func(key, token string) func(*grant.Input) {
 		return func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationAgentKey: key}
+			in.Named.Annotations = map[string]string{annotation.AgentKey: key}
 			in.Named.Labels = map[string]string{fleet.LabelTokenUID: token}
 		}
 	}
@@ -128,7 +129,7 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 		}
 	}
 	notedBefore := func(in *grant.Input) {
-		annotate(in, fleet.AnnotationLastSeenAtGrant, rulestest.At(-time.Hour).UTC().Format(time.RFC3339))
+		annotate(in, annotation.LastSeenAtGrant, rulestest.At(-time.Hour).UTC().Format(time.RFC3339))
 	}
 	others := func(name string) func(*grant.Input) {
 		return func(in *grant.Input) {
@@ -149,10 +150,10 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 		"recorded already: nothing is written":             {joining(mine, "account-1", recorded(mine, "u1")), false, nil},
 		"joined with another token: the token is recorded": {joining(mine, "account-1", recorded(mine, "u0")), true, want},
 		"its key is blocked: not pinned": {joining(mine, "account-1", func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: mine}
+			in.Named.Annotations = map[string]string{annotation.BlockedKey: mine}
 		}), false, nil},
 		"another key is blocked: pinned": {joining(mine, "account-1", func(in *grant.Input) {
-			in.Named.Annotations = map[string]string{fleet.AnnotationBlockedKey: "another"}
+			in.Named.Annotations = map[string]string{annotation.BlockedKey: "another"}
 		}), true, want},
 		"reported by a new agent: pinned anyway":               {joining(mine, "", reported(mine, "u1")), false, nil},
 		"another key was reported: pinned":                     {joining(mine, "account-1", reported("another", "u1")), true, want},

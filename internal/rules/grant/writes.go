@@ -1,6 +1,6 @@
 package grant
 
-import fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+import "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 
 // writes returns what to write for an outcome, in order.
 func writes(in Input, out Outcome) []Write {
@@ -64,7 +64,7 @@ func writesOfGrant(in Input, out Outcome) (steps []Write) {
 	if out.Own != nil && !isNew {
 		steps = append(steps, SetOwner)
 	}
-	if out.Reason == fleet.ReasonAccountReplaced && in.Account == nil {
+	if out.Reason == conditions.ReasonAccountReplaced && in.Account == nil {
 		steps = append(steps, WriteStatus)
 	}
 	if len(out.Children)+len(out.Reader) > 0 {

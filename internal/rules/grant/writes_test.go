@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // What is decided about a request before its Cluster matters.
@@ -23,7 +24,7 @@ func TestRequestThatIsNotProcessed(t *testing.T) {
 	old := func(in *grant.Input) {
 		in.Request.CreationTimestamp = rulestest.At(-grant.RejectionLife)
 	}
-	ticket := func(in *grant.Input) { annotate(in, fleet.AnnotationAgentTicket, "x") }
+	ticket := func(in *grant.Input) { annotate(in, annotation.AgentTicket, "x") }
 	tests := map[string]struct {
 		given []func(*grant.Input)
 		want  []grant.Write

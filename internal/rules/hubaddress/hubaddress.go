@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Hash returns a hash of the configured hub URL and CA. It returns "" if no URL is configured: then it is
@@ -41,7 +42,7 @@ func ReadsDocument(cluster *fleet.Cluster) bool { return cluster.Status.Agent.Hu
 func IsUnknown(conf config.Config, cluster *fleet.Cluster, registrations []*fleet.ClusterRegistration, published Published) bool {
 	now := Hash(conf)
 	switch {
-	case cluster.Spec.KubeConfigSecret != "", now == "", cluster.Annotations[fleet.AnnotationHubAddress] == now:
+	case cluster.Spec.KubeConfigSecret != "", now == "", cluster.Annotations[annotation.HubAddress] == now:
 		return false // the import updates the agent, or the operator says that it knows the address
 	case published.Hash != "" && ReadsDocument(cluster):
 		return published.Hash != now || cluster.Status.Agent.HubSerial < published.Serial
@@ -64,5 +65,5 @@ func addressAtGrant(cluster *fleet.Cluster, registrations []*fleet.ClusterRegist
 		}
 		return 1
 	})
-	return live.Annotations[fleet.AnnotationHubAddressAtGrant]
+	return live.Annotations[annotation.HubAddressAtGrant]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestAddressUnknown(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAddressUnknown(t *testing.T) {
 	now := hubaddress.Hash(conf)
 	registration := func(name string, age time.Duration, told string, changes ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		r := &fleet.ClusterRegistration{
-			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: name, CreationTimestamp: rulestest.At(-age), Annotations: map[string]string{fleet.AnnotationHubAddressAtGrant: told}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: rulestest.Workspace, Name: name, CreationTimestamp: rulestest.At(-age), Annotations: map[string]string{annotation.HubAddressAtGrant: told}},
 			Status:     fleet.ClusterRegistrationStatus{ClusterName: "east", Granted: true},
 		}
 		for _, change := range changes {
@@ -49,8 +50,8 @@ func TestAddressUnknown(t *testing.T) {
 		"or going":                                  {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, leaving)}, want: true},
 		"or another Cluster's":                      {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, now), registration("b", time.Minute, "old", ofAnother)}},
 		"an imported agent is told":                 {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "s" }},
-		"the operator says that it was told":        {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: now} }},
-		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationHubAddress: "x"} }, want: true},
+		"the operator says that it was told":        {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: now} }},
+		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: "x"} }, want: true},
 		"a hub without an address does not know it": {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
 
 		"agent has the first document with the address":  {registrations: old, cluster: has(7), published: hubaddress.Published{Hash: now, Serial: 7}},

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func quantity(s string) resource.Quantity { return resource.MustParse(s) }
@@ -191,7 +192,7 @@ func TestFrozenSettings_BlockNothingElse(t *testing.T) {
 		want   reaction
 		reason string // at once
 	}{
-		"only a setting changed: it waits":                 {func(*importing.Input) {}, nothing, fleet.ReasonAgentFrozen},
+		"only a setting changed: it waits":                 {func(*importing.Input) {}, nothing, conditions.ReasonAgentFrozen},
 		"another URL of the hub reaches the agent":         {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed, ""},
 		"another CA of the hub reaches the agent":          {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), readdressed, ""},
 		"another generation: the agent registers again":    {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = 1 }), anew, ""},
@@ -218,7 +219,7 @@ func TestFrozenSettings_BlockNothingElse(t *testing.T) {
 				rulestest.ExpectEqual(t, "looked for", out.Supervise, true)
 				seenIn("cattle-fleet-system")(&in)
 			}
-			rulestest.ExpectEqual(t, "reason afterwards", rulestest.Pure(t, importing.Decide, in).Reason, fleet.ReasonAgentFrozen)
+			rulestest.ExpectEqual(t, "reason afterwards", rulestest.Pure(t, importing.Decide, in).Reason, conditions.ReasonAgentFrozen)
 		})
 	}
 }

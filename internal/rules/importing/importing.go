@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Stage is the state of a Cluster's import.
@@ -112,7 +113,7 @@ func Decide(in Input) Outcome {
 	want, err := desiredStatus(in)
 	switch {
 	case err != nil:
-		return blocked(fleet.ReasonSettingsInvalid, err.Error())
+		return blocked(conditions.ReasonSettingsInvalid, err.Error())
 	case cluster.Spec.KubeConfigSecret == "":
 		return noteSettings(cluster, want)
 	}
@@ -146,7 +147,7 @@ func bring(in Input, want Status) Outcome {
 	}
 	switch {
 	case in.Inherited:
-		return blocked(fleet.ReasonAgentInherited, AgentInheritedMessage)
+		return blocked(conditions.ReasonAgentInherited, AgentInheritedMessage)
 	case frozen(in, want):
 		if want = withoutCarried(in, want); inSync(in, want) && inPeace(in) {
 			return onlyFrozenLeft(in, want)
@@ -174,7 +175,7 @@ func onlyFrozenLeft(in Input, want Status) Outcome {
 	if supervision.NeverReported(in.Cluster) {
 		return Outcome{Stage: InSync, Done: want, Supervise: true}
 	}
-	return blocked(fleet.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
+	return blocked(conditions.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
 }
 
 // approach returns the next step towards a deployed agent, for a Cluster that can be imported.

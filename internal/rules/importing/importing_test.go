@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestImport(t *testing.T) {
@@ -48,8 +49,8 @@ func TestImport(t *testing.T) {
 		"a token that names no Secret yet is waited for":     {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.Status.SecretName = "" })), importing.AwaitingToken},
 		"a token is no use while it goes":                    {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) })), importing.AwaitingToken},
 		"values of another type are nobody's":                {importInput(withToken, func(in *importing.Input) { in.Values.Type = corev1.SecretTypeOpaque }), importing.AwaitingToken},
-		"a token in trouble is told":                         {importInput(withToken, tokenTrouble(fleet.ReasonSecretNameTaken), func(in *importing.Input) { in.Values = nil }), importing.Blocked},
-		"one that only takes its time is not":                {importInput(withToken, tokenTrouble(fleet.ReasonAwaitingRights), func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
+		"a token in trouble is told":                         {importInput(withToken, tokenTrouble(conditions.ReasonSecretNameTaken), func(in *importing.Input) { in.Values = nil }), importing.Blocked},
+		"one that only takes its time is not":                {importInput(withToken, tokenTrouble(conditions.ReasonAwaitingRights), func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
 		"values without a bearer token are none yet":         {importInput(withToken, func(in *importing.Input) { in.Values = rulestest.ValuesSecret("") }), importing.AwaitingToken},
 		"a token that ends too soon is renewed":              {importInput(withToken, importTokenUntil(importing.TokenReserve-time.Second)), importing.NeedsToken},
 		"one that ends just late enough is used":             {importInput(withToken, importTokenUntil(importing.TokenReserve)), importing.NeedsAgent},

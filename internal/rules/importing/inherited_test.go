@@ -8,6 +8,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // theirBundle returns an agent's Bundle written by Rancher Fleet. A cache keeps only the key of the annotation.
@@ -22,7 +23,7 @@ func TestInherited(t *testing.T) {
 	heard := func(c *fleet.Cluster) { c.Status.Agent.LastSeen = rulestest.At(0) }
 	takeOver := func(value string) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {
-			c.Annotations = map[string]string{fleet.AnnotationTakeOverAgent: value}
+			c.Annotations = map[string]string{annotation.TakeOverAgent: value}
 		}
 	}
 	of := func(changes ...func(*fleet.Cluster)) *fleet.Cluster { return rulestest.ACluster(changes...) }

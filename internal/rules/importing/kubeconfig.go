@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // KubeconfigSecret returns the name of a Cluster's kubeconfig Secret, whether or not the Cluster may use it. It
@@ -29,7 +31,7 @@ func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
 
 // KubeconfigRefused returns why a Cluster may not use the Secret it names, and the remedy. An empty reason means that
 // it may. A Cluster may use the Secrets of its own namespace. A Secret of another namespace must list the Cluster's
-// workspace in AnnotationAllowedWorkspaces. A nil Secret was not found: the answer is the same, so that a workspace
+// workspace in annotation.AllowedWorkspaces. A nil Secret was not found: the answer is the same, so that a workspace
 // cannot find out which Secrets other namespaces have.
 func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf config.Config) (reason, message string) {
 	name := KubeconfigSecret(cluster)
@@ -37,13 +39,13 @@ func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf confi
 		return "", ""
 	}
 	if len(validation.IsDNS1123Label(name.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(name.Name)) > 0 {
-		return fleet.ReasonKubeconfigMissing, "no Secret can have the name or the namespace in spec.kubeConfigSecret and spec.kubeConfigSecretNamespace: correct them"
+		return conditions.ReasonKubeconfigMissing, "no Secret can have the name or the namespace in spec.kubeConfigSecret and spec.kubeConfigSecretNamespace: correct them"
 	}
 	if conf.LegacyKubeconfigNamespaces && isLegacyNamespace(name.Namespace) || allowsWorkspace(secret, cluster.Namespace) {
 		return "", ""
 	}
-	return fleet.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: add the workspace to the list in the Secret's annotation, kubectl annotate secret -n %s %s %s=%s, or move the Secret to the Cluster's own namespace",
-		name, cluster.Namespace, name.Namespace, name.Name, fleet.AnnotationAllowedWorkspaces, cluster.Namespace)
+	return conditions.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: add the workspace to the list in the Secret's annotation, kubectl annotate secret -n %s %s %s=%s, or move the Secret to the Cluster's own namespace",
+		name, cluster.Namespace, name.Namespace, name.Name, annotation.AllowedWorkspaces, cluster.Namespace)
 }
 
 // allowsWorkspace reports whether a Secret lists a workspace.
@@ -51,7 +53,7 @@ func allowsWorkspace(secret *corev1.Secret, workspace string) bool {
 	if secret == nil {
 		return false
 	}
-	for allowed := range strings.SplitSeq(secret.Annotations[fleet.AnnotationAllowedWorkspaces], ",") {
+	for allowed := range strings.SplitSeq(secret.Annotations[annotation.AllowedWorkspaces], ",") {
 		if allowed = strings.TrimSpace(allowed); allowed == workspace || allowed == "*" {
 			return true
 		}

@@ -10,16 +10,18 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestKubeconfigOfAnotherNamespace(t *testing.T) {
 	legacy := conf(func(c *config.Config) { c.LegacyKubeconfigNamespaces = true })
 	allows := func(workspaces string) importChange {
 		return func(in *importing.Input) {
-			in.Kubeconfig.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: workspaces}
+			in.Kubeconfig.Annotations = map[string]string{annotation.AllowedWorkspaces: workspaces}
 		}
 	}
-	const refused, missing = fleet.ReasonKubeconfigNamespaceRefused, fleet.ReasonKubeconfigMissing
+	const refused, missing = conditions.ReasonKubeconfigNamespaceRefused, conditions.ReasonKubeconfigMissing
 	tests := map[string]struct {
 		workspace, named string
 		change           importChange
@@ -85,7 +87,7 @@ func TestWithdrawnKubeconfigConsent_BlocksTheImport(t *testing.T) {
 	in := carriedOut()
 	in.Cluster.Spec.KubeConfigSecretNamespace = "team-b"
 	out := rulestest.Pure(t, importing.Decide, in)
-	rulestest.ExpectEqual(t, "reason", out.Reason, fleet.ReasonKubeconfigNamespaceRefused)
+	rulestest.ExpectEqual(t, "reason", out.Reason, conditions.ReasonKubeconfigNamespaceRefused)
 	if want := "kubectl annotate secret -n team-b east-kubeconfig fleet.cattle.io/allowed-workspaces=" + rulestest.Workspace; !strings.Contains(out.Message, want) {
 		t.Errorf("%q does not say %q", out.Message, want)
 	}

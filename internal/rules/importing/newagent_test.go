@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestNewAgent_HasTheSettingsOfAnImport(t *testing.T) {
@@ -36,12 +37,12 @@ func TestAgentObstacle(t *testing.T) {
 		want    string
 	}{
 		"none":                    {change: func(*config.Config) {}},
-		"no URL":                  {change: func(c *config.Config) { c.APIServerURL = "" }, want: fleet.ReasonHubURLMissing},
-		"a URL without TLS":       {change: func(c *config.Config) { c.APIServerURL = "http://hub" }, want: fleet.ReasonHubURLInvalid},
-		"an unknown TLS mode":     {change: func(c *config.Config) { c.AgentTLSMode = "loose" }, want: fleet.ReasonTLSModeUnknown},
-		"strict without a CA":     {change: func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil }, want: fleet.ReasonHubCAMissing},
+		"no URL":                  {change: func(c *config.Config) { c.APIServerURL = "" }, want: conditions.ReasonHubURLMissing},
+		"a URL without TLS":       {change: func(c *config.Config) { c.APIServerURL = "http://hub" }, want: conditions.ReasonHubURLInvalid},
+		"an unknown TLS mode":     {change: func(c *config.Config) { c.AgentTLSMode = "loose" }, want: conditions.ReasonTLSModeUnknown},
+		"strict without a CA":     {change: func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil }, want: conditions.ReasonHubCAMissing},
 		"a pull Secret":           {change: pull, secrets: map[string]string{"pull": "1"}},
-		"a pull Secret not there": {change: pull, want: fleet.ReasonPullSecretMissing},
+		"a pull Secret not there": {change: pull, want: conditions.ReasonPullSecretMissing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

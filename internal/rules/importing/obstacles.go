@@ -7,6 +7,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // identify makes sure that the Cluster's client ID is set and unique. The import continues if the outcome has no
@@ -15,11 +16,11 @@ func identify(in Input) Outcome {
 	spec, older := in.Cluster.Spec, olderNamesake(in)
 	switch {
 	case spec.ClientID == "" && spec.KubeConfigSecret == "":
-		return blocked(fleet.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
+		return blocked(conditions.ReasonClientIDMissing, "no agent can join as this Cluster: set spec.clientID to the client ID of its agent, or name a kubeconfig Secret in spec.kubeConfigSecret")
 	case spec.ClientID == "":
 		return Outcome{Stage: NeedsClientID}
 	case older != nil:
-		return blocked(fleet.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so agents with this client ID join as that Cluster: give this Cluster a client ID of its own, or delete one of the two", older.Name))
+		return blocked(conditions.ReasonClientIDAmbiguous, fmt.Sprintf("Cluster %s is older and has the same spec.clientID, so agents with this client ID join as that Cluster: give this Cluster a client ID of its own, or delete one of the two", older.Name))
 	}
 	return Outcome{}
 }
@@ -42,9 +43,9 @@ func olderNamesake(in Input) *fleet.Cluster {
 func obstacle(in Input, want Status) (reason, message string) {
 	switch cluster := in.Cluster; {
 	case in.Kubeconfig == nil:
-		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
+		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[protocol.KubeconfigValueKey]) == 0:
-		return fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
+		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
 	}
 	if reason, message := hubProblem(in.Config, want.APIServerURL, hubCA(in), "of the kubeconfig Secret"); reason != "" {
 		return reason, message
@@ -66,13 +67,13 @@ func AgentObstacle(cluster *fleet.Cluster, conf config.Config, secrets map[strin
 func hubProblem(conf config.Config, url string, ca []byte, keysOf string) (reason, message string) {
 	switch {
 	case url == "":
-		return fleet.ReasonHubURLMissing, "the agent needs a URL of this hub and none is configured: set apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
+		return conditions.ReasonHubURLMissing, "the agent needs a URL of this hub and none is configured: set apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
 	case protocol.CheckHubURL(url) != nil:
-		return fleet.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
+		return conditions.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
 	case conf.AgentTLSMode != config.TLSModeStrict && conf.AgentTLSMode != config.TLSModeSystemStore:
-		return fleet.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", conf.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+		return conditions.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", conf.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
 	case conf.AgentTLSMode == config.TLSModeStrict && len(ca) == 0:
-		return fleet.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart" + orKey(protocol.APIServerCAKey, keysOf)
+		return conditions.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart" + orKey(protocol.APIServerCAKey, keysOf)
 	}
 	return "", ""
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // PropagatedPullSecrets returns the sorted names of the configured pull Secrets that are copied from the hub's system
@@ -39,7 +41,7 @@ func pullSecretVersions(in Input) string {
 // notedPullSecrets returns the names of the pull Secrets that the last import copied. A tenant with write access to
 // the Cluster can edit this annotation, so only objects with the marks of the agent's set may be removed because of it.
 func notedPullSecrets(cluster *fleet.Cluster) (noted []string) {
-	for entry := range strings.SplitSeq(cluster.Annotations[fleet.AnnotationPullSecrets], ",") {
+	for entry := range strings.SplitSeq(cluster.Annotations[annotation.PullSecrets], ",") {
 		name, _, valid := strings.Cut(entry, "=")
 		if valid && name != names.Agent && name != names.AgentBootstrap {
 			noted = append(noted, name)
@@ -64,7 +66,7 @@ func droppedPullSecrets(in Input) []string {
 func pullSecretProblem(cluster *fleet.Cluster, conf config.Config, secrets map[string]string, namespaces clusters.Namespaces) (reason, message string) {
 	for _, name := range PropagatedPullSecrets(cluster, conf) {
 		if secrets[name] == "" {
-			return fleet.ReasonPullSecretMissing, fmt.Sprintf("image pull Secret %s/%s does not exist: create it, or correct imagePullSecrets of the fleet chart", namespaces.System, name)
+			return conditions.ReasonPullSecretMissing, fmt.Sprintf("image pull Secret %s/%s does not exist: create it, or correct imagePullSecrets of the fleet chart", namespaces.System, name)
 		}
 	}
 	return "", ""

@@ -9,6 +9,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func references(names ...string) []corev1.LocalObjectReference {
@@ -52,9 +54,9 @@ func TestPropagatedPullSecrets(t *testing.T) {
 
 func TestImportFollowsPullSecrets(t *testing.T) {
 	in := carriedOut(conf(func(c *config.Config) { c.ImagePullSecrets = references("b", "a") }))
-	rulestest.ExpectEqual(t, "missing", importing.Decide(in).Reason, fleet.ReasonPullSecretMissing)
+	rulestest.ExpectEqual(t, "missing", importing.Decide(in).Reason, conditions.ReasonPullSecretMissing)
 	in.PullSecrets = map[string]string{"a": "1", "b": ""}
-	rulestest.ExpectEqual(t, "one missing", importing.Decide(in).Reason, fleet.ReasonPullSecretMissing)
+	rulestest.ExpectEqual(t, "one missing", importing.Decide(in).Reason, conditions.ReasonPullSecretMissing)
 
 	in.PullSecrets = map[string]string{"a": "1", "b": "2"}
 	out := rulestest.Pure(t, importing.Decide, in)
@@ -62,7 +64,7 @@ func TestImportFollowsPullSecrets(t *testing.T) {
 	rulestest.ExpectEqual(t, "versions", out.Done.PullSecrets, "a=1,b=2")
 	rulestest.ExpectEqual(t, "handed out", out.Deploy.PullSecrets, []string{"a", "b"})
 
-	in.Cluster.Annotations = map[string]string{fleet.AnnotationPullSecrets: out.Done.PullSecrets}
+	in.Cluster.Annotations = map[string]string{annotation.PullSecrets: out.Done.PullSecrets}
 	rulestest.ExpectEqual(t, "rest", reactionOf(t, rulestest.Pure(t, importing.Decide, in)), nothing)
 	in.PullSecrets["b"] = "3"
 	rulestest.ExpectEqual(t, "rotated", reactionOf(t, rulestest.Pure(t, importing.Decide, in)), inPlace)
@@ -71,13 +73,13 @@ func TestImportFollowsPullSecrets(t *testing.T) {
 	rulestest.ExpectEqual(t, "named by the Cluster", reactionOf(t, out), inPlace)
 	rulestest.ExpectEqual(t, "dropped", out.Deploy.DroppedPullSecrets, []string{"b"})
 	rulestest.ExpectEqual(t, "versions", out.Done.PullSecrets, "")
-	delete(in.Cluster.Annotations, fleet.AnnotationPullSecrets)
+	delete(in.Cluster.Annotations, annotation.PullSecrets)
 	rulestest.ExpectEqual(t, "rest without any", reactionOf(t, rulestest.Pure(t, importing.Decide, in)), nothing)
 }
 
 func TestUnwantedPullSecrets_AreRemoved(t *testing.T) {
 	noted := func(c *fleet.Cluster) {
-		c.Annotations = map[string]string{fleet.AnnotationPullSecrets: "a=1,b=2,fleet-agent=1,fleet-agent-bootstrap=1,nonsense"}
+		c.Annotations = map[string]string{annotation.PullSecrets: "a=1,b=2,fleet-agent=1,fleet-agent-bootstrap=1,nonsense"}
 	}
 	tests := map[string]struct {
 		hub           []corev1.LocalObjectReference

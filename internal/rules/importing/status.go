@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Status holds the fields of a Cluster's status that the import owns.
@@ -21,7 +22,7 @@ type Status struct {
 	AgentPrivateRepoURL              string
 	AgentHostNetwork                 bool
 	// PullSecrets lists the versions of the copied pull Secrets, "" if none were copied. The CRD has no field for it,
-	// so it is stored in the Cluster's annotation AnnotationPullSecrets.
+	// so it is stored in the Cluster's annotation annotation.PullSecrets.
 	PullSecrets string
 	// ResetAgent resets status.agent to AgentNamespace, without a heartbeat.
 	ResetAgent     bool
@@ -39,7 +40,7 @@ func statusOf(cluster *fleet.Cluster) Status {
 		AgentResourcesHash: status.AgentResourcesHash, AgentTolerationsHash: status.AgentTolerationsHash,
 		AgentSchedulingCustomizationHash: status.AgentSchedulingCustomizationHash,
 		AgentPrivateRepoURL:              status.AgentPrivateRepoURL, AgentHostNetwork: status.AgentHostNetwork,
-		PullSecrets: cluster.Annotations[fleet.AnnotationPullSecrets],
+		PullSecrets: cluster.Annotations[annotation.PullSecrets],
 	}
 }
 

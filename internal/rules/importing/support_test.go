@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 type importChange = func(*importing.Input)
@@ -112,6 +113,6 @@ func namesake(modifiers ...func(*fleet.Cluster)) importChange {
 // tokenTrouble sets the condition of the import token.
 func tokenTrouble(reason string) importChange {
 	return tokenChange(func(t *fleet.ClusterRegistrationToken) {
-		t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: reason}}
+		t.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Ready, Status: corev1.ConditionFalse, Reason: reason}}
 	})
 }

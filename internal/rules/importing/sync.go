@@ -8,6 +8,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // BundleOwns reports whether the agent's Bundle owns the agent's Deployment and related objects: the Bundle exists for
@@ -130,13 +131,13 @@ func sameURL(a, b string) bool { return cut.Text(a, fleet.MaxURL) == cut.Text(b,
 
 // AgentInheritedMessage tells operators in the Cluster's conditions how to take over an inherited agent.
 const AgentInheritedMessage = "the agent was deployed by Rancher Fleet and is left unchanged, settings included: " +
-	"annotate the Cluster with " + fleet.AnnotationTakeOverAgent + "=true to move it to this hub's image, in place and with its identity"
+	"annotate the Cluster with " + annotation.TakeOverAgent + "=true to move it to this hub's image, in place and with its identity"
 
 // Inherited reports whether a Cluster's agent was deployed by Rancher Fleet. Such an agent stays unchanged, whatever
 // the hub's configuration and the Cluster's settings say, until the operator takes it over. It is recognised by its
 // Bundle: only Rancher Fleet stores there what it applied last.
 func Inherited(cluster *fleet.Cluster, bundle *fleet.Bundle) bool {
-	return AppliedElsewhere(bundle) && !NeverDeployed(cluster) && cluster.Annotations[fleet.AnnotationTakeOverAgent] != "true"
+	return AppliedElsewhere(bundle) && !NeverDeployed(cluster) && cluster.Annotations[annotation.TakeOverAgent] != "true"
 }
 
 // AppliedElsewhere reports whether a Bundle was last written by Rancher Fleet. Nil was not found.

@@ -13,6 +13,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Lifetime of the import token of a Cluster.
@@ -70,11 +72,11 @@ func awaitValues(token *fleet.ClusterRegistrationToken) Outcome {
 
 // TokenObstacle returns why a token gets no values, if its condition reports a problem, or an empty reason.
 func TokenObstacle(token *fleet.ClusterRegistrationToken) (reason, message string) {
-	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
-	if ready == nil || !fleet.IsTrouble(*ready) {
+	ready := conditions.Get(token.Status.Conditions, conditions.Ready)
+	if ready == nil || !conditions.IsTrouble(*ready) {
 		return "", ""
 	}
-	return fleet.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, fleet.ConditionReady)
+	return conditions.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, conditions.Ready)
 }
 
 // TokenLost reports whether an agent that has never reported can no longer register: its import token is missing,
@@ -105,7 +107,7 @@ func MayHaveUsedToken(in Input, granted []*fleet.ClusterRegistration) *fleet.Clu
 	for _, request := range granted {
 		if request.DeletionTimestamp == nil && request.Status.Granted && request.Status.ClusterName == in.Cluster.Name &&
 			request.Labels[fleet.LabelRegistrationToken] == in.Token.Name &&
-			request.Annotations[fleet.AnnotationTokenUIDAtGrant] == string(in.Token.UID) && requests.Used(request, in.Cluster) {
+			request.Annotations[annotation.TokenUIDAtGrant] == string(in.Token.UID) && requests.Used(request, in.Cluster) {
 			return request
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // grantedWithImportToken returns the registration of east that was granted with its import token, an hour ago.
@@ -17,7 +18,7 @@ func grantedWithImportToken(changes ...func(*fleet.ClusterRegistration)) *fleet.
 	request := &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: rulestest.Workspace, Name: "request-1", Labels: map[string]string{fleet.LabelRegistrationToken: "import-token-east"},
-			Annotations: map[string]string{fleet.AnnotationTokenUIDAtGrant: "i1", fleet.AnnotationLastSeenAtGrant: ""},
+			Annotations: map[string]string{annotation.TokenUIDAtGrant: "i1", annotation.LastSeenAtGrant: ""},
 		},
 		Status: fleet.ClusterRegistrationStatus{Granted: true, ClusterName: "east"},
 	}
@@ -35,12 +36,12 @@ func TestMayHaveUsedToken(t *testing.T) {
 		"agent has reported since the grant": {reported, grantedWithImportToken(), true},
 		"agent has never reported":           {carriedOut(), grantedWithImportToken(), false},
 		"agent has not reported since the grant": {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) {
-			r.Annotations[fleet.AnnotationLastSeenAtGrant] = rulestest.At(-time.Minute).UTC().Format(time.RFC3339)
+			r.Annotations[annotation.LastSeenAtGrant] = rulestest.At(-time.Minute).UTC().Format(time.RFC3339)
 		}), false},
 		"agent is silent":                   {carriedOut(seenIn(""), func(in *importing.Input) { in.Stale = true }), grantedWithImportToken(), false},
 		"agent of Rancher Fleet":            {carriedOut(seenIn(""), inherited), grantedWithImportToken(), false},
 		"Rancher Fleet granted the request": {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), false},
-		"request of an earlier token":       {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Annotations[fleet.AnnotationTokenUIDAtGrant] = "i0" }), false},
+		"request of an earlier token":       {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Annotations[annotation.TokenUIDAtGrant] = "i0" }), false},
 		"request of another token":          {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelRegistrationToken] = "shared" }), false},
 		"request for another Cluster":       {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Status.ClusterName = "west" }), false},
 		"request is not granted":            {reported, grantedWithImportToken(func(r *fleet.ClusterRegistration) { r.Status.Granted = false }), false},

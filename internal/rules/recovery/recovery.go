@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // ticketAge is the age at which the ticket of a Cluster is replaced, long before it expires.
@@ -43,7 +44,7 @@ func Applies(cluster *fleet.Cluster) bool {
 // be older than that.
 func KeyToPin(cluster *fleet.Cluster) string {
 	key := cluster.Status.Agent.RecoveryKey
-	if key == "" || key == cluster.Annotations[fleet.AnnotationReplacedKey] || cluster.Annotations[fleet.AnnotationAgentKey] != "" || revocation.IsBlocked(cluster) || identity.CheckPublic(key) != nil {
+	if key == "" || key == cluster.Annotations[annotation.ReplacedKey] || cluster.Annotations[annotation.AgentKey] != "" || revocation.IsBlocked(cluster) || identity.CheckPublic(key) != nil {
 		return ""
 	}
 	return key

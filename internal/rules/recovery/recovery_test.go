@@ -11,7 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestKeyToPin(t *testing.T) {
@@ -27,10 +27,10 @@ func TestKeyToPin(t *testing.T) {
 	}{
 		"reported: is pinned":                        {key, nil, key},
 		"nothing reported":                           {"", nil, ""},
-		"another is pinned: stays":                   {key, map[string]string{fleet.AnnotationAgentKey: "another"}, ""},
-		"the key was blocked":                        {key, map[string]string{fleet.AnnotationBlockedKey: "another"}, ""},
-		"its agent was replaced by one without key":  {key, map[string]string{fleet.AnnotationReplacedKey: key}, ""},
-		"the key of another agent was replaced":      {key, map[string]string{fleet.AnnotationReplacedKey: "another"}, key},
+		"another is pinned: stays":                   {key, map[string]string{annotation.AgentKey: "another"}, ""},
+		"the key was blocked":                        {key, map[string]string{annotation.BlockedKey: "another"}, ""},
+		"its agent was replaced by one without key":  {key, map[string]string{annotation.ReplacedKey: key}, ""},
+		"the key of another agent was replaced":      {key, map[string]string{annotation.ReplacedKey: "another"}, key},
 		"not a key: is not pinned, whatever it says": {"x", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

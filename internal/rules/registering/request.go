@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // RequestInput is the input of NewRequest.
@@ -46,7 +47,7 @@ func NewRequest(in RequestInput) *fleet.ClusterRegistration {
 		request.Labels = map[string]string{fleet.LabelRegistrationToken: in.Bootstrap.TokenName}
 	}
 	if in.Ticket != "" {
-		request.Annotations = map[string]string{fleet.AnnotationAgentTicket: in.Ticket}
+		request.Annotations = map[string]string{annotation.AgentTicket: in.Ticket}
 	}
 	for key, value := range in.Config.Labels {
 		request.Spec.ClusterLabels[key] = value

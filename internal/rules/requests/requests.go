@@ -6,6 +6,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // IsOurs reports whether this hub grants a request. Otherwise the request has the label of another manager.
@@ -15,19 +17,19 @@ func IsOurs(request *fleet.ClusterRegistration) bool {
 
 // IsRecovery reports whether a request is a recovery request.
 func IsRecovery(request *fleet.ClusterRegistration) bool {
-	return request.Annotations[fleet.AnnotationAgentTicket] != ""
+	return request.Annotations[annotation.AgentTicket] != ""
 }
 
 // HasReason reports whether the condition Granted of a request has a reason.
 func HasReason(request *fleet.ClusterRegistration, reason string) bool {
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	return said != nil && said.Reason == reason
 }
 
 // Counts reports whether a request takes a place of its client and token. Requests of another manager do not count.
 // Nor do requests that Rancher Fleet granted, because it is unknown whether they are used.
 func Counts(request *fleet.ClusterRegistration) bool {
-	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	_, noted := request.Annotations[annotation.LastSeenAtGrant]
 	return IsOurs(request) && request.DeletionTimestamp == nil && (!request.Status.Granted || noted)
 }
 
@@ -37,14 +39,14 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 	if request.Status.Granted || request.DeletionTimestamp != nil {
 		return false
 	}
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	if said == nil {
 		return true
 	}
 	switch said.Reason {
-	case fleet.ReasonTakeoverPending, fleet.ReasonClientIDMissing, fleet.ReasonClientIDTaken, fleet.ReasonClientIDTooLong,
-		fleet.ReasonClientIDNotAllowed, fleet.ReasonCredentialTaken, fleet.ReasonTooManyClusters, fleet.ReasonNamespaceTaken, fleet.ReasonNameTaken,
-		fleet.ReasonClusterManagedElsewhere:
+	case conditions.ReasonTakeoverPending, conditions.ReasonClientIDMissing, conditions.ReasonClientIDTaken, conditions.ReasonClientIDTooLong,
+		conditions.ReasonClientIDNotAllowed, conditions.ReasonCredentialTaken, conditions.ReasonTooManyClusters, conditions.ReasonNamespaceTaken, conditions.ReasonNameTaken,
+		conditions.ReasonClusterManagedElsewhere:
 		return false
 	}
 	return true
@@ -54,7 +56,7 @@ func InProgress(request *fleet.ClusterRegistration) bool {
 // differs from the one recorded before the grant. For requests that Rancher Fleet granted this is unknown. A missing
 // Cluster has no heartbeat.
 func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	before, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	before, noted := request.Annotations[annotation.LastSeenAtGrant]
 	if !noted || cluster == nil {
 		return false
 	}
@@ -63,7 +65,7 @@ func Used(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
 
 // Unused reports whether a granted request is known not to be used by its agent yet.
 func Unused(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	_, noted := request.Annotations[fleet.AnnotationLastSeenAtGrant]
+	_, noted := request.Annotations[annotation.LastSeenAtGrant]
 	return noted && !Used(request, cluster)
 }
 
@@ -83,7 +85,7 @@ func IsOlder(a, b *fleet.ClusterRegistration) bool {
 }
 
 func grantedAt(request *fleet.ClusterRegistration) string {
-	if granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); granted != nil && granted.Status == corev1.ConditionTrue {
+	if granted := conditions.Get(request.Status.Conditions, conditions.Granted); granted != nil && granted.Status == corev1.ConditionTrue {
 		return granted.LastUpdateTime
 	}
 	return ""

@@ -7,12 +7,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestUsed(t *testing.T) {
 	before, after := rulestest.At(-time.Hour), rulestest.At(-time.Second)
 	noted := func(note string) map[string]string {
-		return map[string]string{fleet.AnnotationLastSeenAtGrant: note}
+		return map[string]string{annotation.LastSeenAtGrant: note}
 	}
 	tests := map[string]struct {
 		annotations map[string]string

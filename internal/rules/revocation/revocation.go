@@ -2,6 +2,7 @@ package revocation
 
 import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Outcome describes what an order on a Cluster changes, in the order of the fields. The zero value changes nothing.
@@ -18,8 +19,8 @@ type Outcome struct {
 // orders maps the annotation of each order to the one that records its last value. Another value is another order.
 func orders() map[string]string {
 	return map[string]string{
-		fleet.AnnotationRevokeCredential: fleet.AnnotationCredentialRevoked,
-		fleet.AnnotationRevokeKey:        fleet.AnnotationKeyRevoked,
+		annotation.RevokeCredential: annotation.CredentialRevoked,
+		annotation.RevokeKey:        annotation.KeyRevoked,
 	}
 }
 
@@ -35,7 +36,7 @@ func Decide(cluster *fleet.Cluster) (out Outcome) {
 			out.Done = map[string]string{}
 		}
 		out.Done[record], out.DeleteAccounts = value, true
-		out.Block = out.Block || order == fleet.AnnotationRevokeKey
+		out.Block = out.Block || order == annotation.RevokeKey
 	}
 	return out
 }
@@ -49,19 +50,19 @@ func Block(cluster *fleet.Cluster) {
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}
 	}
-	switch pinned := cluster.Annotations[fleet.AnnotationAgentKey]; {
+	switch pinned := cluster.Annotations[annotation.AgentKey]; {
 	case pinned != "":
-		cluster.Annotations[fleet.AnnotationBlockedKey] = pinned
-	case cluster.Annotations[fleet.AnnotationBlockedKey] == "":
-		cluster.Annotations[fleet.AnnotationBlockedKey] = NoKey
+		cluster.Annotations[annotation.BlockedKey] = pinned
+	case cluster.Annotations[annotation.BlockedKey] == "":
+		cluster.Annotations[annotation.BlockedKey] = NoKey
 	}
-	delete(cluster.Annotations, fleet.AnnotationAgentKey)
+	delete(cluster.Annotations, annotation.AgentKey)
 }
 
 // IsBlocked reports whether only a confirmation lets an agent return to a Cluster. A key that is pinned after the block
 // ends it.
 func IsBlocked(cluster *fleet.Cluster) bool {
-	return cluster.Annotations[fleet.AnnotationBlockedKey] != "" && cluster.Annotations[fleet.AnnotationAgentKey] == ""
+	return cluster.Annotations[annotation.BlockedKey] != "" && cluster.Annotations[annotation.AgentKey] == ""
 }
 
 // OfToken returns the value of the order with which a token revokes the key of a Cluster.
@@ -69,7 +70,7 @@ func OfToken(token *fleet.ClusterRegistrationToken) string { return "token-" + s
 
 // IsDerived reports whether a token orders that the keys of all Clusters that joined with it are revoked.
 func IsDerived(token *fleet.ClusterRegistrationToken) bool {
-	return token.Annotations[fleet.AnnotationRevokeDerived] == "true"
+	return token.Annotations[annotation.RevokeDerived] == "true"
 }
 
 // JoinedWith reports whether a Cluster, or the request that was granted for it, has joined with a token. The request may
@@ -77,5 +78,5 @@ func IsDerived(token *fleet.ClusterRegistrationToken) bool {
 func JoinedWith(token *fleet.ClusterRegistrationToken, cluster *fleet.Cluster, request *fleet.ClusterRegistration) bool {
 	uid := string(token.UID)
 	return uid != "" && (cluster.Labels[fleet.LabelTokenUID] == uid ||
-		request != nil && request.Status.Granted && request.Annotations[fleet.AnnotationTokenUIDAtGrant] == uid)
+		request != nil && request.Status.Granted && request.Annotations[annotation.TokenUIDAtGrant] == uid)
 }

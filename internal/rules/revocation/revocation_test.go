@@ -6,6 +6,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func annotated(annotations map[string]string) *fleet.Cluster {
@@ -13,8 +14,8 @@ func annotated(annotations map[string]string) *fleet.Cluster {
 }
 
 func TestOrders(t *testing.T) {
-	credential, key := fleet.AnnotationRevokeCredential, fleet.AnnotationRevokeKey
-	credentialDone, keyDone := fleet.AnnotationCredentialRevoked, fleet.AnnotationKeyRevoked
+	credential, key := annotation.RevokeCredential, annotation.RevokeKey
+	credentialDone, keyDone := annotation.CredentialRevoked, annotation.KeyRevoked
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        revocation.Outcome
@@ -40,10 +41,10 @@ func TestBlock_IsEndedByAnotherKey(t *testing.T) {
 	for name, test := range map[string]struct {
 		given, want map[string]string
 	}{
-		"pinned key":            {map[string]string{fleet.AnnotationAgentKey: "k1"}, map[string]string{fleet.AnnotationBlockedKey: "k1"}},
-		"no key":                {nil, map[string]string{fleet.AnnotationBlockedKey: revocation.NoKey}},
-		"blocked before":        {map[string]string{fleet.AnnotationBlockedKey: "k1"}, map[string]string{fleet.AnnotationBlockedKey: "k1"}},
-		"another key is pinned": {map[string]string{fleet.AnnotationBlockedKey: "k1", fleet.AnnotationAgentKey: "k2"}, map[string]string{fleet.AnnotationBlockedKey: "k2"}},
+		"pinned key":            {map[string]string{annotation.AgentKey: "k1"}, map[string]string{annotation.BlockedKey: "k1"}},
+		"no key":                {nil, map[string]string{annotation.BlockedKey: revocation.NoKey}},
+		"blocked before":        {map[string]string{annotation.BlockedKey: "k1"}, map[string]string{annotation.BlockedKey: "k1"}},
+		"another key is pinned": {map[string]string{annotation.BlockedKey: "k1", annotation.AgentKey: "k2"}, map[string]string{annotation.BlockedKey: "k2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := annotated(test.given)
@@ -52,7 +53,7 @@ func TestBlock_IsEndedByAnotherKey(t *testing.T) {
 			if !revocation.IsBlocked(cluster) {
 				t.Error("the Cluster is not blocked")
 			}
-			cluster.Annotations[fleet.AnnotationAgentKey] = "k3"
+			cluster.Annotations[annotation.AgentKey] = "k3"
 			if revocation.IsBlocked(cluster) {
 				t.Error("the Cluster is still blocked")
 			}
@@ -67,7 +68,7 @@ func TestJoinedWith(t *testing.T) {
 	token := rulestest.AToken() // UID u1
 	granted := func(uid string, granted bool) *fleet.ClusterRegistration {
 		r := &fleet.ClusterRegistration{Status: fleet.ClusterRegistrationStatus{Granted: granted}}
-		r.Annotations = map[string]string{fleet.AnnotationTokenUIDAtGrant: uid}
+		r.Annotations = map[string]string{annotation.TokenUIDAtGrant: uid}
 		return r
 	}
 	labelled := rulestest.ACluster(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelTokenUID: "u1"} })

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // TargetingError is the prefix of messages about clusters that a Bundle cannot be deployed to.
@@ -64,11 +65,11 @@ func Decide(in Input) Selection {
 		Refused: targeting.RefusedMessage(in.Bundle.Namespace, in.Reach.Refused),
 	}
 	if in.Failure != nil {
-		return failed(out.Outcome, fleet.ReasonError, TargetingError, in.Failure)
+		return failed(out.Outcome, conditions.ReasonError, TargetingError, in.Failure)
 	}
 	selectors, err := targeting.NewSelection(in.Bundle)
 	if err != nil {
-		return failed(out.Outcome, fleet.ReasonError, TargetingError, err)
+		return failed(out.Outcome, conditions.ReasonError, TargetingError, err)
 	}
 	groups := targeting.NewGroups(in.Groups)
 	staying, leaving := split(in.Clusters)
@@ -86,7 +87,7 @@ func Decide(in Input) Selection {
 	}
 	if err != nil {
 		out.Outcome.Blocked = ""
-		return failed(out.Outcome, fleet.ReasonRolloutInvalid, rolloutError, err)
+		return failed(out.Outcome, conditions.ReasonRolloutInvalid, rolloutError, err)
 	}
 	out.Outcome.Rollout = out.Layout
 	out.Outcome.Rollout.Of = nil // each target lists its own partitions

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Size limits, as JSON, of the statuses that we write, independent of what agents report. The store of an API server
@@ -46,34 +47,34 @@ const (
 )
 
 // BoundConditions cuts the conditions of an object to the size limits. If there are too many, conditions of our own
-// types are kept first. A condition of ours that fleet.SetCondition has set stays unchanged.
-func BoundConditions(conditions []genericcondition.GenericCondition) []genericcondition.GenericCondition {
-	if len(conditions) > maxConditions {
-		conditions = fewer(conditions)
+// types are kept first. A condition of ours that conditions.Set has set stays unchanged.
+func BoundConditions(list []genericcondition.GenericCondition) []genericcondition.GenericCondition {
+	if len(list) > maxConditions {
+		list = fewer(list)
 	}
 	others := 0
-	for _, c := range conditions {
+	for _, c := range list {
 		if !isOurs(c) {
 			others += cut.Length(c.Message)
 		}
 	}
-	for i := range conditions {
-		c := &conditions[i]
+	for i := range list {
+		c := &list[i]
 		cutAll(maxName, &c.Type, &c.Reason)
 		cutAll(maxWord, (*string)(&c.Status), &c.LastUpdateTime, &c.LastTransitionTime)
-		limit := fleet.MaxMessage
-		if !isOurs(*c) && others > fleet.MaxMessage {
+		limit := conditions.MaxMessage
+		if !isOurs(*c) && others > conditions.MaxMessage {
 			limit = maxOthersMessage
 		}
 		c.Message = cut.Text(c.Message, limit)
 	}
-	return conditions
+	return list
 }
 
 // fewer keeps the first condition of each of our types, and the first of all others.
-func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondition.GenericCondition) {
+func fewer(list []genericcondition.GenericCondition) (kept []genericcondition.GenericCondition) {
 	seen, ours := map[string]bool{}, 0
-	for _, c := range conditions {
+	for _, c := range list {
 		if isOurs(c) && !seen[c.Type] {
 			seen[c.Type] = true
 			ours++
@@ -81,7 +82,7 @@ func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondit
 	}
 	clear(seen)
 	others := maxConditions - ours
-	for _, c := range conditions {
+	for _, c := range list {
 		switch {
 		case isOurs(c) && !seen[c.Type]:
 			seen[c.Type] = true
@@ -97,10 +98,10 @@ func fewer(conditions []genericcondition.GenericCondition) (kept []genericcondit
 
 func isOurs(c genericcondition.GenericCondition) bool {
 	switch c.Type {
-	case fleet.ConditionReady, fleet.ConditionProcessed, fleet.ConditionImported, fleet.ConditionReconciled,
-		fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionAgentReporting, fleet.ConditionFollowsClusterAPI,
-		fleet.ConditionPartitioned, fleet.ConditionTargetsKnown, fleet.ConditionTargetsAccepted, fleet.ConditionGranted,
-		fleet.ConditionDeployed, fleet.ConditionInstalled, fleet.ConditionMonitored:
+	case conditions.Ready, conditions.Processed, conditions.Imported, conditions.Reconciled,
+		conditions.AddressKnown, conditions.AgentManaged, conditions.AgentReporting, conditions.FollowsClusterAPI,
+		conditions.Partitioned, conditions.TargetsKnown, conditions.TargetsAccepted, conditions.Granted,
+		conditions.Deployed, conditions.Installed, conditions.Monitored:
 		return true
 	}
 	return false
@@ -292,8 +293,8 @@ func boundCluster(status *fleet.ClusterStatus) {
 // BoundDeployment cuts the status that an agent reports. If a list loses entries, the status is marked as incomplete.
 func BoundDeployment(status *fleet.BundleDeploymentStatus) {
 	status.Conditions = BoundConditions(status.Conditions)
-	room := 2 * MaxListed * fleet.MaxMessage
-	modified, nonReady := boundResources(status.ModifiedStatus, status.NonReadyStatus, &room, fleet.MaxMessage)
+	room := 2 * MaxListed * conditions.MaxMessage
+	modified, nonReady := boundResources(status.ModifiedStatus, status.NonReadyStatus, &room, conditions.MaxMessage)
 	deployed := boundDeployed(status.Resources)
 	if len(modified) < len(status.ModifiedStatus) || len(nonReady) < len(status.NonReadyStatus) || len(deployed) < len(status.Resources) {
 		status.IncompleteState = true

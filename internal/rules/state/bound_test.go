@@ -125,13 +125,15 @@ func (w worst) statuses(t *testing.T) map[runtime.Object]int {
 
 // ownTypes are the types of conditions that the API documents.
 var ownTypes = func() (types []string) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../../../pkg/apis/fleet.cattle.io/v1alpha1/conditions.go", nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../pkg/apis/fleet.cattle.io/v1alpha1/conditions/conditions.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		panic(err)
 	}
 	ast.Inspect(file, func(node ast.Node) bool {
-		if spec, ok := node.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Condition") {
-			types = append(types, strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`))
+		if spec, ok := node.(*ast.ValueSpec); ok && !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok {
+				types = append(types, strings.Trim(literal.Value, `"`))
+			}
 		}
 		return true
 	})

@@ -8,11 +8,12 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func ready(t *testing.T, bd *fleet.BundleDeployment) string {
 	t.Helper()
-	condition := fleet.GetCondition(bd.Status.Conditions, fleet.ConditionReady)
+	condition := conditions.Get(bd.Status.Conditions, conditions.Ready)
 	if condition == nil {
 		t.Fatalf("%s/%s has no condition Ready", bd.Namespace, bd.Name)
 	}
@@ -47,7 +48,7 @@ func TestRecordedBundles(t *testing.T) {
 		if diff := cmp.Diff(b.Status.Summary, summary); diff != "" {
 			t.Errorf("summary of %s (-want +got):\n%s", b.Name, diff)
 		}
-		want := *fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+		want := *conditions.Get(b.Status.Conditions, conditions.Ready)
 		want.LastUpdateTime = ""
 		if diff := cmp.Diff(want, ReadyCondition(summary, KindCluster)); diff != "" {
 			t.Errorf("condition Ready of %s (-want +got):\n%s", b.Name, diff)
@@ -76,7 +77,7 @@ func TestRecordedClusters(t *testing.T) {
 		if diff := cmp.Diff(c.Status.ResourceCounts, SumCounts(counts...)); diff != "" {
 			t.Errorf("resource counts of %s (-want +got):\n%s", c.Name, diff)
 		}
-		want := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		want := *conditions.Get(c.Status.Conditions, conditions.Ready)
 		want.LastUpdateTime = ""
 		if diff := cmp.Diff(want, ReadyCondition(summary, KindBundle)); diff != "" {
 			t.Errorf("condition Ready of %s (-want +got):\n%s", c.Name, diff)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // WaitCheckIn is the displayed state of a Cluster whose agent has never reported, or has stopped reporting.
@@ -27,7 +28,7 @@ func Of(bd *fleet.BundleDeployment) fleet.BundleState {
 func Against(bd *fleet.BundleDeployment, deploymentID string) fleet.BundleState {
 	switch {
 	case bd.Status.AppliedDeploymentID != deploymentID:
-		if isFalse(bd, fleet.ConditionDeployed) {
+		if isFalse(bd, conditions.Deployed) {
 			return fleet.ErrApplied
 		}
 		return fleet.WaitApplied
@@ -49,15 +50,15 @@ func Message(bd *fleet.BundleDeployment) string {
 }
 
 func messageAgainst(bd *fleet.BundleDeployment, deploymentID string) string {
-	if message := conditionMessage(bd, fleet.ConditionDeployed); message != "" {
+	if message := conditionMessage(bd, conditions.Deployed); message != "" {
 		return message
 	}
 	if bd.Status.AppliedDeploymentID == deploymentID {
-		if message := conditionMessage(bd, fleet.ConditionInstalled); message != "" {
+		if message := conditionMessage(bd, conditions.Installed); message != "" {
 			return message
 		}
 	}
-	return conditionMessage(bd, fleet.ConditionMonitored)
+	return conditionMessage(bd, conditions.Monitored)
 }
 
 // failedAgainst reports whether the agent has met an error with the deployment. An installation error counts only if
@@ -66,7 +67,7 @@ func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
 	if bd.Status.AppliedDeploymentID != deploymentID {
 		return Against(bd, deploymentID) == fleet.ErrApplied
 	}
-	return isFalse(bd, fleet.ConditionDeployed) || isFalse(bd, fleet.ConditionInstalled)
+	return isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
 }
 
 // Rank orders states by severity, from 1 for Ready to 7 for ErrApplied. Unknown states have rank 0.
@@ -83,16 +84,16 @@ func Rank(s fleet.BundleState) int {
 // Display returns the printer columns of a BundleDeployment.
 func Display(bd *fleet.BundleDeployment) fleet.BundleDeploymentDisplay {
 	return fleet.BundleDeploymentDisplay{
-		Deployed:  conditionText(bd, fleet.ConditionDeployed),
-		Monitored: conditionText(bd, fleet.ConditionMonitored),
+		Deployed:  conditionText(bd, conditions.Deployed),
+		Monitored: conditionText(bd, conditions.Monitored),
 		State:     string(Of(bd)),
 	}
 }
 
 func conditionText(bd *fleet.BundleDeployment, conditionType string) string {
 	condition := condition(bd, conditionType)
-	failed := conditionType == fleet.ConditionDeployed && condition.Status == "False" && condition.Reason != ""
-	if failed || condition.Reason == fleet.ReasonError {
+	failed := conditionType == conditions.Deployed && condition.Status == "False" && condition.Reason != ""
+	if failed || condition.Reason == conditions.ReasonError {
 		return "Error: " + cut.Text(condition.Message, maxDisplayed)
 	}
 	return string(condition.Status)
@@ -108,7 +109,7 @@ func isFalse(bd *fleet.BundleDeployment, conditionType string) bool {
 
 // condition returns the condition of a type, or the zero value.
 func condition(bd *fleet.BundleDeployment, conditionType string) genericcondition.GenericCondition {
-	if found := fleet.GetCondition(bd.Status.Conditions, conditionType); found != nil {
+	if found := conditions.Get(bd.Status.Conditions, conditionType); found != nil {
 		return *found
 	}
 	return genericcondition.GenericCondition{}

@@ -8,6 +8,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Limits of a summary and its message.
@@ -134,7 +135,7 @@ func counter(s *fleet.BundleSummary, state fleet.BundleState) *int {
 // ReadyCondition returns the Ready condition of a summary. It is True without a message if the summary lists nothing.
 // Otherwise it is False with ReadyMessage. It has neither a reason nor a time.
 func ReadyCondition(summary fleet.BundleSummary, kind string) genericcondition.GenericCondition {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: "True"}
+	condition := genericcondition.GenericCondition{Type: conditions.Ready, Status: "True"}
 	if message := ReadyMessage(summary, kind); message != "" {
 		condition.Status, condition.Message = "False", message
 	}

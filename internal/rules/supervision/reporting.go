@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // AgentPatience is how long a deployed agent may take until its first heartbeat. It has to be scheduled, pulled and
@@ -119,15 +120,15 @@ func AgentExpected(cluster *fleet.Cluster, bootstrap config.Bootstrap) bool {
 
 // AgentDeployed reports whether the hub has deployed a Cluster's agent.
 func AgentDeployed(cluster *fleet.Cluster) bool {
-	imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
+	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
 	return cluster.Spec.KubeConfigSecret != "" && imported != nil && imported.Status == corev1.ConditionTrue
 }
 
 // MarkedNotReporting reports whether a Cluster's condition says that its agent does not report. A condition set before
 // the agent's first heartbeat no longer counts after that heartbeat.
 func MarkedNotReporting(cluster *fleet.Cluster) bool {
-	said := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)
-	return said != nil && said.Reason == fleet.ReasonAgentNotReporting &&
+	said := conditions.Get(cluster.Status.Conditions, conditions.AgentReporting)
+	return said != nil && said.Reason == conditions.ReasonAgentNotReporting &&
 		(said.Message != missingMessage || cluster.Status.Agent.LastSeen.IsZero())
 }
 
@@ -144,19 +145,19 @@ const (
 
 // ReportingCondition returns condition AgentReporting of a Cluster, or nil if no agent is expected.
 func ReportingCondition(stage Reporting, cluster *fleet.Cluster) *genericcondition.GenericCondition {
-	condition := &genericcondition.GenericCondition{Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse}
+	condition := &genericcondition.GenericCondition{Type: conditions.AgentReporting, Status: corev1.ConditionFalse}
 	switch stage {
 	case ReportingHeard:
 		condition.Status = corev1.ConditionTrue
 	case ReportingAwaited:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingAgent, awaitedMessage
+		condition.Reason, condition.Message = conditions.ReasonAwaitingAgent, awaitedMessage
 		if cluster.Spec.KubeConfigSecret != "" {
 			condition.Message = deployedMessage
 		}
 	case ReportingMissing:
-		condition.Reason, condition.Message = fleet.ReasonAgentNotReporting, missingMessage
+		condition.Reason, condition.Message = conditions.ReasonAgentNotReporting, missingMessage
 	case ReportingSilent:
-		condition.Reason, condition.Message = fleet.ReasonAgentNotReporting, SilentMessage
+		condition.Reason, condition.Message = conditions.ReasonAgentNotReporting, SilentMessage
 	default:
 		return nil
 	}
@@ -180,7 +181,7 @@ func AllReplaced(requests []*fleet.ClusterRegistration) bool {
 			continue
 		}
 		granted++
-		if said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); said == nil || said.Reason != fleet.ReasonAccountReplaced {
+		if said := conditions.Get(request.Status.Conditions, conditions.Granted); said == nil || said.Reason != conditions.ReasonAccountReplaced {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // observed returns the input, at noon, for an agent with the hub's interval of ten minutes that reported this long
@@ -32,10 +33,10 @@ func observed(ago time.Duration, modifiers ...func(*supervision.ReportingInput))
 
 func notHeardOf(in *supervision.ReportingInput) { in.Cluster.Status.Agent.LastSeen = metav1.Time{} }
 
-func deployed(in *supervision.ReportingInput) { condition(in, fleet.ConditionImported, "True", "") }
+func deployed(in *supervision.ReportingInput) { condition(in, conditions.Imported, "True", "") }
 
 func notDeployed(in *supervision.ReportingInput) {
-	condition(in, fleet.ConditionImported, "False", fleet.ReasonDownstreamUnreachable)
+	condition(in, conditions.Imported, "False", conditions.ReasonDownstreamUnreachable)
 }
 
 func condition(in *supervision.ReportingInput, kind, status, reason string) {
@@ -194,14 +195,14 @@ func fromTheNode(in *supervision.ReportingInput) {
 func TestReportingCondition(t *testing.T) {
 	trouble := map[supervision.Reporting]bool{supervision.ReportingMissing: true, supervision.ReportingSilent: true}
 	for stage, reason := range map[supervision.Reporting]string{
-		supervision.ReportingHeard: "", supervision.ReportingAwaited: fleet.ReasonAwaitingAgent,
-		supervision.ReportingMissing: fleet.ReasonAgentNotReporting, supervision.ReportingSilent: fleet.ReasonAgentNotReporting,
+		supervision.ReportingHeard: "", supervision.ReportingAwaited: conditions.ReasonAwaitingAgent,
+		supervision.ReportingMissing: conditions.ReasonAgentNotReporting, supervision.ReportingSilent: conditions.ReasonAgentNotReporting,
 	} {
 		t.Run(string(stage), func(t *testing.T) {
 			for _, in := range []supervision.ReportingInput{observed(0), observed(0, byHand)} {
 				got := supervision.ReportingCondition(stage, in.Cluster)
-				if got.Type != fleet.ConditionAgentReporting || got.Reason != reason || (got.Message == "") != (reason == "") ||
-					(got.Status == corev1.ConditionTrue) != (stage == supervision.ReportingHeard) || fleet.IsTrouble(*got) != trouble[stage] {
+				if got.Type != conditions.AgentReporting || got.Reason != reason || (got.Message == "") != (reason == "") ||
+					(got.Status == corev1.ConditionTrue) != (stage == supervision.ReportingHeard) || conditions.IsTrouble(*got) != trouble[stage] {
 					t.Errorf("%+v", got)
 				}
 				marking := &fleet.Cluster{Status: fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{*got}}}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The hub inspects the downstream cluster of an agent that does not report. The interval between two inspections
@@ -128,7 +129,7 @@ func NeverReported(cluster *fleet.Cluster) bool { return cluster.Status.Agent.La
 func Decide(in Input) Outcome {
 	switch {
 	case in.Terminating:
-		return Outcome{Stage: Troubled, Reason: fleet.ReasonNamespaceTerminating, Message: namespaceTerminating}
+		return Outcome{Stage: Troubled, Reason: conditions.ReasonNamespaceTerminating, Message: namespaceTerminating}
 	case in.Deployment == nil, in.Deployment.Spec.Replicas != nil && *in.Deployment.Spec.Replicas == 0:
 		return Outcome{Stage: Missing, Repair: RepairObjects}
 	}

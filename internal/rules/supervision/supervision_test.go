@@ -14,6 +14,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // awaited returns the input for an agent deployed 30 seconds ago, of which only the Deployment exists.
@@ -88,7 +89,7 @@ func TestSupervise(t *testing.T) {
 		"Deployment scaled to zero: applied again": {in: awaited(func(in *supervision.Input) { in.Deployment.Spec.Replicas = &none }), want: supervision.Outcome{Stage: supervision.Missing, Repair: supervision.RepairObjects}},
 		"namespace terminating: awaited": {
 			in:   awaited(func(in *supervision.Input) { in.Terminating, in.Deployment = true, nil }),
-			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonNamespaceTerminating},
+			want: supervision.Outcome{Stage: supervision.Troubled, Reason: conditions.ReasonNamespaceTerminating},
 		},
 		"agent runs: has time":                                                           {in: awaited(runs), want: supervision.Outcome{Stage: supervision.Running}},
 		"agent runs beside a refused pod: running":                                       {in: awaited(runs, withRefusal("exceeded quota: q,")), want: supervision.Outcome{Stage: supervision.Running}},
@@ -117,11 +118,11 @@ func TestSupervise(t *testing.T) {
 		"hub has the import token, agent has reported before: awaited": {in: awaited(runs, func(in *supervision.Input) { in.Heard = true }), want: supervision.Outcome{Stage: supervision.Running}},
 		"pod refused, bootstrap Secret outdated: reported and delivered again": {
 			in:   awaited(delivered("t0"), withRefusal(`pods "p" is forbidden: exceeded quota: q, requested: pods=1`)),
-			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonAgentPodRejected, Repair: supervision.RepairIdentity},
+			want: supervision.Outcome{Stage: supervision.Troubled, Reason: conditions.ReasonAgentPodRejected, Repair: supervision.RepairIdentity},
 		},
 		"ServiceAccount deleted: applied again": {
 			in:   awaited(withRefusal(`pods "p" is forbidden: error looking up service account agents/fleet-agent: serviceaccount "fleet-agent" not found`)),
-			want: supervision.Outcome{Stage: supervision.Troubled, Reason: fleet.ReasonAgentPodRejected, Repair: supervision.RepairObjects},
+			want: supervision.Outcome{Stage: supervision.Troubled, Reason: conditions.ReasonAgentPodRejected, Repair: supervision.RepairObjects},
 		},
 	}
 	for name, test := range tests {
@@ -151,33 +152,33 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 		in           supervision.Input
 		reason, says string
 	}{
-		"quota exceeded":                   {in: refused("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), reason: fleet.ReasonAgentPodRejected, says: "ResourceQuota none of namespace agents leaves no room"},
-		"quota requires resources":         {in: refused("failed quota: cpu: must specify limits.cpu for: fleet-agent"), reason: fleet.ReasonAgentPodRejected, says: "set spec.agentResources"},
-		"LimitRange exceeded":              {in: refused("maximum memory usage per Container is 64Mi, but limit is 128Mi"), reason: fleet.ReasonAgentPodRejected, says: "a LimitRange of namespace agents"},
-		"pod security":                     {in: refused(`violates PodSecurity "restricted:latest": seccompProfile (pod or container "fleet-agent" must set …)`), reason: fleet.ReasonAgentPodRejected, says: "pods of Pod Security level restricted"},
-		"a webhook that denies":            {in: awaited(withRefusal(`admission webhook "policy.example.com" denied the request: not on 2026-11-21`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream denies"},
-		"a webhook that does not answer":   {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: fleet.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to admit"},
-		"a policy":                         {in: refused(`ValidatingAdmissionPolicy 'no-agents' with binding 'b' denied request: expression`), reason: fleet.ReasonAgentPodRejected, says: "ValidatingAdmissionPolicy no-agents"},
-		"a terminating namespace":          {in: refused(`unable to create new content in namespace agents because it is being terminated`), reason: fleet.ReasonNamespaceTerminating, says: "is being deleted"},
-		"a deleted PriorityClass":          {in: refused(`no PriorityClass with name fleet-agent-priority-class was found`), reason: fleet.ReasonAgentPodRejected, says: "applied again"},
-		"unknown refusal":                  {in: refused(`by a rule of 10:15`), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset -n agents -l app=fleet-agent"},
-		"empty refusal":                    {in: awaited(withRefusal("")), reason: fleet.ReasonAgentPodRejected, says: "kubectl describe replicaset"},
-		"unschedulable for long":           {in: awaited(withPods(pod("p", unschedulable))), reason: fleet.ReasonAgentPodRejected, says: "the agent's pod cannot be scheduled"},
+		"quota exceeded":                   {in: refused("exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), reason: conditions.ReasonAgentPodRejected, says: "ResourceQuota none of namespace agents leaves no room"},
+		"quota requires resources":         {in: refused("failed quota: cpu: must specify limits.cpu for: fleet-agent"), reason: conditions.ReasonAgentPodRejected, says: "set spec.agentResources"},
+		"LimitRange exceeded":              {in: refused("maximum memory usage per Container is 64Mi, but limit is 128Mi"), reason: conditions.ReasonAgentPodRejected, says: "a LimitRange of namespace agents"},
+		"pod security":                     {in: refused(`violates PodSecurity "restricted:latest": seccompProfile (pod or container "fleet-agent" must set …)`), reason: conditions.ReasonAgentPodRejected, says: "pods of Pod Security level restricted"},
+		"a webhook that denies":            {in: awaited(withRefusal(`admission webhook "policy.example.com" denied the request: not on 2026-11-21`)), reason: conditions.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream denies"},
+		"a webhook that does not answer":   {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: conditions.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to admit"},
+		"a policy":                         {in: refused(`ValidatingAdmissionPolicy 'no-agents' with binding 'b' denied request: expression`), reason: conditions.ReasonAgentPodRejected, says: "ValidatingAdmissionPolicy no-agents"},
+		"a terminating namespace":          {in: refused(`unable to create new content in namespace agents because it is being terminated`), reason: conditions.ReasonNamespaceTerminating, says: "is being deleted"},
+		"a deleted PriorityClass":          {in: refused(`no PriorityClass with name fleet-agent-priority-class was found`), reason: conditions.ReasonAgentPodRejected, says: "applied again"},
+		"unknown refusal":                  {in: refused(`by a rule of 10:15`), reason: conditions.ReasonAgentPodRejected, says: "kubectl describe replicaset -n agents -l app=fleet-agent"},
+		"empty refusal":                    {in: awaited(withRefusal("")), reason: conditions.ReasonAgentPodRejected, says: "kubectl describe replicaset"},
+		"unschedulable for long":           {in: awaited(withPods(pod("p", unschedulable))), reason: conditions.ReasonAgentPodRejected, says: "the agent's pod cannot be scheduled"},
 		"unschedulable for a moment":       {in: early(awaited(withPods(pod("p", unschedulable))))},
-		"image pull backoff":               {in: waiting("ImagePullBackOff"), reason: fleet.ReasonAgentPodFailing, says: "image registry.example/agent:v1 cannot be pulled"},
-		"invalid image name":               {in: waiting("InvalidImageName"), reason: fleet.ReasonAgentPodFailing, says: "cannot be pulled"},
+		"image pull backoff":               {in: waiting("ImagePullBackOff"), reason: conditions.ReasonAgentPodFailing, says: "image registry.example/agent:v1 cannot be pulled"},
+		"invalid image name":               {in: waiting("InvalidImageName"), reason: conditions.ReasonAgentPodFailing, says: "cannot be pulled"},
 		"failed image pull, for a moment":  {in: early(waiting("ErrImagePull"))},
-		"failed image pull, for long":      {in: waiting("ErrImagePull"), reason: fleet.ReasonAgentPodFailing, says: "can reach the registry"},
-		"container in CrashLoopBackOff":    {in: early(waiting("CrashLoopBackOff")), reason: fleet.ReasonAgentPodFailing, says: "kubectl logs -n agents -l app=fleet-agent --previous"},
-		"container that cannot be created": {in: waiting("CreateContainerConfigError"), reason: fleet.ReasonAgentPodFailing, says: "cannot be started"},
+		"failed image pull, for long":      {in: waiting("ErrImagePull"), reason: conditions.ReasonAgentPodFailing, says: "can reach the registry"},
+		"container in CrashLoopBackOff":    {in: early(waiting("CrashLoopBackOff")), reason: conditions.ReasonAgentPodFailing, says: "kubectl logs -n agents -l app=fleet-agent --previous"},
+		"container that cannot be created": {in: waiting("CreateContainerConfigError"), reason: conditions.ReasonAgentPodFailing, says: "cannot be started"},
 		"init container in CrashLoopBackOff": {in: awaited(withPods(pod("p", func(p *corev1.Pod) {
 			waits("CrashLoopBackOff")(p)
 			p.Status.InitContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses, nil
-		}))), reason: fleet.ReasonAgentPodFailing, says: "exits right after its start"},
-		"evicted pod": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))), reason: fleet.ReasonAgentPodFailing, says: "terminated by its node"},
+		}))), reason: conditions.ReasonAgentPodFailing, says: "exits right after its start"},
+		"evicted pod": {in: awaited(withPods(pod("p", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))), reason: conditions.ReasonAgentPodFailing, says: "terminated by its node"},
 		"failure in the Deployment's condition": {in: awaited(func(in *supervision.Input) {
 			in.Deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: q,"}}
-		}), reason: fleet.ReasonAgentPodRejected, says: "ResourceQuota q"},
+		}), reason: conditions.ReasonAgentPodRejected, says: "ResourceQuota q"},
 		"failure of an older ReplicaSet": {in: awaited(func(in *supervision.Input) {
 			withRefusal("exceeded quota: q,")(in)
 			none := int32(0)
@@ -286,7 +287,7 @@ func TestHostileRefusal_IsNotRepeated(t *testing.T) {
 		"exceeded quota: " + strings.Repeat("a", 5000) + ",", `ValidatingAdmissionPolicy '` + "\x00" + `'`,
 	} {
 		got := supervision.Decide(awaited(withRefusal(text)))
-		if got.Reason != fleet.ReasonAgentPodRejected || len(got.Message) > 700 {
+		if got.Reason != conditions.ReasonAgentPodRejected || len(got.Message) > 700 {
 			t.Errorf("%s: %d bytes", got.Reason, len(got.Message))
 		}
 		for _, part := range []string{"script", "Ready: True", "eyJ", "\x00"} {
@@ -349,10 +350,10 @@ func TestSupervised(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	tests := map[string]struct{ text, reason, says string }{
-		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, fleet.ReasonAdmissionDenied, "w.example.com downstream denies"},
-		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, fleet.ReasonAdmissionDenied, "does not answer"},
-		"a policy":                       {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, fleet.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
-		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, fleet.ReasonNamespaceTerminating, "until it is gone"},
+		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, conditions.ReasonAdmissionDenied, "w.example.com downstream denies"},
+		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, conditions.ReasonAdmissionDenied, "does not answer"},
+		"a policy":                       {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, conditions.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
+		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, conditions.ReasonNamespaceTerminating, "until it is gone"},
 		"something else":                 {`secrets "s" is forbidden: User "u" cannot create resource`, "", ""},
 	}
 	for name, test := range tests {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const namespaceTerminating = "the agent's namespace is being deleted downstream and accepts no new objects until it is gone: the agent is deployed afterwards; if that takes long, check which finalizers remain"
@@ -39,11 +39,11 @@ func podTrouble(in Input) (reason, message string, repair Repair) {
 func troubleOf(in Input, pod *corev1.Pod) (reason, message string) {
 	early := in.Awaited < StartPatience
 	if pod.Status.Phase == corev1.PodFailed {
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was terminated by its node: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was terminated by its node: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable && !early {
-			return fleet.ReasonAgentPodRejected, fmt.Sprintf("the agent's pod cannot be scheduled: see why with kubectl describe pod -n %s -l app=%s, and add capacity, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources", in.Namespace, names.Agent)
+			return conditions.ReasonAgentPodRejected, fmt.Sprintf("the agent's pod cannot be scheduled: see why with kubectl describe pod -n %s -l app=%s, and add capacity, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources", in.Namespace, names.Agent)
 		}
 	}
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -66,11 +66,11 @@ func waiting(in Input, why string, early bool) (reason, message string) {
 		}
 		fallthrough
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's image %s cannot be pulled: check agentImage in the fleet chart, spec.privateRepoURL and spec.agentPullSecrets, and that the cluster can reach the registry", imageOf(in.Deployment))
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's image %s cannot be pulled: check agentImage in the fleet chart, spec.privateRepoURL and spec.agentPullSecrets, and that the cluster can reach the registry", imageOf(in.Deployment))
 	case "CrashLoopBackOff":
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's container exits right after its start: see why with kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container exits right after its start: see why with kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PostStartHookError":
-		return fleet.ReasonAgentPodFailing, fmt.Sprintf("the agent's container cannot be started: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container cannot be started: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
 	return "", "" // ContainerCreating and the like: the pod is starting
 }
@@ -145,7 +145,7 @@ var (
 // podRefused translates the API server's refusal of the agent's pod, and says what to do.
 func podRefused(text, namespace string) (reason, message string, repair Repair) {
 	say := func(format string, args ...any) (string, string, Repair) {
-		return fleet.ReasonAgentPodRejected, fmt.Sprintf(format, args...), RepairNone
+		return conditions.ReasonAgentPodRejected, fmt.Sprintf(format, args...), RepairNone
 	}
 	if match := quotaExceeded.FindStringSubmatch(text); match != nil {
 		return say("ResourceQuota %s of namespace %s leaves no room for the agent's pod: raise it, or give the agent a namespace of its own in spec.agentNamespace", match[1], namespace)
@@ -165,7 +165,7 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 	case limitRange.MatchString(text):
 		return say("a LimitRange of namespace %s does not allow the resources of the agent's pod: change it, or spec.agentResources", namespace)
 	case beingTerminated.MatchString(text):
-		return fleet.ReasonNamespaceTerminating, namespaceTerminating, RepairNone
+		return conditions.ReasonNamespaceTerminating, namespaceTerminating, RepairNone
 	case missingCompanion.MatchString(text):
 		reason, message, _ = say("the agent's ServiceAccount or PriorityClass was missing downstream: it is applied again")
 		return reason, message, RepairObjects
@@ -194,11 +194,11 @@ func Refusal(text string) (reason, message string) {
 	name, denies := admission(text)
 	switch {
 	case beingTerminated.MatchString(text):
-		return fleet.ReasonNamespaceTerminating, namespaceTerminating
+		return conditions.ReasonNamespaceTerminating, namespaceTerminating
 	case name == "":
 		return "", ""
 	case denies:
-		return fleet.ReasonAdmissionDenied, name + " downstream denies an object of the agent: allow it; the reason is in the controller's log"
+		return conditions.ReasonAdmissionDenied, name + " downstream denies an object of the agent: allow it; the reason is in the controller's log"
 	}
-	return fleet.ReasonAdmissionDenied, name + " downstream has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace"
+	return conditions.ReasonAdmissionDenied, name + " downstream has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace"
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // ErrMappingIncomplete means that a mapping lacks one of its selectors and therefore does nothing.
@@ -81,9 +82,9 @@ func (m Mapping) selects(namespace metav1.Object) bool {
 }
 
 // Accepts reports whether Bundles of a workspace may go to the Clusters of a namespace, according to the annotation
-// fleet.AnnotationAcceptBundlesFrom of the namespace. Without the annotation they may.
+// annotation.AcceptBundlesFrom of the namespace. Without the annotation they may.
 func Accepts(namespace metav1.Object, workspace string) bool {
-	list, limited := namespace.GetAnnotations()[fleet.AnnotationAcceptBundlesFrom]
+	list, limited := namespace.GetAnnotations()[annotation.AcceptBundlesFrom]
 	if !limited || namespace.GetName() == workspace {
 		return true
 	}
@@ -109,7 +110,7 @@ func RefusedMessage(workspace string, namespaces []string) string {
 	}
 	return fmt.Sprintf("workspaces that do not accept Bundles of %s, so that none go to their Clusters: %s%s; "+
 		"if they should, an owner of the Namespace adds %s to the list in its annotation: kubectl annotate namespace %s --overwrite %s=<others>,%s",
-		workspace, strings.Join(named, ", "), more, workspace, named[0], fleet.AnnotationAcceptBundlesFrom, workspace)
+		workspace, strings.Join(named, ", "), more, workspace, named[0], annotation.AcceptBundlesFrom, workspace)
 }
 
 // Reach lists the namespaces in which a Bundle looks for Clusters.

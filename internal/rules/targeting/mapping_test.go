@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // mapping is of workspace "ws", unless it is moved.
@@ -143,7 +144,7 @@ func TestReach(t *testing.T) {
 
 func TestReachOfRefusedMappings(t *testing.T) {
 	accepting := func(namespace *corev1.Namespace, list string) *corev1.Namespace {
-		namespace.Annotations = map[string]string{fleet.AnnotationAcceptBundlesFrom: list}
+		namespace.Annotations = map[string]string{annotation.AcceptBundlesFrom: list}
 		return namespace
 	}
 	tests := map[string]struct {

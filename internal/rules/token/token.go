@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // SetID identifies the set of objects behind a ClusterRegistrationToken. Changing it orphans them.
@@ -95,7 +96,7 @@ func Decide(in Input) Outcome {
 		out.Recheck = expires.Time
 	}
 	if !objects.IsLabelValue(token.Name) {
-		out.Stage, out.Reason = Unusable, fleet.ReasonTokenNameTooLong
+		out.Stage, out.Reason = Unusable, conditions.ReasonTokenNameTooLong
 		out.Message = "the token's name is used as a label value, which may have 63 characters: delete this token and create one with a shorter name"
 		return out
 	}
@@ -108,19 +109,19 @@ func Decide(in Input) Outcome {
 func hold(in Input, out *Outcome) {
 	token := in.Token
 	if in.Secret != nil && in.Secret.Type == protocol.SecretTypeValues && isMalformed(in.Secret) {
-		out.Reason = fleet.ReasonValuesInvalid
+		out.Reason = conditions.ReasonValuesInvalid
 		out.Message = "the Secret with the token's values cannot be decoded and is written again; if this condition stays, delete the Secret: it is immutable, or another client overwrites it"
 	}
 	if in.Rejected {
-		out.Reason = fleet.ReasonTokenRejected
+		out.Reason = conditions.ReasonTokenRejected
 		out.Message = "the hub's API server no longer accepts the bearer token in the values Secret, as after a change of its signing key: another one is being written; install agents that are still to register with the new values"
 	}
 	switch held := keptToken(in, out.Status.Expires); {
 	case in.Secret != nil && in.Secret.Type != protocol.SecretTypeValues:
-		out.Stage, out.Reason = Blocked, fleet.ReasonSecretNameTaken
+		out.Stage, out.Reason = Blocked, conditions.ReasonSecretNameTaken
 		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
 	case in.Taken != "":
-		out.Stage, out.Reason, out.Message = Blocked, fleet.ReasonNameTaken, in.Taken
+		out.Stage, out.Reason, out.Message = Blocked, conditions.ReasonNameTaken, in.Taken
 	case held != "":
 		// The Secret is kept even while the account's RBAC objects are repaired: agents use its token.
 		out.Stage, out.Values.Token, out.Status.SecretName = Ready, held, token.Name
@@ -176,9 +177,9 @@ func ended(in Input, ttl *metav1.Duration, expires *metav1.Time) bool {
 
 func whyEnded(in Input) (reason, message string) {
 	if !in.TTLRequired || isLimited(in.Token.Spec.TTL) {
-		return fleet.ReasonTokenExpired, "the token has expired and is deleted: create another one for clusters that still have to register"
+		return conditions.ReasonTokenExpired, "the token has expired and is deleted: create another one for clusters that still have to register"
 	}
-	return fleet.ReasonTTLMissing, "this hub requires tokens to have a time to live, and this token is deleted: create one with spec.ttl"
+	return conditions.ReasonTTLMissing, "this hub requires tokens to have a time to live, and this token is deleted: create one with spec.ttl"
 }
 
 // isMalformed reports whether the values in a values Secret cannot be decoded.

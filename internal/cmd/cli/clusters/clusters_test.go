@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // run executes the command against a server.
@@ -53,15 +54,15 @@ func several() []kuberuntime.Object {
 	three := int32(3)
 	ready.Agent.Nodes, ready.Agent.ReadyNodes = &three, &three
 	ready.Summary = fleet.BundleSummary{Ready: 12, DesiredReady: 12}
-	failing := status(true, condition("Imported", "False", fleet.ReasonHubAddressChanged, "m"),
+	failing := status(true, condition("Imported", "False", conditions.ReasonHubAddressChanged, "m"),
 		condition("Ready", "False", "", "ErrApplied(1) [Bundle web: bad\x1b[31mvalue]"), condition("AgentReporting", "True", "", ""))
 	failing.Summary = fleet.BundleSummary{Ready: 1, ErrApplied: 12, DesiredReady: 13, NonReadyResources: []fleet.NonReadyResource{
 		{Name: "web", BundleState: fleet.ErrApplied, Message: "bad\x1b[31mvalue"}, {Name: "db", BundleState: fleet.WaitApplied},
 	}}
 	imported := cluster("fleet-default", "east", status(false,
 		condition("Processed", "True", "", ""),
-		condition("Imported", "False", fleet.ReasonKubeconfigMissing, "Secret fleet-default/east $(rm) does not exist"),
-		condition("AgentReporting", "False", fleet.ReasonAwaitingAgent, "the agent is being deployed and has not reported yet")))
+		condition("Imported", "False", conditions.ReasonKubeconfigMissing, "Secret fleet-default/east $(rm) does not exist"),
+		condition("AgentReporting", "False", conditions.ReasonAwaitingAgent, "the agent is being deployed and has not reported yet")))
 	imported.Spec.KubeConfigSecret, imported.Labels = "east $(rm)", map[string]string{"env": "prod", "region": "eu"}
 	return []kuberuntime.Object{
 		cluster("fleet-local", "local", ready), imported, cluster("fleet-default", "west", failing),

@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // State is the state of a Cluster, in one word. The words are stable.
@@ -46,20 +47,20 @@ type Verdict struct {
 // Judge returns the state of a Cluster from its status. Problems that keep the agent from reporting come first, because
 // the rest of the status is old while it does not report.
 func Judge(cluster *fleet.Cluster) Verdict {
-	conditions := cluster.Status.Conditions
+	list := cluster.Status.Conditions
 	never := cluster.Status.Agent.LastSeen.IsZero()
-	imported := trouble(conditions, fleet.ConditionImported)
-	reporting := fleet.GetCondition(conditions, fleet.ConditionAgentReporting)
-	ready := fleet.GetCondition(conditions, fleet.ConditionReady)
+	imported := trouble(list, conditions.Imported)
+	reporting := conditions.Get(list, conditions.AgentReporting)
+	ready := conditions.Get(list, conditions.Ready)
 	switch {
 	case cluster.DeletionTimestamp != nil:
-		return because(Deleting, trouble(conditions, fleet.ConditionProcessed))
+		return because(Deleting, trouble(list, conditions.Processed))
 	case never && imported != nil:
 		return because(NotImported, imported)
 	case supervision.MarkedNotReporting(cluster):
 		return because(Silent, imported, reporting)
 	case never:
-		return because(Waiting, trouble(conditions, ""), reporting)
+		return because(Waiting, trouble(list, ""), reporting)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
 		verdict := because(NotReady, ready)
 		if verdict.Reason == "" {
@@ -67,21 +68,21 @@ func Judge(cluster *fleet.Cluster) Verdict {
 		}
 		return verdict
 	}
-	if found := trouble(conditions, ""); found != nil {
+	if found := trouble(list, ""); found != nil {
 		return because(Degraded, found)
 	}
 	return Verdict{State: Ready}
 }
 
 // trouble returns the condition of a type if it needs attention, or nil. An empty type means the first one that does.
-func trouble(conditions []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
-	i := slices.IndexFunc(conditions, func(c genericcondition.GenericCondition) bool {
-		return (conditionType == "" || c.Type == conditionType) && fleet.IsTrouble(c)
+func trouble(list []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
+	i := slices.IndexFunc(list, func(c genericcondition.GenericCondition) bool {
+		return (conditionType == "" || c.Type == conditionType) && conditions.IsTrouble(c)
 	})
 	if i < 0 {
 		return nil
 	}
-	return &conditions[i]
+	return &list[i]
 }
 
 // because returns a verdict with the first condition that is not nil.

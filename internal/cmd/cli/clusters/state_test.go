@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func condition(kind string, status corev1.ConditionStatus, reason, message string) genericcondition.GenericCondition {
@@ -29,22 +30,22 @@ func status(seen bool, conditions ...genericcondition.GenericCondition) fleet.Cl
 
 func TestJudge(t *testing.T) {
 	reports := condition("AgentReporting", "True", "", "")
-	silent := condition("AgentReporting", "False", fleet.ReasonAgentNotReporting, supervision.SilentMessage)
-	awaited := condition("AgentReporting", "False", fleet.ReasonAwaitingAgent, "no agent has reported yet")
-	unreachable := condition("Imported", "False", fleet.ReasonDownstreamUnreachable, "no answer")
+	silent := condition("AgentReporting", "False", conditions.ReasonAgentNotReporting, supervision.SilentMessage)
+	awaited := condition("AgentReporting", "False", conditions.ReasonAwaitingAgent, "no agent has reported yet")
+	unreachable := condition("Imported", "False", conditions.ReasonDownstreamUnreachable, "no answer")
 	tests := map[string]struct {
 		status   fleet.ClusterStatus
 		deleting bool
 		want     Verdict
 	}{
 		"new Cluster without status: waits":     {want: Verdict{State: Waiting}},
-		"no agent yet: waits":                   {status: status(false, awaited), want: Verdict{Waiting, fleet.ReasonAwaitingAgent, "no agent has reported yet"}},
-		"no agent yet, and a token is blocked":  {status: status(false, awaited, condition("Processed", "False", fleet.ReasonClientIDAmbiguous, "m")), want: Verdict{Waiting, fleet.ReasonClientIDAmbiguous, "m"}},
-		"kubeconfig does not work":              {status: status(false, awaited, unreachable), want: Verdict{NotImported, fleet.ReasonDownstreamUnreachable, "no answer"}},
-		"import is in progress: waits":          {status: status(false, awaited, condition("Imported", "False", "AwaitingToken", "")), want: Verdict{Waiting, fleet.ReasonAwaitingAgent, "no agent has reported yet"}},
-		"agent was deployed and never reported": {status: status(false, condition("AgentReporting", "False", fleet.ReasonAgentNotReporting, "m")), want: Verdict{Silent, fleet.ReasonAgentNotReporting, "m"}},
-		"agent no longer reports":               {status: status(true, condition("Ready", "False", fleet.ReasonAgentNotReporting, "m"), silent), want: Verdict{Silent, fleet.ReasonAgentNotReporting, supervision.SilentMessage}},
-		"silent, and the hub knows why":         {status: status(true, silent, unreachable), want: Verdict{Silent, fleet.ReasonDownstreamUnreachable, "no answer"}},
+		"no agent yet: waits":                   {status: status(false, awaited), want: Verdict{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"no agent yet, and a token is blocked":  {status: status(false, awaited, condition("Processed", "False", conditions.ReasonClientIDAmbiguous, "m")), want: Verdict{Waiting, conditions.ReasonClientIDAmbiguous, "m"}},
+		"kubeconfig does not work":              {status: status(false, awaited, unreachable), want: Verdict{NotImported, conditions.ReasonDownstreamUnreachable, "no answer"}},
+		"import is in progress: waits":          {status: status(false, awaited, condition("Imported", "False", "AwaitingToken", "")), want: Verdict{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"agent was deployed and never reported": {status: status(false, condition("AgentReporting", "False", conditions.ReasonAgentNotReporting, "m")), want: Verdict{Silent, conditions.ReasonAgentNotReporting, "m"}},
+		"agent no longer reports":               {status: status(true, condition("Ready", "False", conditions.ReasonAgentNotReporting, "m"), silent), want: Verdict{Silent, conditions.ReasonAgentNotReporting, supervision.SilentMessage}},
+		"silent, and the hub knows why":         {status: status(true, silent, unreachable), want: Verdict{Silent, conditions.ReasonDownstreamUnreachable, "no answer"}},
 		"Bundle is not ready: its state is the reason": {
 			status: func() fleet.ClusterStatus {
 				s := status(true, reports, condition("Ready", "False", "", "ErrApplied(1) [Bundle b]"))
@@ -53,11 +54,11 @@ func TestJudge(t *testing.T) {
 			}(),
 			want: Verdict{NotReady, "ErrApplied", "ErrApplied(1) [Bundle b]"},
 		},
-		"ready, with another trouble":             {status: status(true, condition("Ready", "True", "", ""), reports, condition("AddressKnown", "False", fleet.ReasonHubAddressChanged, "m")), want: Verdict{Degraded, fleet.ReasonHubAddressChanged, "m"}},
-		"ready, with an agent of Rancher Fleet":   {status: status(true, condition("Ready", "True", "", ""), condition("Imported", "False", fleet.ReasonAgentInherited, "m")), want: Verdict{State: Ready}},
+		"ready, with another trouble":             {status: status(true, condition("Ready", "True", "", ""), reports, condition("AddressKnown", "False", conditions.ReasonHubAddressChanged, "m")), want: Verdict{Degraded, conditions.ReasonHubAddressChanged, "m"}},
+		"ready, with an agent of Rancher Fleet":   {status: status(true, condition("Ready", "True", "", ""), condition("Imported", "False", conditions.ReasonAgentInherited, "m")), want: Verdict{State: Ready}},
 		"ready":                                   {status: status(true, condition("Ready", "True", "", ""), reports, condition("Imported", "True", "", "")), want: Verdict{State: Ready}},
 		"being deleted":                           {deleting: true, status: status(true, condition("Ready", "True", "", "")), want: Verdict{State: Deleting}},
-		"being deleted, which the server refuses": {deleting: true, status: status(true, condition("Processed", "False", fleet.ReasonError, "m")), want: Verdict{Deleting, fleet.ReasonError, "m"}},
+		"being deleted, which the server refuses": {deleting: true, status: status(true, condition("Processed", "False", conditions.ReasonError, "m")), want: Verdict{Deleting, conditions.ReasonError, "m"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Limits of a completion.
@@ -53,8 +54,8 @@ func Takeovers(flags *access.Flags) cobra.CompletionFunc {
 			return clusters(command, args, prefix)
 		}
 		waits := func(request *fleet.ClusterRegistration) bool {
-			granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-			return granted != nil && granted.Reason == fleet.ReasonTakeoverPending && request.Status.ClusterName == args[0]
+			granted := conditions.Get(request.Status.Conditions, conditions.Granted)
+			return granted != nil && granted.Reason == conditions.ReasonTakeoverPending && request.Status.ClusterName == args[0]
 		}
 		return matching(command.Context(), names(flags, (*access.Cluster).Registrations, waits), nil, prefix)
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestCompletion_PrintsNames(t *testing.T) {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "fleet-default", Name: name} }
 	waiting := fleet.ClusterRegistrationStatus{ClusterName: "west", Conditions: []genericcondition.GenericCondition{
-		{Type: fleet.ConditionGranted, Status: "False", Reason: fleet.ReasonTakeoverPending},
+		{Type: conditions.Granted, Status: "False", Reason: conditions.ReasonTakeoverPending},
 	}}
 	server := clitest.Start(t,
 		&fleet.Cluster{ObjectMeta: named("east")}, &fleet.Cluster{ObjectMeta: named("west")}, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other"}},

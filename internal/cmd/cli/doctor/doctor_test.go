@@ -38,6 +38,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const system = names.SystemNamespace
@@ -99,7 +100,7 @@ func ill() []runtime.Object {
 		c := &fleet.Cluster{ObjectMeta: old(namespace, name)}
 		c.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon().Add(-2 * time.Hour))
 		c.Status.Conditions = []genericcondition.GenericCondition{{
-			Type: fleet.ConditionAgentReporting, Status: corev1.ConditionFalse, Reason: fleet.ReasonAgentNotReporting, Message: "silent",
+			Type: conditions.AgentReporting, Status: corev1.ConditionFalse, Reason: conditions.ReasonAgentNotReporting, Message: "silent",
 		}}
 		return c
 	}

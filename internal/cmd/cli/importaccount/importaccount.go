@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // The label of all objects that `fleet import` creates.
@@ -103,18 +104,18 @@ func New(core kubernetes.Interface, hubUID, workspace, cluster string) *Account 
 
 func (a *Account) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: metav1.NamespaceSystem, Name: a.Name, Labels: Labels(), Annotations: map[string]string{fleet.AnnotationHubUID: a.hubUID},
+		Namespace: metav1.NamespaceSystem, Name: a.Name, Labels: Labels(), Annotations: map[string]string{annotation.HubUID: a.hubUID},
 	}
 }
 
 // isOurs reports whether `fleet import` has created an object of the account for this hub.
 func (a *Account) isOurs(object metav1.Object) bool {
-	return IsOurs(object) && object.GetAnnotations()[fleet.AnnotationHubUID] == a.hubUID
+	return IsOurs(object) && object.GetAnnotations()[annotation.HubUID] == a.hubUID
 }
 
 // isEarlier reports whether an earlier release has created an object. Such an object does not name its hub.
 func isEarlier(object metav1.Object) bool {
-	_, named := object.GetAnnotations()[fleet.AnnotationHubUID]
+	_, named := object.GetAnnotations()[annotation.HubUID]
 	return IsOurs(object) && !named
 }
 

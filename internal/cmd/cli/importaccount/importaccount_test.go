@@ -17,7 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // The account of this hub, and its name.
@@ -46,7 +46,7 @@ func part(object runtime.Object, labels map[string]string) runtime.Object {
 	meta := object.(metav1.Object)
 	meta.SetName(name)
 	meta.SetLabels(labels)
-	meta.SetAnnotations(map[string]string{fleet.AnnotationHubUID: hubUID})
+	meta.SetAnnotations(map[string]string{annotation.HubUID: hubUID})
 	if _, isBinding := object.(*rbacv1.ClusterRoleBinding); !isBinding {
 		meta.SetNamespace(metav1.NamespaceSystem)
 	}
@@ -125,12 +125,12 @@ func TestAccounts_AreOfOneHubAndCluster(t *testing.T) {
 
 func TestFind_ReturnsOnlyObjectsOfThisHub(t *testing.T) {
 	other := all()[0].(*corev1.ServiceAccount)
-	other.Annotations = map[string]string{fleet.AnnotationHubUID: "uid-other"}
+	other.Annotations = map[string]string{annotation.HubUID: "uid-other"}
 	earlier := func(hub string) *corev1.Secret {
 		secret := &corev1.Secret{}
 		secret.Namespace, secret.Name, secret.Labels = metav1.NamespaceSystem, "fleet-import-fleet-default-east", importaccount.Labels()
 		if hub != "" {
-			secret.Annotations = map[string]string{fleet.AnnotationHubUID: hub}
+			secret.Annotations = map[string]string{annotation.HubUID: hub}
 		}
 		return secret
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -267,7 +268,7 @@ func (i *importer) checkNotHub(ctx context.Context) error {
 		i.account = importaccount.New(i.cluster.Core, string(hub), i.flags.Namespace(), i.name)
 		return nil
 	}
-	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(fleet.ReasonTargetIsHub).
+	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(conditions.ReasonTargetIsHub).
 		With("select another cluster with --cluster-context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // contextName is the name of the only context in the kubeconfig of the hub.
@@ -89,11 +90,11 @@ func check(document []byte, s settings) error {
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, foreign.ErrKubeconfigExpired):
-		return fleet.ReasonKubeconfigExpired
+		return conditions.ReasonKubeconfigExpired
 	case errors.Is(err, kubeconfig.ErrKubeconfigMalformed), errors.Is(err, kubeconfig.ErrKubeconfigContext):
-		return fleet.ReasonKubeconfigInvalid
+		return conditions.ReasonKubeconfigInvalid
 	}
-	return fleet.ReasonKubeconfigRefused
+	return conditions.ReasonKubeconfigRefused
 }
 
 // step is what an import does.
@@ -188,7 +189,7 @@ func serverOf(document []byte) string {
 
 // state returns whether a Cluster is imported and reports, or the error for a problem that only a person can solve.
 func state(cluster *fleet.Cluster) (done bool, err error) {
-	imported := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
+	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
 	if imported == nil {
 		return false, nil
 	}
@@ -201,12 +202,12 @@ func state(cluster *fleet.Cluster) (done bool, err error) {
 
 // late returns the error for a Cluster that does not report in time, with the hub's last report.
 func late(cluster *fleet.Cluster, name string, timeout time.Duration) error {
-	failure := exit.Errorf(exit.Timeout, "Cluster %s did not report within %s", name, timeout).Because(fleet.ReasonAwaitingAgent)
+	failure := exit.Errorf(exit.Timeout, "Cluster %s did not report within %s", name, timeout).Because(conditions.ReasonAwaitingAgent)
 	if cluster == nil {
 		return failure.With("run the command again: it continues")
 	}
-	for _, kind := range []string{fleet.ConditionImported, fleet.ConditionAgentReporting} {
-		condition := fleet.GetCondition(cluster.Status.Conditions, kind)
+	for _, kind := range []string{conditions.Imported, conditions.AgentReporting} {
+		condition := conditions.Get(cluster.Status.Conditions, kind)
 		if condition != nil && condition.Status == corev1.ConditionFalse {
 			failure.Reason = condition.Reason
 			failure.Problems = append(failure.Problems, errors.New(output.Line(condition.Message)))

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const canary = "canary-93ab"
@@ -157,7 +158,7 @@ func TestDecide(t *testing.T) {
 func TestState(t *testing.T) {
 	imported := func(status corev1.ConditionStatus, reason string, seen bool) *fleet.Cluster {
 		c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "east"}}
-		c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionImported, Status: status, Reason: reason, Message: "m"}}
+		c.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: status, Reason: reason, Message: "m"}}
 		if seen {
 			c.Status.Agent.LastSeen = metav1.Now()
 		}
@@ -171,8 +172,8 @@ func TestState(t *testing.T) {
 		"nothing yet":           {&fleet.Cluster{}, false, exit.Done},
 		"installed":             {imported("True", "", false), false, exit.Done},
 		"reporting":             {imported("True", "", true), true, exit.Done},
-		"unreachable: it waits": {imported("False", fleet.ReasonDownstreamUnreachable, false), false, exit.Done},
-		"refused: it ends":      {imported("False", fleet.ReasonKubeconfigRefused, false), false, exit.Refused},
+		"unreachable: it waits": {imported("False", conditions.ReasonDownstreamUnreachable, false), false, exit.Done},
+		"refused: it ends":      {imported("False", conditions.ReasonKubeconfigRefused, false), false, exit.Refused},
 	} {
 		if done, err := state(test.cluster); done != test.done || exit.CodeOf(err) != test.code {
 			t.Errorf("%s: %v %v", name, done, err)

@@ -27,7 +27,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // reviewsAtOnce limits the questions about rights that are sent at the same time.
@@ -193,7 +194,7 @@ func (f *found) readObjects(ctx context.Context, core kubernetes.Interface) erro
 	}
 	deployment, err := access.Find(ctx, core.AppsV1().Deployments(f.namespace), "Deployment "+agent, names.Agent)
 	f.deployment = deployment != nil
-	f.imported = f.deployment && settings != nil && settings.Annotations[fleet.AnnotationHubUID] != ""
+	f.imported = f.deployment && settings != nil && settings.Annotations[annotation.HubUID] != ""
 	return err
 }
 
@@ -263,7 +264,7 @@ func (j *joiner) tryPod(ctx context.Context) error {
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return exit.Errorf(exit.Preflight, "namespace %s does not admit the agent's pod: %s", j.namespace, foreign.Excerpt(err.Error(), 1024)).
-			Because(fleet.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: kubectl describe namespace " + j.namespace)
+			Because(conditions.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: kubectl describe namespace " + j.namespace)
 	}
 	return access.Explain("trying the agent's pod", err)
 }
@@ -300,25 +301,25 @@ func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error)
 func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, message string) {
 	for _, condition := range deployment.Status.Conditions {
 		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return fleet.ReasonAgentPodRejected, condition.Message
+			return conditions.ReasonAgentPodRejected, condition.Message
 		}
 	}
 	running := false
 	for _, pod := range pods {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				return fleet.ReasonAgentPodRejected, fmt.Sprintf("pod %s is not scheduled: %s", pod.Name, condition.Message)
+				return conditions.ReasonAgentPodRejected, fmt.Sprintf("pod %s is not scheduled: %s", pod.Name, condition.Message)
 			}
 		}
 		for _, container := range pod.Status.ContainerStatuses {
 			running = running || container.State.Running != nil
 			if message := containerProblem(container.State); message != "" {
-				return fleet.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
+				return conditions.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
 			}
 		}
 	}
 	if !running {
-		return fleet.ReasonAgentPodFailing, "no pod of the agent has started"
+		return conditions.ReasonAgentPodFailing, "no pod of the agent has started"
 	}
 	return "", ""
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hubReport is what phase 2 found out.
@@ -137,7 +138,7 @@ func checkRight(ctx context.Context, client *hubclient.Client, text jointext.Tex
 
 func rejected(text jointext.Text) error {
 	return exit.Errorf(exit.Preflight, "the hub does not accept the token %s/%s: it was revoked or has expired, or its workspace was deleted", text.Workspace, text.TokenName).
-		Because(fleet.ReasonTokenRejected).With(renew(text))
+		Because(conditions.ReasonTokenRejected).With(renew(text))
 }
 
 // hubProblem returns the error for a hub that cannot be used.
@@ -149,13 +150,13 @@ func hubProblem(text jointext.Text, err error) error {
 		return err
 	case errors.As(err, &host):
 		return failure("the certificate of %s is for other names than that of the URL: %s", text.URL, foreign.Excerpt(host.Error(), 300)).
-			Because(fleet.ReasonTLSUntrusted).With("set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: fleet token show TOKEN --with-secret")
+			Because(conditions.ReasonTLSUntrusted).With("set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: fleet token show TOKEN --with-secret")
 	case errors.Is(err, foreign.ErrExpired):
 		return failure("the certificate of %s has expired or is not valid yet, or the clock of this machine is wrong", text.URL).
-			Because(fleet.ReasonTLSUntrusted).With("date, then renew the certificate of the hub's API server")
+			Because(conditions.ReasonTLSUntrusted).With("date, then renew the certificate of the hub's API server")
 	case errors.Is(err, foreign.ErrUntrusted):
 		return failure("the server at %s does not have the hub's CA (%s): another server answers there, or the hub's CA was replaced. The token was not sent", text.URL, text.Fingerprint()).
-			Because(fleet.ReasonTLSUntrusted).With("compare with the value that the hub prints now: fleet token show TOKEN --with-secret")
+			Because(conditions.ReasonTLSUntrusted).With("compare with the value that the hub prints now: fleet token show TOKEN --with-secret")
 	case errors.Is(err, foreign.ErrRedirected):
 		return failure("the server at %s redirects, which is not followed. Use the address of the API server itself", text.URL).
 			With("set apiServerURL of the chart fleet on the hub, then print the text again: fleet token show TOKEN --with-secret")

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hubSide is the hub of --hub-context. A nil one does nothing.
@@ -56,7 +57,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 		return jointext.Text{}, err
 	}
 	if own == hub {
-		return jointext.Text{}, exit.Errorf(exit.Refused, "--hub-context and --context lead to the same cluster: a hub does not join itself").Because(fleet.ReasonTargetIsHub).
+		return jointext.Text{}, exit.Errorf(exit.Refused, "--hub-context and --context lead to the same cluster: a hub does not join itself").Because(conditions.ReasonTargetIsHub).
 			With("select the cluster that joins with --context: kubectl config get-contexts")
 	}
 	if j.dryRun {
@@ -85,7 +86,7 @@ func (h *hubSide) checkUnused(ctx context.Context, workspace, name string) error
 
 // unused returns the error for a Cluster with an agent that reports, or nil.
 func unused(cluster *fleet.Cluster) error {
-	reporting := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentReporting)
+	reporting := conditions.Get(cluster.Status.Conditions, conditions.AgentReporting)
 	if cluster.Status.Agent.LastSeen.IsZero() || reporting == nil || reporting.Status != corev1.ConditionTrue {
 		return nil
 	}
@@ -120,7 +121,7 @@ func (h *hubSide) pending(ctx context.Context, text jointext.Text) *fleet.Cluste
 	if err != nil || latest == nil { // the diagnosis is then without it
 		return nil
 	}
-	if granted := fleet.GetCondition(latest.Status.Conditions, fleet.ConditionGranted); granted == nil || granted.Status != corev1.ConditionFalse {
+	if granted := conditions.Get(latest.Status.Conditions, conditions.Granted); granted == nil || granted.Status != corev1.ConditionFalse {
 		return nil
 	}
 	return latest
@@ -129,16 +130,16 @@ func (h *hubSide) pending(ctx context.Context, text jointext.Text) *fleet.Cluste
 // confirmation returns the command that lets a registration replace the agent of its Cluster, or an empty text if that is
 // not what it waits for.
 func confirmation(r *fleet.ClusterRegistration) string {
-	if r == nil || fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted).Reason != fleet.ReasonTakeoverPending {
+	if r == nil || conditions.Get(r.Status.Conditions, conditions.Granted).Reason != conditions.ReasonTakeoverPending {
 		return ""
 	}
-	return remedy.OfRegistration(r, fleet.ReasonTakeoverPending)
+	return remedy.OfRegistration(r, conditions.ReasonTakeoverPending)
 }
 
 // refusal returns the error for a registration that the hub does not grant. kept means that its agent keeps running, so that
 // the registration can still be granted.
 func refusal(r *fleet.ClusterRegistration, kept bool) *exit.Error {
-	granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
+	granted := conditions.Get(r.Status.Conditions, conditions.Granted)
 	failure := exit.Errorf(exit.Timeout, "ClusterRegistration %s/%s: %s", r.Namespace, r.Name, output.Line(granted.Message)).Because(granted.Reason)
 	if confirmation(r) != "" && !kept {
 		return failure.With("run the command again with --timeout 10m, and while it waits, run the command that it prints: fleet confirm-takeover …")

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -75,11 +75,11 @@ func installProblem(namespace string, err error) error {
 	failure := exit.Errorf(exit.Failed, "%s", problem)
 	switch {
 	case strings.Contains(problem, "is being terminated"):
-		return failure.Because(fleet.ReasonNamespaceTerminating).With("kubectl wait --for=delete namespace/" + namespace)
+		return failure.Because(conditions.ReasonNamespaceTerminating).With("kubectl wait --for=delete namespace/" + namespace)
 	case strings.Contains(problem, "exceeded quota"), strings.Contains(problem, "violates PodSecurity"):
-		return failure.Because(fleet.ReasonAgentPodRejected).With("kubectl describe namespace " + namespace)
+		return failure.Because(conditions.ReasonAgentPodRejected).With("kubectl describe namespace " + namespace)
 	case strings.Contains(problem, "admission webhook"), strings.Contains(problem, "ValidatingAdmissionPolicy"):
-		return failure.Because(fleet.ReasonAdmissionDenied).With("change the webhook or policy that the message names, and run the command again")
+		return failure.Because(conditions.ReasonAdmissionDenied).With("change the webhook or policy that the message names, and run the command again")
 	case strings.Contains(problem, "invalid ownership metadata"):
 		failure.Code = exit.Refused
 		return failure.With("delete the object that the message names, if nothing needs it, and run the command again")
@@ -155,7 +155,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	switch {
 	case progress.credential:
 		failure.Problems = []error{fmt.Errorf("the agent has its credential and sent no heartbeat within %s", j.timeout)}
-		return lateBecause(failure, fleet.ReasonAgentNotReporting, progress.err).With(logs)
+		return lateBecause(failure, conditions.ReasonAgentNotReporting, progress.err).With(logs)
 	case message != "":
 		failure.Problems = []error{fmt.Errorf("the agent's pod does not run: %s", foreign.Excerpt(message, 1024))}
 		return failure.Because(reason).With(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent))
@@ -165,7 +165,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 		failure.Add(refusal(pending, j.keep))
 		return failure
 	}
-	return lateBecause(failure, fleet.ReasonAwaitingAgent, progress.err).With(
+	return lateBecause(failure, conditions.ReasonAwaitingAgent, progress.err).With(
 		"on the hub: kubectl describe clusterregistrations.fleet.cattle.io -n "+j.text.Workspace,
 		"if its reason is TakeoverPending, run join again, and while it waits, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace, logs)
 }
@@ -181,11 +181,11 @@ func lateBecause(failure *exit.Error, reason string, cause error) *exit.Error {
 func (j *joiner) podCause(ctx context.Context) (reason, message string) {
 	deployment, err := j.cluster.Core.AppsV1().Deployments(j.namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	if err != nil {
-		return fleet.ReasonAgentNotReporting, "reading Deployment: " + err.Error()
+		return conditions.ReasonAgentNotReporting, "reading Deployment: " + err.Error()
 	}
 	pods, err := j.cluster.Core.CoreV1().Pods(j.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names.Agent, Limit: maxAgents})
 	if err != nil {
-		return fleet.ReasonAgentNotReporting, "reading pods: " + err.Error()
+		return conditions.ReasonAgentNotReporting, "reading pods: " + err.Error()
 	}
 	return podProblem(deployment, pods.Items)
 }

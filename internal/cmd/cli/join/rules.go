@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // found is what is on the cluster.
@@ -68,10 +68,10 @@ const (
 func decide(text jointext.Text, f found) (step, error) {
 	switch {
 	case f.ownHub:
-		return "", exit.Errorf(exit.Refused, "this cluster is the hub itself").Because(fleet.ReasonTargetIsHub).
+		return "", exit.Errorf(exit.Refused, "this cluster is the hub itself").Because(conditions.ReasonTargetIsHub).
 			With("select the cluster that joins with --context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
 	case f.terminating:
-		return "", exit.Errorf(exit.Preflight, "namespace %s is being deleted", f.namespace).Because(fleet.ReasonNamespaceTerminating).
+		return "", exit.Errorf(exit.Preflight, "namespace %s is being deleted", f.namespace).Because(conditions.ReasonNamespaceTerminating).
 			With("kubectl wait --for=delete namespace/" + f.namespace)
 	case len(f.others) > 0 && !f.scoped:
 		return "", refuse(f, fmt.Sprintf("another agent runs on this cluster: %s", strings.Join(f.others, ", ")),
@@ -172,7 +172,7 @@ func refuse(f found, problem string, more ...string) error {
 	default:
 		fixes = append(fixes, "to leave that hub: delete the Cluster there, then kubectl delete namespace "+f.namespace+", and join again")
 	}
-	return exit.Errorf(exit.Refused, "%s", problem).Because(fleet.ReasonAnotherHub).With(fixes...)
+	return exit.Errorf(exit.Refused, "%s", problem).Because(conditions.ReasonAnotherHub).With(fixes...)
 }
 
 func sameHub(text jointext.Text, server, workspace string) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // kubeconfigFile returns a kubeconfig that leads nowhere.
@@ -252,11 +253,11 @@ func TestPodProblem(t *testing.T) {
 		pods            []corev1.Pod
 		reason, message string
 	}{
-		"quota":    {rejected, nil, fleet.ReasonAgentPodRejected, "exceeded quota"},
-		"no node":  {&appsv1.Deployment{}, unscheduled, fleet.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
-		"image":    {&appsv1.Deployment{}, waiting("ImagePullBackOff"), fleet.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
-		"starting": {&appsv1.Deployment{}, waiting("ContainerCreating"), fleet.ReasonAgentPodFailing, "no pod of the agent has started"},
-		"no pod":   {&appsv1.Deployment{}, nil, fleet.ReasonAgentPodFailing, "no pod of the agent has started"},
+		"quota":    {rejected, nil, conditions.ReasonAgentPodRejected, "exceeded quota"},
+		"no node":  {&appsv1.Deployment{}, unscheduled, conditions.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
+		"image":    {&appsv1.Deployment{}, waiting("ImagePullBackOff"), conditions.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
+		"starting": {&appsv1.Deployment{}, waiting("ContainerCreating"), conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
+		"no pod":   {&appsv1.Deployment{}, nil, conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
 		"running, and not ready while it waits for its registration": {&appsv1.Deployment{}, running, "", ""},
 	} {
 		if reason, message := podProblem(test.deployment, test.pods); reason != test.reason || message != test.message {
@@ -288,7 +289,7 @@ func TestUnused_RefusesAClusterWhoseAgentReports(t *testing.T) {
 			c.Status.Agent.LastSeen = metav1.Now()
 		}
 		if status != "" {
-			c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionAgentReporting, Status: status}}
+			c.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.AgentReporting, Status: status}}
 		}
 		return c
 	}
@@ -318,7 +319,7 @@ func TestRefusal_NamesTheCommandThatWorks(t *testing.T) {
 	request := func(reason string) *fleet.ClusterRegistration {
 		r := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "request-1"}}
 		r.Status.ClusterName = "west"
-		r.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: reason, Message: "m\n"}}
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: corev1.ConditionFalse, Reason: reason, Message: "m\n"}}
 		return r
 	}
 	for name, test := range map[string]struct {
@@ -326,17 +327,17 @@ func TestRefusal_NamesTheCommandThatWorks(t *testing.T) {
 		kept   bool
 		fixes  string
 	}{
-		"a takeover, and the agent runs":     {fleet.ReasonTakeoverPending, true, "fix: fleet confirm-takeover west request-1 -n fleet-default\n"},
-		"a takeover, and the agent is gone":  {fleet.ReasonTakeoverPending, false, "fix: run the command again with --timeout 10m, and while it waits, run the command that it prints: fleet confirm-takeover …\n"},
-		"another reason with a command":      {fleet.ReasonTokenUnknown, false, "fix: fleet repair west -n fleet-default\n"},
-		"another reason without any command": {fleet.ReasonClientIDTaken, false, ""},
+		"a takeover, and the agent runs":     {conditions.ReasonTakeoverPending, true, "fix: fleet confirm-takeover west request-1 -n fleet-default\n"},
+		"a takeover, and the agent is gone":  {conditions.ReasonTakeoverPending, false, "fix: run the command again with --timeout 10m, and while it waits, run the command that it prints: fleet confirm-takeover …\n"},
+		"another reason with a command":      {conditions.ReasonTokenUnknown, false, "fix: fleet repair west -n fleet-default\n"},
+		"another reason without any command": {conditions.ReasonClientIDTaken, false, ""},
 	} {
 		want := "error: ClusterRegistration fleet-default/request-1: m \nreason: " + test.reason + " (docs/conditions.md)\n" + test.fixes
 		if got := exit.Text(refusal(request(test.reason), test.kept)); got != want {
 			t.Errorf("%s: got:\n%s\nwant:\n%s", name, got, want)
 		}
 	}
-	if got := confirmation(request(fleet.ReasonTokenUnknown)) + confirmation(nil); got != "" {
+	if got := confirmation(request(conditions.ReasonTokenUnknown)) + confirmation(nil); got != "" {
 		t.Errorf("%q for requests that wait for no confirmation", got)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Quote returns a text as one word of a POSIX shell.
@@ -67,21 +69,21 @@ const controllerLog = "kubectl logs -n " + names.SystemNamespace + " deployment/
 func OfCluster(cluster *fleet.Cluster, reason string) string {
 	namespace, name := cluster.Namespace, cluster.Name
 	switch reason {
-	case fleet.ReasonError:
+	case conditions.ReasonError:
 		return controllerLog
-	case fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigExpired, fleet.ReasonDownstreamUnauthorized,
-		fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigRefused:
+	case conditions.ReasonKubeconfigMissing, conditions.ReasonKubeconfigExpired, conditions.ReasonDownstreamUnauthorized,
+		conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigRefused:
 		return writeKubeconfig(cluster, reason)
-	case fleet.ReasonKubeconfigNamespaceRefused:
+	case conditions.ReasonKubeconfigNamespaceRefused:
 		return ifNamed(cluster.Spec.KubeConfigSecret, "kubectl", "annotate", "secret", "--overwrite", "-n", SecretNamespace(cluster),
-			cluster.Spec.KubeConfigSecret, fleet.AnnotationAllowedWorkspaces+"="+namespace)
-	case fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid:
+			cluster.Spec.KubeConfigSecret, annotation.AllowedWorkspaces+"="+namespace)
+	case conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid:
 		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
-	case fleet.ReasonAgentInherited:
-		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, fleet.AnnotationTakeOverAgent+"=true")
-	case fleet.ReasonHubAddressChanged:
+	case conditions.ReasonAgentInherited:
+		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, annotation.TakeOverAgent+"=true")
+	case conditions.ReasonHubAddressChanged:
 		return Command("fleet", "repair", name, "-n", namespace)
-	case fleet.ReasonTokenBlocked:
+	case conditions.ReasonTokenBlocked:
 		return Describe("clusterregistrationtokens", namespace, names.ImportToken(name))
 	}
 	return ofAgent(cluster, reason)
@@ -91,11 +93,11 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 func ofAgent(cluster *fleet.Cluster, reason string) string {
 	there := []string{"kubectl", "--context", cluster.Name, "-n", cmp.Or(cluster.Spec.AgentNamespace, names.SystemNamespace)}
 	switch {
-	case reason == fleet.ReasonAgentPodFailing, reason == fleet.ReasonAgentPodRejected:
+	case reason == conditions.ReasonAgentPodFailing, reason == conditions.ReasonAgentPodRejected:
 		return Command(append(there, "describe", "pods")...)
-	case reason == fleet.ReasonAgentNotReporting:
+	case reason == conditions.ReasonAgentNotReporting:
 		return Command(append(there, "logs", "deployment/"+names.Agent)...)
-	case reason == fleet.ReasonAwaitingAgent && cluster.Spec.KubeConfigSecret == "":
+	case reason == conditions.ReasonAwaitingAgent && cluster.Spec.KubeConfigSecret == "":
 		return Command("fleet", "token", "create", cluster.Name, "--cluster", cluster.Name, "-n", cluster.Namespace)
 	}
 	return ""
@@ -110,9 +112,9 @@ func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 		return ""
 	}
 	switch reason {
-	case fleet.ReasonKubeconfigMissing:
+	case conditions.ReasonKubeconfigMissing:
 		return create
-	case fleet.ReasonKubeconfigInvalid:
+	case conditions.ReasonKubeconfigInvalid:
 		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + " > " + Quote(file) + " && " + create
 	}
 	return create + " --dry-run=client -o yaml | kubectl apply -f -"
@@ -130,13 +132,13 @@ func OfRegistration(request *fleet.ClusterRegistration, reason string) string {
 		return ""
 	}
 	switch reason {
-	case fleet.ReasonTakeoverPending:
+	case conditions.ReasonTakeoverPending:
 		return Command("fleet", "confirm-takeover", cluster, request.Name, "-n", request.Namespace)
-	case fleet.ReasonAccountReplaced, fleet.ReasonTokenUnknown:
+	case conditions.ReasonAccountReplaced, conditions.ReasonTokenUnknown:
 		return Command("fleet", "repair", cluster, "-n", request.Namespace)
-	case fleet.ReasonClusterManagedElsewhere:
+	case conditions.ReasonClusterManagedElsewhere:
 		return Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", request.Namespace, cluster, fleet.LabelClusterManagement+"-")
-	case fleet.ReasonError:
+	case conditions.ReasonError:
 		return controllerLog
 	}
 	return ""
@@ -145,11 +147,11 @@ func OfRegistration(request *fleet.ClusterRegistration, reason string) string {
 // OfToken returns the command for a reason of a ClusterRegistrationToken's condition, or "" if there is none.
 func OfToken(token *fleet.ClusterRegistrationToken, reason string) string {
 	switch reason {
-	case fleet.ReasonSecretNameTaken:
+	case conditions.ReasonSecretNameTaken:
 		return Command("kubectl", "describe", "secret", "-n", token.Namespace, token.Name)
-	case fleet.ReasonTokenExpired, fleet.ReasonTTLMissing:
+	case conditions.ReasonTokenExpired, conditions.ReasonTTLMissing:
 		return Command("fleet", "token", "create", token.Name, "-n", token.Namespace)
-	case fleet.ReasonError:
+	case conditions.ReasonError:
 		return controllerLog
 	}
 	return ""
@@ -158,10 +160,10 @@ func OfToken(token *fleet.ClusterRegistrationToken, reason string) string {
 // StopsImport reports whether the hub installs no agent until a person has corrected the cause of a reason.
 func StopsImport(reason string) bool {
 	switch reason {
-	case fleet.ReasonKubeconfigRefused, fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigExpired, fleet.ReasonKubeconfigNamespaceRefused,
-		fleet.ReasonTargetIsHub, fleet.ReasonAnotherHub, fleet.ReasonHubURLMissing, fleet.ReasonHubURLInvalid, fleet.ReasonHubCAMissing,
-		fleet.ReasonPullSecretMissing, fleet.ReasonTLSUntrusted, fleet.ReasonTLSModeUnknown, fleet.ReasonNamespaceTaken, fleet.ReasonAdmissionDenied,
-		fleet.ReasonDownstreamAnswerRefused, fleet.ReasonAgentInherited:
+	case conditions.ReasonKubeconfigRefused, conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigExpired, conditions.ReasonKubeconfigNamespaceRefused,
+		conditions.ReasonTargetIsHub, conditions.ReasonAnotherHub, conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid, conditions.ReasonHubCAMissing,
+		conditions.ReasonPullSecretMissing, conditions.ReasonTLSUntrusted, conditions.ReasonTLSModeUnknown, conditions.ReasonNamespaceTaken, conditions.ReasonAdmissionDenied,
+		conditions.ReasonDownstreamAnswerRefused, conditions.ReasonAgentInherited:
 		return true
 	}
 	return false

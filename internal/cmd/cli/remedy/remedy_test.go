@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func west() *fleet.Cluster {
@@ -53,40 +54,40 @@ func TestCommands(t *testing.T) {
 	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
 	for name, test := range map[string]struct{ got, want string }{
 		"missing kubeconfig": {
-			remedy.OfCluster(imported(), fleet.ReasonKubeconfigMissing),
+			remedy.OfCluster(imported(), conditions.ReasonKubeconfigMissing),
 			"kubectl create secret generic -n secrets west-kubeconfig --from-file=value=west.kubeconfig",
 		},
 		"unreadable kubeconfig": {
-			remedy.OfCluster(imported(), fleet.ReasonKubeconfigInvalid),
+			remedy.OfCluster(imported(), conditions.ReasonKubeconfigInvalid),
 			"kubectl config view --raw --flatten --minify --context west > west.kubeconfig && kubectl create secret generic " +
 				"-n secrets west-kubeconfig --from-file=value=west.kubeconfig --dry-run=client -o yaml | kubectl apply -f -",
 		},
 		"name with shell syntax: quoted": {
-			remedy.OfCluster(odd, fleet.ReasonAgentPodFailing),
+			remedy.OfCluster(odd, conditions.ReasonAgentPodFailing),
 			`kubectl --context west -n 'x; rm -rf ~ '\''y'\''' describe pods`,
 		},
-		"Secret with a name that is not valid": {remedy.OfCluster(odd, fleet.ReasonKubeconfigMissing), ""},
-		"Secret with the name of a flag":       {remedy.OfCluster(flag, fleet.ReasonKubeconfigMissing), ""},
-		"the same, with a kubeconfig to write": {remedy.OfCluster(flag, fleet.ReasonKubeconfigInvalid), ""},
-		"the same, in another namespace":       {remedy.OfCluster(flag, fleet.ReasonKubeconfigNamespaceRefused), ""},
-		"request for a flag":                   {remedy.OfRegistration(request("--server=https://example.org"), fleet.ReasonAccountReplaced), ""},
+		"Secret with a name that is not valid": {remedy.OfCluster(odd, conditions.ReasonKubeconfigMissing), ""},
+		"Secret with the name of a flag":       {remedy.OfCluster(flag, conditions.ReasonKubeconfigMissing), ""},
+		"the same, with a kubeconfig to write": {remedy.OfCluster(flag, conditions.ReasonKubeconfigInvalid), ""},
+		"the same, in another namespace":       {remedy.OfCluster(flag, conditions.ReasonKubeconfigNamespaceRefused), ""},
+		"request for a flag":                   {remedy.OfRegistration(request("--server=https://example.org"), conditions.ReasonAccountReplaced), ""},
 		"Secret of another namespace": {
-			remedy.OfCluster(imported(), fleet.ReasonKubeconfigNamespaceRefused),
+			remedy.OfCluster(imported(), conditions.ReasonKubeconfigNamespaceRefused),
 			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
 		},
-		"silent agent":               {remedy.OfCluster(imported(), fleet.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
-		"agent was not installed":    {remedy.OfCluster(west(), fleet.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
-		"agent is being installed":   {remedy.OfCluster(imported(), fleet.ReasonAwaitingAgent), ""},
-		"takeover":                   {remedy.OfRegistration(request("west"), fleet.ReasonTakeoverPending), "fleet confirm-takeover west request-1 -n fleet-default"},
-		"account was replaced":       {remedy.OfRegistration(request("west"), fleet.ReasonAccountReplaced), "fleet repair west -n fleet-default"},
-		"request without a Cluster":  {remedy.OfRegistration(request(""), fleet.ReasonAccountReplaced), ""},
-		"token has ended":            {remedy.OfToken(token, fleet.ReasonTokenExpired), "fleet token create west -n fleet-default"},
-		"reason without a command":   {remedy.OfCluster(west(), fleet.ReasonSettingsInvalid), ""},
-		"token's other reasons":      {remedy.OfToken(token, fleet.ReasonValuesInvalid), ""},
+		"silent agent":               {remedy.OfCluster(imported(), conditions.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
+		"agent was not installed":    {remedy.OfCluster(west(), conditions.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
+		"agent is being installed":   {remedy.OfCluster(imported(), conditions.ReasonAwaitingAgent), ""},
+		"takeover":                   {remedy.OfRegistration(request("west"), conditions.ReasonTakeoverPending), "fleet confirm-takeover west request-1 -n fleet-default"},
+		"account was replaced":       {remedy.OfRegistration(request("west"), conditions.ReasonAccountReplaced), "fleet repair west -n fleet-default"},
+		"request without a Cluster":  {remedy.OfRegistration(request(""), conditions.ReasonAccountReplaced), ""},
+		"token has ended":            {remedy.OfToken(token, conditions.ReasonTokenExpired), "fleet token create west -n fleet-default"},
+		"reason without a command":   {remedy.OfCluster(west(), conditions.ReasonSettingsInvalid), ""},
+		"token's other reasons":      {remedy.OfToken(token, conditions.ReasonValuesInvalid), ""},
 		"empty word":                 {remedy.Quote(""), "''"},
-		"error of the hub":           {remedy.OfCluster(west(), fleet.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
-		"error on a registration":    {remedy.OfRegistration(request("west"), fleet.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
-		"other manager of a Cluster": {remedy.OfRegistration(request("west"), fleet.ReasonClusterManagedElsewhere), "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-"},
+		"error of the hub":           {remedy.OfCluster(west(), conditions.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
+		"error on a registration":    {remedy.OfRegistration(request("west"), conditions.ReasonError), "kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
+		"other manager of a Cluster": {remedy.OfRegistration(request("west"), conditions.ReasonClusterManagedElsewhere), "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.got != test.want {

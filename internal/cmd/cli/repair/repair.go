@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	rules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // defaultTimeout limits the wait for the agent, or for the values of the token.
@@ -232,7 +233,7 @@ func (o *options) registered(ctx context.Context, hub *access.Cluster, c *fleet.
 	if err != nil || last == nil {
 		return registered{}, access.Explain("reading ClusterRegistrations", err)
 	}
-	uid, name := last.Annotations[fleet.AnnotationTokenUIDAtGrant], last.Labels[fleet.LabelRegistrationToken]
+	uid, name := last.Annotations[annotation.TokenUIDAtGrant], last.Labels[fleet.LabelRegistrationToken]
 	found := registered{any: true, withToken: existing != nil && uid == string(existing.UID)}
 	if found.withToken || name == "" || uid == "" {
 		return found, nil

@@ -24,6 +24,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/repair"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const canary = "canary-93ab"
@@ -83,7 +85,7 @@ func granted(token, uid string) *fleet.ClusterRegistration {
 	return &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "fleet-default", Name: "request-1", Labels: map[string]string{fleet.LabelRegistrationToken: token},
-			Annotations: map[string]string{fleet.AnnotationTokenUIDAtGrant: uid},
+			Annotations: map[string]string{annotation.TokenUIDAtGrant: uid},
 		},
 		Status: fleet.ClusterRegistrationStatus{ClusterName: "west", Granted: true},
 	}
@@ -91,7 +93,7 @@ func granted(token, uid string) *fleet.ClusterRegistration {
 
 func token(name, uid, of string) *fleet.ClusterRegistrationToken {
 	t := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "fleet-default", Name: name, UID: types.UID(uid), Annotations: map[string]string{fleet.AnnotationTokenForCluster: of},
+		Namespace: "fleet-default", Name: name, UID: types.UID(uid), Annotations: map[string]string{annotation.TokenForCluster: of},
 	}}
 	t.Status.SecretName = name
 	return t
@@ -213,15 +215,15 @@ func TestTakeover_IsExplained(t *testing.T) {
 		"another token is there":         {nil, []runtime.Object{granted("west", "uid-first"), token("west", "uid-first", "west")}, live + ". To register without a confirmation, use its token: fleet token show west --with-secret --cluster west -n fleet-default"},
 		"a token that was created again": {nil, []runtime.Object{granted("west", "uid-first"), token("west", "uid-second", "west")}, live},
 		"the agent has a key": {
-			func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationAgentKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
+			func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.AgentKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
 			"the agent of Cluster fleet-default/west has a key: the hub grants its request at once. A request from another cluster, or after the loss of the key, waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default",
 		},
 		"the key was revoked": {
-			func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationBlockedKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
+			func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.BlockedKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
 			"the key of the agent of Cluster fleet-default/west was revoked: the request waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default. " +
 				"Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key",
 		},
-		"the agent is silent": {condition(fleet.ConditionAgentReporting, "False", fleet.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
+		"the agent is silent": {condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, append(test.objects, cluster("west", test.cluster))...)
@@ -260,11 +262,11 @@ func TestBadInput_IsRefusedWithTheWayOut(t *testing.T) {
 			"error: the agent of the hub's own Cluster fleet-default/local is disabled\n" +
 				"fix: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set bootstrap.localAgentDisabled=false\n"},
 		"a kubeconfig that has expired": {[]string{"east"},
-			[]runtime.Object{cluster("east", and(imported, condition(fleet.ConditionImported, "False", fleet.ReasonKubeconfigExpired, "the certificate\nhas expired")))}, exit.Preflight,
+			[]runtime.Object{cluster("east", and(imported, condition(conditions.Imported, "False", conditions.ReasonKubeconfigExpired, "the certificate\nhas expired")))}, exit.Preflight,
 			"error: the hub cannot install the agent of Cluster fleet-default/east: the certificate has expired\nreason: KubeconfigExpired (docs/conditions.md)\n" +
 				"fix: kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig --dry-run=client -o yaml | kubectl apply -f -\n"},
 		"a problem without a command": {[]string{"east"},
-			[]runtime.Object{cluster("east", and(imported, condition(fleet.ConditionImported, "False", fleet.ReasonAdmissionDenied, "a webhook denies it")))}, exit.Preflight,
+			[]runtime.Object{cluster("east", and(imported, condition(conditions.Imported, "False", conditions.ReasonAdmissionDenied, "a webhook denies it")))}, exit.Preflight,
 			"error: the hub cannot install the agent of Cluster fleet-default/east: a webhook denies it\nreason: AdmissionDenied (docs/conditions.md)\n" +
 				"fix: do what the message says, then: fleet repair east -n fleet-default\n"},
 		"a token of another Cluster": {[]string{"west"}, []runtime.Object{cluster("west", nil), token("west-repair", "uid-1", "east")}, exit.Refused,
@@ -290,12 +292,12 @@ func TestAgentDoesNotComeInTime_NamesTheCause(t *testing.T) {
 		code  exit.Code
 		want  string
 	}{
-		"unreachable": {condition(fleet.ConditionImported, "False", fleet.ReasonDownstreamUnreachable, "no server answers"), exit.Timeout,
+		"unreachable": {condition(conditions.Imported, "False", conditions.ReasonDownstreamUnreachable, "no server answers"), exit.Timeout,
 			"error: waited 50ms for the agent of Cluster fleet-default/east\nerror: no server answers\nfix: fleet clusters describe east -n fleet-default\nfix: run the command again: it continues\n"},
-		"refused": {condition(fleet.ConditionImported, "False", fleet.ReasonAnotherHub, "the agent belongs to another hub"), exit.Refused,
+		"refused": {condition(conditions.Imported, "False", conditions.ReasonAnotherHub, "the agent belongs to another hub"), exit.Refused,
 			"error: the hub cannot install the agent of Cluster fleet-default/east: the agent belongs to another hub\nreason: AnotherHub (docs/conditions.md)\n" +
 				"fix: do what the message says, then: fleet repair east -n fleet-default\n"},
-		"silent": {and(condition(fleet.ConditionAgentReporting, "False", fleet.ReasonAgentNotReporting, "the pod fails"), func(c *fleet.Cluster) {
+		"silent": {and(condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "the pod fails"), func(c *fleet.Cluster) {
 			generation := int64(1)
 			c.Status.AgentDeployedGeneration, c.Status.Agent.LastSeen = &generation, metav1.Time{}
 		}), exit.Timeout,

@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // step is what a repair does.
@@ -36,7 +38,7 @@ func decide(c *fleet.Cluster, bootstrap config.Bootstrap) (step, error) {
 		return "", exit.Errorf(exit.Refused, "Cluster %s is being deleted", name).
 			With(remedy.Command("kubectl", "wait", "--for=delete", "clusters.fleet.cattle.io/"+c.Name, "-n", c.Namespace))
 	case clusters.ManagedElsewhere(c):
-		return "", exit.Errorf(exit.Refused, "another manager owns Cluster %s: this hub does not change its agent", name).Because(fleet.ReasonClusterManagedElsewhere).
+		return "", exit.Errorf(exit.Refused, "another manager owns Cluster %s: this hub does not change its agent", name).Because(conditions.ReasonClusterManagedElsewhere).
 			With(remedy.Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", c.Namespace, c.Name, fleet.LabelClusterManagement+"-"))
 	case bootstrap.LocalAgentDisabled && clusters.IsLocal(c, bootstrap):
 		return "", exit.Errorf(exit.Refused, "the agent of the hub's own Cluster %s is disabled", name).
@@ -56,7 +58,7 @@ func decide(c *fleet.Cluster, bootstrap config.Bootstrap) (step, error) {
 // importProblem returns the error for a Cluster on which the hub can install no agent before a person has corrected
 // something, or nil.
 func importProblem(c *fleet.Cluster, code exit.Code) *exit.Error {
-	imported := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
+	imported := conditions.Get(c.Status.Conditions, conditions.Imported)
 	if imported == nil || imported.Status != corev1.ConditionFalse || !remedy.StopsImport(imported.Reason) {
 		return nil
 	}
@@ -84,11 +86,11 @@ func reinstalled(c *fleet.Cluster) (done bool, state string) {
 		return true, ""
 	}
 	state = "the hub has not installed the agent yet"
-	kind := fleet.ConditionImported
+	kind := conditions.Imported
 	if installed {
-		state, kind = "the agent is installed and has not reported yet", fleet.ConditionAgentReporting
+		state, kind = "the agent is installed and has not reported yet", conditions.AgentReporting
 	}
-	if condition := fleet.GetCondition(c.Status.Conditions, kind); condition != nil && condition.Status == corev1.ConditionFalse && condition.Message != "" {
+	if condition := conditions.Get(c.Status.Conditions, kind); condition != nil && condition.Status == corev1.ConditionFalse && condition.Message != "" {
 		state = output.Line(condition.Message)
 	}
 	return false, state
@@ -113,7 +115,7 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	case revocation.IsBlocked(c):
 		return fmt.Sprintf("the key of the agent of Cluster %s was revoked: the request waits (TakeoverPending) until you run: %s. Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, "+
 			"so that the agent creates another key", name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
-	case c.Annotations[fleet.AnnotationAgentKey] != "":
+	case c.Annotations[annotation.AgentKey] != "":
 		return fmt.Sprintf("the agent of Cluster %s has a key: the hub grants its request at once. A request from another cluster, or after the loss of the key, waits (TakeoverPending) until you run: %s",
 			name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
 	case r.withToken:

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -89,7 +90,7 @@ func (f *findings) addCluster(cluster *fleet.Cluster) {
 	problem := Problem{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}
 	seen := map[string]bool{}
 	for _, condition := range cluster.Status.Conditions {
-		if !fleet.IsTrouble(condition) || seen[condition.Reason] {
+		if !conditions.IsTrouble(condition) || seen[condition.Reason] {
 			continue
 		}
 		seen[condition.Reason] = true
@@ -104,8 +105,8 @@ func (f *findings) addCluster(cluster *fleet.Cluster) {
 }
 
 func (f *findings) addToken(token *fleet.ClusterRegistrationToken) {
-	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
-	trouble := ready != nil && fleet.IsTrouble(*ready)
+	ready := conditions.Get(token.Status.Conditions, conditions.Ready)
+	trouble := ready != nil && conditions.IsTrouble(*ready)
 	if trouble {
 		f.add(Problem{
 			Kind: "ClusterRegistrationToken", Namespace: token.Namespace, Name: token.Name,
@@ -129,7 +130,7 @@ func (f *findings) addToken(token *fleet.ClusterRegistrationToken) {
 
 func (f *findings) addRegistration(request *fleet.ClusterRegistration) {
 	for _, condition := range request.Status.Conditions {
-		if fleet.IsTrouble(condition) {
+		if conditions.IsTrouble(condition) {
 			f.add(Problem{
 				Kind: "ClusterRegistration", Namespace: request.Namespace, Name: request.Name,
 				Reason: condition.Reason, Message: condition.Message, Fix: remedy.OfRegistration(request, condition.Reason),

@@ -18,13 +18,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func meta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-func conditions(kind, reason, message string) []genericcondition.GenericCondition {
+func conditionsOf(kind, reason, message string) []genericcondition.GenericCondition {
 	if reason == "" {
 		return []genericcondition.GenericCondition{{Type: kind, Status: "True"}}
 	}
@@ -48,11 +49,11 @@ func hub() []runtime.Object {
 	seen := fleet.AgentStatus{LastSeen: metav1.NewTime(clitest.Noon().Add(-time.Minute))}
 	objects := []runtime.Object{
 		config(), lease(names.ControllerLease, "fleet-controller-1", clitest.Noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1", clitest.Noon()),
-		&fleet.Cluster{ObjectMeta: meta("fleet-local", "local"), Status: fleet.ClusterStatus{Agent: seen, Conditions: conditions("Ready", "", "")}},
+		&fleet.Cluster{ObjectMeta: meta("fleet-local", "local"), Status: fleet.ClusterStatus{Agent: seen, Conditions: conditionsOf("Ready", "", "")}},
 	}
 	for _, name := range []string{"a", "b"} {
 		missing := &fleet.Cluster{ObjectMeta: meta("fleet-default", name), Spec: fleet.ClusterSpec{KubeConfigSecret: name}}
-		missing.Status.Conditions = conditions("Imported", fleet.ReasonKubeconfigMissing, "Secret fleet-default/"+name+" does not exist")
+		missing.Status.Conditions = conditionsOf("Imported", conditions.ReasonKubeconfigMissing, "Secret fleet-default/"+name+" does not exist")
 		objects = append(objects, missing)
 	}
 	failing := &fleet.Cluster{ObjectMeta: meta("fleet-default", "c"), Status: fleet.ClusterStatus{Agent: seen}}
@@ -60,15 +61,15 @@ func hub() []runtime.Object {
 	failing.Status.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "web", BundleState: fleet.ErrApplied}}
 	expires := metav1.NewTime(clitest.Noon().Add(time.Hour))
 	return append(objects, failing,
-		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever"), Status: fleet.ClusterRegistrationTokenStatus{Conditions: conditions("Ready", "", "")}},
+		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever"), Status: fleet.ClusterRegistrationTokenStatus{Conditions: conditionsOf("Ready", "", "")}},
 		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "short"), Status: fleet.ClusterRegistrationTokenStatus{
-			Expires: &expires, Conditions: conditions("Ready", fleet.ReasonSecretNameTaken, "Secret fleet-default/short belongs to another owner"),
+			Expires: &expires, Conditions: conditionsOf("Ready", conditions.ReasonSecretNameTaken, "Secret fleet-default/short belongs to another owner"),
 		}},
 		&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "fleet-default", Name: "import-token-a", OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "a"}},
 		}},
 		&fleet.ClusterRegistration{ObjectMeta: meta("fleet-default", "request-1"), Status: fleet.ClusterRegistrationStatus{
-			ClusterName: "c", Conditions: conditions("Granted", fleet.ReasonTakeoverPending, "another agent is registered"),
+			ClusterName: "c", Conditions: conditionsOf("Granted", conditions.ReasonTakeoverPending, "another agent is registered"),
 		}},
 	)
 }

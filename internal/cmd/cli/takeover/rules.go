@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // found is what the hub has.
@@ -32,7 +33,7 @@ func (f *found) add(r *fleet.ClusterRegistration) {
 	case r.Status.ClusterName != f.cluster.Name || r.DeletionTimestamp != nil:
 	case r.Status.Granted && (f.request == nil || r.Name != f.request.Name):
 		f.granted = append(f.granted, r)
-	case reasonOf(r) == fleet.ReasonTakeoverPending:
+	case reasonOf(r) == conditions.ReasonTakeoverPending:
 		f.waiting = append(f.waiting, r.Name)
 	}
 }
@@ -67,7 +68,7 @@ func decide(f found) (already bool, err error) {
 		return false, exit.Errorf(exit.Refused, "ClusterRegistration %s belongs to Cluster %s, not to %s", name, shown(r.Status.ClusterName), c.Name).With(others(f)...)
 	case r.Status.Granted:
 		return true, nil
-	case reasonOf(r) != fleet.ReasonTakeoverPending:
+	case reasonOf(r) != conditions.ReasonTakeoverPending:
 		failure := exit.Errorf(exit.Refused, "ClusterRegistration %s does not wait for a confirmation: %s", name, stateOf(r)).Because(reasonOf(r))
 		if fix := remedy.OfRegistration(r, reasonOf(r)); fix != "" {
 			return false, failure.With(fix)
@@ -103,7 +104,7 @@ func others(f found) []string {
 }
 
 func reasonOf(r *fleet.ClusterRegistration) string {
-	if granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted); granted != nil {
+	if granted := conditions.Get(r.Status.Conditions, conditions.Granted); granted != nil {
 		return granted.Reason
 	}
 	return ""
@@ -111,7 +112,7 @@ func reasonOf(r *fleet.ClusterRegistration) string {
 
 // stateOf returns what the hub reports about a request that is not granted.
 func stateOf(r *fleet.ClusterRegistration) string {
-	granted := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted)
+	granted := conditions.Get(r.Status.Conditions, conditions.Granted)
 	if granted == nil || granted.Message == "" {
 		return "the hub has not processed it yet"
 	}

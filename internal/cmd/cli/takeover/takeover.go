@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // defaultTimeout limits the wait for the grant.
@@ -141,7 +142,7 @@ func gather(ctx context.Context, hub *access.Cluster, cluster, request string) (
 // confirm annotates the Cluster. The UID prevents that another Cluster of the same name gets the annotation.
 func confirm(ctx context.Context, hub *access.Cluster, f found) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": f.cluster.UID, "annotations": map[string]any{fleet.AnnotationConfirmTakeover: f.request.Name},
+		"uid": f.cluster.UID, "annotations": map[string]any{annotation.ConfirmTakeover: f.request.Name},
 	}})
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, f found) error
 // gone returns the error for a request that was deleted, or replaced by another one with its name, after it was confirmed.
 func gone(f found) error {
 	return exit.Errorf(exit.Failed, "ClusterRegistration %s/%s was deleted before the hub granted it", f.request.Namespace, f.request.Name).With(
-		remedy.Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", f.cluster.Namespace, f.cluster.Name, fleet.AnnotationConfirmTakeover+"-"),
+		remedy.Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", f.cluster.Namespace, f.cluster.Name, annotation.ConfirmTakeover+"-"),
 		"if the agent still waits, it sends another request within 30 minutes: "+remedy.Command("fleet", "status", "-n", f.cluster.Namespace))
 }
 
@@ -183,7 +184,7 @@ func (o *options) preview(f found, result Takeover) error {
 	return output.Object(o.streams.Out, map[string]any{
 		"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "Cluster",
 		"metadata": map[string]any{
-			"namespace": f.cluster.Namespace, "name": f.cluster.Name, "annotations": map[string]any{fleet.AnnotationConfirmTakeover: f.request.Name},
+			"namespace": f.cluster.Namespace, "name": f.cluster.Name, "annotations": map[string]any{annotation.ConfirmTakeover: f.request.Name},
 		},
 	})
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/takeover"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func noon() time.Time { return time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC) }
@@ -58,7 +60,7 @@ func request(name, token string, change func(*fleet.ClusterRegistration)) *fleet
 
 func because(reason, message string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) {
-		r.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionGranted, Status: "False", Reason: reason, Message: message}}
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: "False", Reason: reason, Message: message}}
 	}
 }
 
@@ -66,7 +68,7 @@ func granted(r *fleet.ClusterRegistration) { r.Status.Granted = true }
 
 // pending is a request of a client that tries to control the terminal.
 func pending(r *fleet.ClusterRegistration) {
-	because(fleet.ReasonTakeoverPending, "another agent is registered")(r)
+	because(conditions.ReasonTakeoverPending, "another agent is registered")(r)
 	r.Spec.ClientID = "client-1\x1b[31m" + strings.Repeat("x", 1000)
 	r.Spec.ClusterLabels = map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-1\nCluster: other", "a\u202e": strings.Repeat("y", 1000)}
 	for i := range 10 {
@@ -87,7 +89,7 @@ func several() []runtime.Object {
 
 // granting grants the request that the Cluster names, as the hub does.
 func granting(s *clitest.Server, method string, object *clitest.Object) {
-	name := object.GetAnnotations()[fleet.AnnotationConfirmTakeover]
+	name := object.GetAnnotations()[annotation.ConfirmTakeover]
 	if method == "PATCH" && object.GetKind() == "Cluster" && name != "" {
 		s.Put(request(name, "new", granted))
 	}
@@ -105,7 +107,7 @@ func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 			if writes := len(server.Writes()); (writes == 0) != (name == "dry-run") {
 				t.Errorf("writes: %v", server.Writes())
 			}
-			if name != "dry-run" && server.Get(west(nil)).GetAnnotations()[fleet.AnnotationConfirmTakeover] != "request-2" {
+			if name != "dry-run" && server.Get(west(nil)).GetAnnotations()[annotation.ConfirmTakeover] != "request-2" {
 				t.Error("the Cluster is not annotated")
 			}
 		})
@@ -140,7 +142,7 @@ func TestBadInput_IsRefusedWithTheWayOut(t *testing.T) {
 		})}, exit.Refused, "error: ClusterRegistration fleet-default/request-4 belongs to no Cluster yet\n" +
 			"fix: kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-4\n"},
 		"a request that waits for something else": {[]string{"west", "request-4"},
-			[]runtime.Object{request("request-4", "new", because(fleet.ReasonClusterManagedElsewhere, "another\nmanager"))}, exit.Refused,
+			[]runtime.Object{request("request-4", "new", because(conditions.ReasonClusterManagedElsewhere, "another\nmanager"))}, exit.Refused,
 			"error: ClusterRegistration fleet-default/request-4 does not wait for a confirmation: another manager\nreason: ClusterManagedElsewhere (docs/conditions.md)\n" +
 				"fix: kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-\n"},
 		"a request that is new": {[]string{"west", "request-4"}, []runtime.Object{request("request-4", "new", nil)}, exit.Refused,

@@ -29,6 +29,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -178,7 +180,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 	if o.Cluster == "" {
 		return p, nil
 	}
-	p.token.Annotations = map[string]string{fleet.AnnotationTokenForCluster: o.Cluster}
+	p.token.Annotations = map[string]string{annotation.TokenForCluster: o.Cluster}
 	if existing == nil {
 		p.clientID = random
 		p.create = &fleet.Cluster{
@@ -266,7 +268,7 @@ func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, M
 	if err != nil {
 		return create(ctx, hub, o) // reports the error, if it is not that the token is missing
 	}
-	if existing.Annotations[fleet.AnnotationTokenForCluster] != o.Cluster {
+	if existing.Annotations[annotation.TokenForCluster] != o.Cluster {
 		return jointext.Text{}, Made{}, exists(o)
 	}
 	if _, _, err := awaitValues(ctx, hub, o, existing); err != nil {
@@ -405,7 +407,7 @@ func vanished(o Order, last *fleet.ClusterRegistrationToken, err error) error {
 	}
 	if o.TTL == 0 {
 		return exit.Errorf(exit.Refused, "the hub has deleted token %s/%s: it requires tokens to have a time to live", o.Workspace, o.Name).
-			Because(fleet.ReasonTTLMissing).With(fmt.Sprintf("fleet token create %s -n %s --ttl 24h", o.Name, o.Workspace))
+			Because(conditions.ReasonTTLMissing).With(fmt.Sprintf("fleet token create %s -n %s --ttl 24h", o.Name, o.Workspace))
 	}
 	return exit.Errorf(exit.Refused, "token %s/%s was deleted while its values were awaited", last.Namespace, last.Name).
 		With(fmt.Sprintf("fleet token create %s -n %s", o.Name, o.Workspace))
@@ -413,12 +415,12 @@ func vanished(o Order, last *fleet.ClusterRegistrationToken, err error) error {
 
 // final returns the error for a token whose condition does not change by itself, or nil.
 func final(token *fleet.ClusterRegistrationToken) error {
-	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	ready := conditions.Get(token.Status.Conditions, conditions.Ready)
 	if ready == nil || ready.Status != corev1.ConditionFalse {
 		return nil
 	}
 	switch ready.Reason {
-	case fleet.ReasonTokenExpired, fleet.ReasonTTLMissing, fleet.ReasonTokenNameTooLong, fleet.ReasonSecretNameTaken, fleet.ReasonNameTaken:
+	case conditions.ReasonTokenExpired, conditions.ReasonTTLMissing, conditions.ReasonTokenNameTooLong, conditions.ReasonSecretNameTaken, conditions.ReasonNameTaken:
 		return exit.Errorf(exit.Refused, "token %s/%s gets no values: %s", token.Namespace, token.Name, output.Line(ready.Message)).Because(ready.Reason).
 			With(fmt.Sprintf("fleet token revoke %s -n %s", token.Name, token.Namespace))
 	}
@@ -428,7 +430,7 @@ func final(token *fleet.ClusterRegistrationToken) error {
 // late returns the error for values that did not come in time, with the hub's last report.
 func late(o Order, token *fleet.ClusterRegistrationToken) error {
 	failure := exit.Errorf(exit.Timeout, "the hub did not write the values of token %s/%s within %s", o.Workspace, o.Name, o.Timeout)
-	if ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady); ready != nil && ready.Status == corev1.ConditionFalse {
+	if ready := conditions.Get(token.Status.Conditions, conditions.Ready); ready != nil && ready.Status == corev1.ConditionFalse {
 		failure.Problems = append(failure.Problems, errors.New(output.Line(ready.Message)))
 		failure.Reason = ready.Reason
 	}

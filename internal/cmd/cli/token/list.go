@@ -23,6 +23,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Token is the result for one token. It contains no secret unless --with-secret is given.
@@ -61,10 +63,10 @@ const (
 // result returns the result for a token.
 func result(token *fleet.ClusterRegistrationToken, joined []string, now time.Time) Token {
 	r := Token{
-		Namespace: token.Namespace, Name: token.Name, State: stateWaiting, Cluster: token.Annotations[fleet.AnnotationTokenForCluster],
+		Namespace: token.Namespace, Name: token.Name, State: stateWaiting, Cluster: token.Annotations[annotation.TokenForCluster],
 		Created: token.CreationTimestamp.UTC().Format(time.RFC3339), Joined: joined,
 	}
-	ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+	ready := conditions.Get(token.Status.Conditions, conditions.Ready)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionFalse && ready.Reason != "":
 		r.State, r.Message = ready.Reason, output.Line(ready.Message)
@@ -88,7 +90,7 @@ func joinedWith(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet
 	for _, token := range tokens {
 		joined[token.UID] = []string{}
 		for _, request := range registrations {
-			uid, name := request.Annotations[fleet.AnnotationTokenUIDAtGrant], request.Labels[fleet.LabelRegistrationToken]
+			uid, name := request.Annotations[annotation.TokenUIDAtGrant], request.Labels[fleet.LabelRegistrationToken]
 			with := uid == string(token.UID) || uid == "" && name == token.Name
 			if request.Namespace != token.Namespace || !request.Status.Granted || !with || request.Status.ClusterName == "" {
 				continue
@@ -237,7 +239,7 @@ text of "fleet token create" again instead, which contains a secret.`,
 					return err
 				}
 				if format == output.Table || format == output.Name {
-					return form.Write(streams.Out, text, cmp.Or(cluster, token.Annotations[fleet.AnnotationTokenForCluster]))
+					return form.Write(streams.Out, text, cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]))
 				}
 			}
 			requests, err := registrations(command.Context(), hub, flags.Namespace())
@@ -271,7 +273,7 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 	if err != nil {
 		return jointext.Text{}, noValues(token, err)
 	}
-	name, clientID := cmp.Or(cluster, token.Annotations[fleet.AnnotationTokenForCluster]), ""
+	name, clientID := cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]), ""
 	if name != "" {
 		found, err := hub.Clusters(token.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

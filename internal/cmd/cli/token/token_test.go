@@ -21,6 +21,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func now() time.Time { return time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC) }
@@ -42,7 +44,7 @@ func made(name string, ttl time.Duration, change func(*fleet.ClusterRegistration
 func joinedAs(cluster, token, uid string, granted bool) *fleet.ClusterRegistration {
 	r := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Labels: map[string]string{fleet.LabelRegistrationToken: token}}}
 	if uid != "" {
-		r.Annotations = map[string]string{fleet.AnnotationTokenUIDAtGrant: uid}
+		r.Annotations = map[string]string{annotation.TokenUIDAtGrant: uid}
 	}
 	r.Status.ClusterName, r.Status.Granted = cluster, granted
 	return r
@@ -51,13 +53,13 @@ func joinedAs(cluster, token, uid string, granted bool) *fleet.ClusterRegistrati
 func TestTokens_ArePrintedInEveryFormat(t *testing.T) {
 	tokens := []*fleet.ClusterRegistrationToken{
 		made("west", 2*time.Hour, func(t *fleet.ClusterRegistrationToken) {
-			t.Annotations = map[string]string{fleet.AnnotationTokenForCluster: "west"}
+			t.Annotations = map[string]string{annotation.TokenForCluster: "west"}
 		}),
 		made("shared", 0, nil),
 		made("over", time.Minute, nil),
 		made("new", time.Hour*24, func(t *fleet.ClusterRegistrationToken) { t.Status.SecretName = "" }),
 		made("taken", time.Hour*24, func(t *fleet.ClusterRegistrationToken) {
-			t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: "False", Reason: fleet.ReasonSecretNameTaken, Message: "delete\nthe Secret"}}
+			t.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Ready, Status: "False", Reason: conditions.ReasonSecretNameTaken, Message: "delete\nthe Secret"}}
 		}),
 	}
 	requests := []*fleet.ClusterRegistration{

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // part is an object of the account that `fleet import` has created.
@@ -170,7 +171,7 @@ func (a *agent) readSettings(ctx context.Context, core kubernetes.Interface, uid
 	if err != nil || settings == nil {
 		return err
 	}
-	a.hubUID = types.UID(settings.Annotations[fleet.AnnotationHubUID])
+	a.hubUID = types.UID(settings.Annotations[annotation.HubUID])
 	parsed, _, err := config.ParseAgent(settings.Data[names.ConfigKey])
 	if a.clientID = parsed.ClientID; err != nil || a.clientID == "" {
 		a.clientID = uid // what an agent without a client ID uses

@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // hubFound is what the hub has of a cluster.
@@ -52,7 +54,7 @@ func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound,
 		return f, err
 	}
 	f.tokens, err = access.Select(ctx, hub.Tokens(f.workspace), metav1.ListOptions{}, func(t *fleet.ClusterRegistrationToken) bool {
-		return t.Annotations[fleet.AnnotationTokenForCluster] == name
+		return t.Annotations[annotation.TokenForCluster] == name
 	})
 	if err != nil {
 		return f, access.Explain("reading ClusterRegistrationTokens", err)
@@ -149,7 +151,7 @@ func (o *options) deleteCluster(ctx context.Context, hub *access.Cluster, c *fle
 		case err != nil:
 			return false, "", access.Explain("reading Cluster "+name, err)
 		}
-		processed := fleet.GetCondition(now.Status.Conditions, fleet.ConditionProcessed)
+		processed := conditions.Get(now.Status.Conditions, conditions.Processed)
 		if processed != nil && processed.Status == corev1.ConditionFalse {
 			return false, output.Line(processed.Message), nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // maxNamed is how many objects of a kind are named.
@@ -27,7 +28,7 @@ func decide(f hubFound, c clusterFound, keepWorkloads bool) error {
 			"to remove only its agent: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set bootstrap.localAgentDisabled=true",
 			"to remove the hub: docs/uninstall.md#the-hub")
 	case f.cluster != nil && clusters.ManagedElsewhere(f.cluster):
-		return exit.Errorf(exit.Refused, "another manager owns Cluster %s: delete it there", f.fullName()).Because(fleet.ReasonClusterManagedElsewhere).
+		return exit.Errorf(exit.Refused, "another manager owns Cluster %s: delete it there", f.fullName()).Because(conditions.ReasonClusterManagedElsewhere).
 			With("if it is to be deleted here: " + remedy.Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", f.workspace, f.name, fleet.LabelClusterManagement+"-"))
 	}
 	if problem := c.problem(f); problem != nil {
@@ -189,7 +190,7 @@ func (c clusterFound) gone() bool { return len(c.agents) == 0 && len(c.account) 
 func (c clusterFound) problem(f hubFound) error {
 	switch {
 	case c.isHub:
-		return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", c.context).Because(fleet.ReasonTargetIsHub).
+		return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", c.context).Because(conditions.ReasonTargetIsHub).
 			With("select the cluster with --cluster-context: kubectl config get-contexts")
 	case len(c.agents) > 0 || len(c.foreign) == 0:
 		return nil

@@ -32,6 +32,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // world is a hub, and the cluster of context east.
@@ -74,7 +76,7 @@ func workload(bundle string) *fleet.BundleDeployment {
 func onTheHub(more ...runtime.Object) []runtime.Object {
 	token := func(name, of string) *fleet.ClusterRegistrationToken {
 		t := &fleet.ClusterRegistrationToken{ObjectMeta: at("fleet-default", name)}
-		t.Annotations = map[string]string{fleet.AnnotationTokenForCluster: of}
+		t.Annotations = map[string]string{annotation.TokenForCluster: of}
 		return t
 	}
 	secret := &corev1.Secret{ObjectMeta: at("fleet-default", "east-kubeconfig", "app.kubernetes.io/managed-by", "fleet-import"), Data: map[string][]byte{"value": []byte("canary-93ab")}}
@@ -98,7 +100,7 @@ func identity(namespace, workspace, name, server string) *corev1.Secret {
 func settings(namespace, hub, clientID string) *corev1.ConfigMap {
 	c := &corev1.ConfigMap{ObjectMeta: at(namespace, "fleet-agent"), Data: map[string]string{"config": fmt.Sprintf(`{"clientID": %q}`, clientID)}}
 	if hub != "" {
-		c.Annotations = map[string]string{fleet.AnnotationHubUID: hub}
+		c.Annotations = map[string]string{annotation.HubUID: hub}
 	}
 	return c
 }
@@ -386,7 +388,7 @@ func TestClusterStaysWhileItIsDeleted_NamesTheCause(t *testing.T) {
 		if method == "DELETE" && object.GetKind() == "Cluster" {
 			s.Put(east(func(c *fleet.Cluster) {
 				c.DeletionTimestamp = &metav1.Time{}
-				c.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionProcessed, Status: "False", Message: "the API server\nrefuses"}}
+				c.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Processed, Status: "False", Message: "the API server\nrefuses"}}
 			}))
 		}
 	}

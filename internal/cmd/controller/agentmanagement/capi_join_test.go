@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // joinDocuments waits for the manifest of a cluster of Cluster API, until it is as wanted.
@@ -78,9 +79,11 @@ func TestClusterAPI_JoinsWithAManifest(t *testing.T) {
 	a.configure(map[string]any{"enabled": true})
 	a.installCRD()
 	uid := a.create("c5", map[string]string{"env": "test"})
-	a.awaitEvent(uid, fleet.ReasonAwaitingControlPlane)
+	a.awaitEvent(uid, conditions.ReasonAwaitingControlPlane)
 	a.patch("c5", `{"metadata":{"annotations":{"fleet.cattle.io/capi-join":"agent"}}}`)
-	c := a.await("waits for its agent", func(c fleet.Cluster) bool { return follows(fleet.ReasonAwaitingAgent)(c) && c.Status.Namespace != "" })
+	c := a.await("waits for its agent", func(c fleet.Cluster) bool {
+		return follows(conditions.ReasonAwaitingAgent)(c) && c.Status.Namespace != ""
+	})
 	g.Expect(c.Spec.KubeConfigSecret).To(BeEmpty())
 	g.Expect(c.Spec.ClientID).NotTo(BeEmpty())
 	// The usual namespace is that of another test's agent.
@@ -139,10 +142,10 @@ func expectOnlyItsClient(t *testing.T, a *clusterAPI, identity protocol.Bootstra
 	})
 	eventually(t, func(g Gomega) {
 		g.Expect(a.hub.Get(t.Context(), client.ClusterRegistrations, a.workspace, named.Name, named)).To(Succeed())
-		granted := fleet.GetCondition(named.Status.Conditions, fleet.ConditionGranted)
+		granted := conditions.Get(named.Status.Conditions, conditions.Granted)
 		g.Expect(granted).NotTo(BeNil())
 		g.Expect(granted.Status).To(Equal(corev1.ConditionFalse))
-		g.Expect(granted.Reason).To(Equal(fleet.ReasonClientIDNotAllowed))
+		g.Expect(granted.Reason).To(Equal(conditions.ReasonClientIDNotAllowed))
 	})
 	for random, token := range map[string]string{"of-others": "of-others", "unnamed": ""} {
 		request := newRequest(a.workspace, "another-"+random, random, token)

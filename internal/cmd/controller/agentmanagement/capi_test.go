@@ -21,6 +21,8 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // clusterAPI is the hub as a provider of Cluster API sees it. The test plays that provider.
@@ -203,7 +205,7 @@ func (a *clusterAPI) awaitGroups(want ...string) {
 // follows reports whether the condition FollowsClusterAPI has a reason; an empty one is success.
 func follows(reason string) func(fleet.Cluster) bool {
 	return func(c fleet.Cluster) bool {
-		condition := fleet.GetCondition(c.Status.Conditions, fleet.ConditionFollowsClusterAPI)
+		condition := conditions.Get(c.Status.Conditions, conditions.FollowsClusterAPI)
 		return condition != nil && condition.Reason == reason && (condition.Status == corev1.ConditionTrue) == (reason == "")
 	}
 }
@@ -216,10 +218,10 @@ func TestClusterAPI(t *testing.T) {
 
 	other := a.create("other", nil)
 	uid := a.create("c1", map[string]string{"fleet": "join", "env": "dev"})
-	a.awaitEvent(other, fleet.ReasonNotSelected)
-	a.awaitEvent(uid, fleet.ReasonAwaitingControlPlane)
+	a.awaitEvent(other, conditions.ReasonNotSelected)
+	a.awaitEvent(uid, conditions.ReasonAwaitingControlPlane)
 	a.initialize("c1")
-	a.awaitEvent(uid, fleet.ReasonKubeconfigMissing)
+	a.awaitEvent(uid, conditions.ReasonKubeconfigMissing)
 	a.writeKubeconfig("c1", func(s *corev1.Secret) { s.Type, s.OwnerReferences = "cluster.x-k8s.io/secret", nil })
 	g.Consistently(a.registered).WithTimeout(300 * time.Millisecond).Should(BeEmpty())
 	a.writeKubeconfig("c1")
@@ -253,9 +255,9 @@ func TestClusterAPI(t *testing.T) {
 	})
 
 	a.patch("c1", `{"metadata":{"labels":{"fleet":"no"}}}`)
-	a.await("not selected", follows(fleet.ReasonNotSelected))
+	a.await("not selected", follows(conditions.ReasonNotSelected))
 	a.patch("c1", `{"metadata":{"labels":{"fleet":"join"}},"spec":{"paused":true}}`)
-	a.await("paused", follows(fleet.ReasonClusterPaused))
+	a.await("paused", follows(conditions.ReasonClusterPaused))
 	a.patch("c1", `{"spec":{"paused":false}}`)
 	a.await("continues", follows(""))
 
@@ -263,17 +265,17 @@ func TestClusterAPI(t *testing.T) {
 	uid = a.create("c1", map[string]string{"fleet": "join"})
 	a.initialize("c1")
 	second := a.await("recreated", func(c fleet.Cluster) bool {
-		return strings.HasSuffix(c.Annotations[fleet.AnnotationCAPICluster], "/"+string(uid)) && c.DeletionTimestamp == nil
+		return strings.HasSuffix(c.Annotations[annotation.CAPICluster], "/"+string(uid)) && c.DeletionTimestamp == nil
 	})
 	g.Expect(second.UID).NotTo(Equal(c.UID))
 
 	a.patch("c1", `{"spec":{"paused":true}}`)
-	a.await("paused before it is moved", follows(fleet.ReasonClusterPaused))
+	a.await("paused before it is moved", follows(conditions.ReasonClusterPaused))
 	a.delete("c1")
 	uid = a.create("c1", map[string]string{"fleet": "join"}) // moved back
 	a.initialize("c1")
 	third := a.await("moved back", func(c fleet.Cluster) bool {
-		return strings.HasSuffix(c.Annotations[fleet.AnnotationCAPICluster], "/"+string(uid)) && follows("")(c)
+		return strings.HasSuffix(c.Annotations[annotation.CAPICluster], "/"+string(uid)) && follows("")(c)
 	})
 	g.Expect(third.UID).To(Equal(second.UID))
 
@@ -293,8 +295,8 @@ func TestClusterAPI_RecognizesAClusterThatIsRegistered(t *testing.T) {
 	a.writeKubeconfig("c4")
 	uid := a.create("c4", nil)
 	a.initialize("c4")
-	a.awaitEvent(uid, fleet.ReasonImportedTwice)
-	noted := a.await("noted", func(c fleet.Cluster) bool { return c.Annotations[fleet.AnnotationCAPIImported] == string(uid) })
+	a.awaitEvent(uid, conditions.ReasonImportedTwice)
+	noted := a.await("noted", func(c fleet.Cluster) bool { return c.Annotations[annotation.CAPIImported] == string(uid) })
 	g.Expect(noted.UID).To(Equal(byHand.UID))
 	g.Expect(noted.Generation).To(Equal(before.Generation))
 
@@ -307,9 +309,9 @@ func TestClusterAPI_RecognizesAClusterThatIsRegistered(t *testing.T) {
 	eventually(t, func(g Gomega) {
 		c := &fleet.Cluster{}
 		g.Expect(a.hub.Get(t.Context(), client.Clusters, a.workspace, "c5", c)).To(Succeed())
-		imported := fleet.GetCondition(c.Status.Conditions, fleet.ConditionImported)
+		imported := conditions.Get(c.Status.Conditions, conditions.Imported)
 		g.Expect(imported).NotTo(BeNil())
-		g.Expect(imported.Reason).To(Equal(fleet.ReasonKubeconfigRefused))
+		g.Expect(imported.Reason).To(Equal(conditions.ReasonKubeconfigRefused))
 	})
 	a.delete("c4")
 	a.delete("c5")
@@ -326,13 +328,13 @@ func TestClusterAPI_LeavesImportsByHandAlone(t *testing.T) {
 	before := awaitImported(t, a.hub, byHand, "")
 	uid := a.create("c2", nil)
 	a.initialize("c2")
-	a.awaitEvent(uid, fleet.ReasonImportedTwice)
-	noted := a.await("noted", func(c fleet.Cluster) bool { return c.Annotations[fleet.AnnotationCAPIImported] == string(uid) })
+	a.awaitEvent(uid, conditions.ReasonImportedTwice)
+	noted := a.await("noted", func(c fleet.Cluster) bool { return c.Annotations[annotation.CAPIImported] == string(uid) })
 	g.Expect(noted.Generation).To(Equal(before.Generation))
 	g.Expect(noted.Labels).To(Equal(before.Labels))
 
 	a.delete("c2")
 	marker := a.create("c3", nil)
-	a.awaitEvent(marker, fleet.ReasonAwaitingControlPlane) // a later event, so that the deletion was seen
+	a.awaitEvent(marker, conditions.ReasonAwaitingControlPlane) // a later event, so that the deletion was seen
 	a.await("still there", func(c fleet.Cluster) bool { return c.UID == byHand.UID && c.DeletionTimestamp == nil })
 }

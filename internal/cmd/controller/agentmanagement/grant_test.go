@@ -21,6 +21,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // agent is what an agent has after its registration.
@@ -262,7 +264,7 @@ func TestATakeoverWaitsForTheOperator(t *testing.T) {
 	eventually(t, func(g Gomega) {
 		found := &fleet.ClusterRegistration{}
 		g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, asks.Name, found)).To(Succeed())
-		g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", fleet.ReasonTakeoverPending)))
+		g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", conditions.ReasonTakeoverPending)))
 		g.Expect(found.Status.Granted).To(BeFalse())
 		g.Expect(found.OwnerReferences).To(BeEmpty())
 	})
@@ -272,7 +274,7 @@ func TestATakeoverWaitsForTheOperator(t *testing.T) {
 	g.Expect(err).To(forbidden())
 	g.Expect(first.beat(t.Context(), cluster, time.Now().Add(-time.Minute))).To(Succeed())
 
-	confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationConfirmTakeover, asks.Name)
+	confirm := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation.ConfirmTakeover, asks.Name)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, cluster, []byte(confirm))).To(Succeed())
 	second := agent{request: asks, secret: names.CredentialSecret("taken", "second")}
 	eventually(t, func(g Gomega) {

@@ -27,6 +27,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // importer is the user of the kubeconfigs in the audit log of east.
@@ -130,7 +131,7 @@ func awaitImported(t *testing.T, hub *client.Client, c *fleet.Cluster, reason st
 	eventually(t, func(g Gomega) {
 		found = &fleet.Cluster{} // what is left out in JSON stays in an old one
 		g.Expect(hub.Get(t.Context(), client.Clusters, c.Namespace, c.Name, found)).To(Succeed())
-		imported := fleet.GetCondition(found.Status.Conditions, "Imported")
+		imported := conditions.Get(found.Status.Conditions, "Imported")
 		g.Expect(imported).NotTo(BeNil())
 		g.Expect(imported.Reason).To(Equal(reason), imported.Message)
 		if reason == "" {
@@ -247,7 +248,7 @@ func awaitIdle(t *testing.T, hub *client.Client, name string) {
 	eventually(t, func(g Gomega) {
 		found := &fleet.Cluster{}
 		g.Expect(hub.Get(t.Context(), client.Clusters, c.Namespace, c.Name, found)).To(Succeed())
-		g.Expect(fleet.GetCondition(found.Status.Conditions, "Imported")).NotTo(BeNil())
+		g.Expect(conditions.Get(found.Status.Conditions, "Imported")).NotTo(BeNil())
 		_, err := hub.Kube.CoreV1().Namespaces().Get(t.Context(), names.ClusterNamespace(c.Namespace, c.Name), metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 	})
@@ -292,19 +293,19 @@ func TestBrokenKubeconfigsAndTheirRepair(t *testing.T) {
 		modify func(*fleet.Cluster)
 		reason string
 	}{
-		"exec": {reason: fleet.ReasonKubeconfigRefused, data: with(func(_ *api.Cluster, u *api.AuthInfo) {
+		"exec": {reason: conditions.ReasonKubeconfigRefused, data: with(func(_ *api.Cluster, u *api.AuthInfo) {
 			u.Exec = &api.ExecConfig{Command: "touch", Args: []string{filepath.Join(os.TempDir(), "never")}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
 		})},
-		"file":         {reason: fleet.ReasonKubeconfigRefused, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token, u.TokenFile = "", "/etc/hostname" })},
-		"unverified":   {reason: fleet.ReasonKubeconfigRefused, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true })},
-		"unreachable":  {reason: fleet.ReasonDownstreamUnreachable, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://127.0.0.1:1" })},
-		"untrusted":    {reason: fleet.ReasonTLSUntrusted, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = control.Plane(t).Hub.CA })},
-		"unauthorized": {reason: fleet.ReasonDownstreamUnauthorized, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token = "nobody's" })},
-		"too-weak":     {reason: fleet.ReasonDownstreamForbidden, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token = stranger })},
-		"malformed":    {reason: fleet.ReasonKubeconfigInvalid, data: map[string][]byte{"value": []byte("{")}},
-		"other-key":    {reason: fleet.ReasonKubeconfigMissing, data: map[string][]byte{"config": kubeconfig(t)}},
-		"missing":      {reason: fleet.ReasonKubeconfigMissing},
-		"elsewhere": {reason: fleet.ReasonKubeconfigNamespaceRefused, data: map[string][]byte{"value": kubeconfig(t)},
+		"file":         {reason: conditions.ReasonKubeconfigRefused, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token, u.TokenFile = "", "/etc/hostname" })},
+		"unverified":   {reason: conditions.ReasonKubeconfigRefused, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true })},
+		"unreachable":  {reason: conditions.ReasonDownstreamUnreachable, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.Server = "https://127.0.0.1:1" })},
+		"untrusted":    {reason: conditions.ReasonTLSUntrusted, data: with(func(c *api.Cluster, _ *api.AuthInfo) { c.CertificateAuthorityData = control.Plane(t).Hub.CA })},
+		"unauthorized": {reason: conditions.ReasonDownstreamUnauthorized, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token = "nobody's" })},
+		"too-weak":     {reason: conditions.ReasonDownstreamForbidden, data: with(func(_ *api.Cluster, u *api.AuthInfo) { u.Token = stranger })},
+		"malformed":    {reason: conditions.ReasonKubeconfigInvalid, data: map[string][]byte{"value": []byte("{")}},
+		"other-key":    {reason: conditions.ReasonKubeconfigMissing, data: map[string][]byte{"config": kubeconfig(t)}},
+		"missing":      {reason: conditions.ReasonKubeconfigMissing},
+		"elsewhere": {reason: conditions.ReasonKubeconfigNamespaceRefused, data: map[string][]byte{"value": kubeconfig(t)},
 			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }},
 	}
 	clusters := map[string]*fleet.Cluster{}

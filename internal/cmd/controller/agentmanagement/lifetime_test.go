@@ -13,7 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // renew requests a token of an account as this agent.
@@ -49,7 +49,7 @@ func TestCredentialThatExpires(t *testing.T) {
 	eventually(t, func(g Gomega) { // the controllers take the configuration over after a moment
 		clients++
 		request := newRequest(ws, fmt.Sprintf("expiring-%d", clients), "random", "t1")
-		request.Annotations = map[string]string{fleet.AnnotationAgentRenews: "true"}
+		request.Annotations = map[string]string{annotation.AgentRenews: "true"}
 		a = registerWith(t, holder, request)
 		var expires bool
 		own, expires = protocol.RenewalOf(a.credential.Token)

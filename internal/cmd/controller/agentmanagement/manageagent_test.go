@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // heardOf makes a Cluster whose agent says that it runs in a namespace.
@@ -139,7 +140,7 @@ func TestAnAgentThatMovesIsManagedWhereItArrives(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"agentNamespace":"team"}}`))).To(Succeed())
 	expectNoBundle(t, hub, ws, "east")
-	expectManagedCondition(t, hub, ws, corev1.ConditionFalse, fleet.ReasonAgentElsewhere)
+	expectManagedCondition(t, hub, ws, corev1.ConditionFalse, conditions.ReasonAgentElsewhere)
 	beat(t, hub, ws, "east", "team")
 	awaitBundle(t, hub, ws, "east", func(g Gomega, b *fleet.Bundle) { g.Expect(b.Spec.DefaultNamespace).To(Equal("team")) })
 	expectManagedCondition(t, hub, ws, corev1.ConditionTrue, "")
@@ -153,7 +154,7 @@ func TestSettingsAnAgentCannotHaveAreSaid(t *testing.T) {
 	made := awaitBundle(t, hub, ws, "east", isThere)
 	g := NewWithT(t)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"agentEnvVars":[{"name":""}]}}`))).To(Succeed())
-	expectManagedCondition(t, hub, ws, corev1.ConditionFalse, fleet.ReasonSettingsInvalid)
+	expectManagedCondition(t, hub, ws, corev1.ConditionFalse, conditions.ReasonSettingsInvalid)
 	g.Expect(awaitBundle(t, hub, ws, "east", isThere).Spec).To(Equal(made.Spec))
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"agentEnvVars":null}}`))).To(Succeed())
 	expectManagedCondition(t, hub, ws, corev1.ConditionTrue, "")
@@ -164,7 +165,7 @@ func expectManagedCondition(t *testing.T, hub *client.Client, workspace string, 
 	eventually(t, func(g Gomega) {
 		var cluster fleet.Cluster
 		g.Expect(hub.Get(t.Context(), client.Clusters, workspace, "east", &cluster)).To(Succeed())
-		found := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentManaged)
+		found := conditions.Get(cluster.Status.Conditions, conditions.AgentManaged)
 		g.Expect(found).NotTo(BeNil())
 		g.Expect(found.Status).To(Equal(status))
 		g.Expect(found.Reason).To(Equal(reason))

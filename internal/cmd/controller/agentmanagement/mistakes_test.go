@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // scene is a workspace in which somebody makes a mistake, beside a cluster that has joined.
@@ -35,7 +36,7 @@ func newScene(t *testing.T, mistake string) *scene {
 	eventually(t, func(g Gomega) { // its credential works before it is said to be granted
 		found := &fleet.ClusterRegistration{}
 		g.Expect(s.hub.Get(t.Context(), client.ClusterRegistrations, s.workspace, s.neighbour.request.Name, found)).To(Succeed())
-		g.Expect(found.Status.Conditions).To(ContainElement(And(HaveField("Type", fleet.ConditionGranted), HaveField("Status", corev1.ConditionTrue))))
+		g.Expect(found.Status.Conditions).To(ContainElement(And(HaveField("Type", conditions.Granted), HaveField("Status", corev1.ConditionTrue))))
 	})
 	return s
 }
@@ -72,7 +73,7 @@ func (s *scene) expectUndisturbed() {
 	g, now := NewWithT(s.T), &fleet.ClusterRegistration{}
 	g.Expect(s.hub.Get(s.Context(), client.ClusterRegistrations, s.workspace, s.neighbour.request.Name, now)).To(Succeed())
 	g.Expect(now.UID).To(Equal(s.neighbour.request.UID))
-	g.Expect(fleet.GetCondition(now.Status.Conditions, fleet.ConditionGranted).Status).To(Equal(corev1.ConditionTrue))
+	g.Expect(conditions.Get(now.Status.Conditions, conditions.Granted).Status).To(Equal(corev1.ConditionTrue))
 	g.Expect(s.neighbour.beat(s.Context(), s.neighbour.credential.ClusterName, time.Now())).To(Succeed())
 	told, err := s.hub.Kube.CoreV1().Events(s.workspace).List(s.Context(), metav1.ListOptions{FieldSelector: "type=Warning,involvedObject.uid=" + string(now.UID)})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -80,13 +81,13 @@ func (s *scene) expectUndisturbed() {
 }
 
 // expectTold waits until a condition of an object has this reason, and one Event says the same.
-func (s *scene) expectTold(resource string, object client.Object, conditions func() []genericcondition.GenericCondition, conditionType, reason, remedy string) {
+func (s *scene) expectTold(resource string, object client.Object, list func() []genericcondition.GenericCondition, conditionType, reason, remedy string) {
 	s.Helper()
 	name := object.GetName()
 	var message string
 	eventually(s.T, func(g Gomega) {
 		g.Expect(s.hub.Get(s.Context(), resource, s.workspace, name, object)).To(Succeed())
-		condition := fleet.GetCondition(conditions(), conditionType)
+		condition := conditions.Get(list(), conditionType)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Reason).To(Equal(reason), condition.Message)
 		g.Expect(condition.Status).To(Equal(corev1.ConditionFalse))
@@ -112,19 +113,19 @@ func (s *scene) expectEvent(about types.UID, reason, message string) {
 
 func (s *scene) expectTokenTold(token *fleet.ClusterRegistrationToken, reason, remedy string) {
 	s.Helper()
-	s.expectTold(client.Tokens, token, func() []genericcondition.GenericCondition { return token.Status.Conditions }, fleet.ConditionReady, reason, remedy)
+	s.expectTold(client.Tokens, token, func() []genericcondition.GenericCondition { return token.Status.Conditions }, conditions.Ready, reason, remedy)
 }
 
 func (s *scene) expectRequestTold(request *fleet.ClusterRegistration, reason, remedy string) {
 	s.Helper()
-	s.expectTold(client.ClusterRegistrations, request, func() []genericcondition.GenericCondition { return request.Status.Conditions }, fleet.ConditionGranted, reason, remedy)
+	s.expectTold(client.ClusterRegistrations, request, func() []genericcondition.GenericCondition { return request.Status.Conditions }, conditions.Granted, reason, remedy)
 }
 
 func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
 	tests := map[string]func(*scene) (token string){
 		"a name that is too long": func(s *scene) string {
 			token := newToken(s.T, s.hub, s.workspace, strings.Repeat("t", 64), 0)
-			s.expectTokenTold(token, fleet.ReasonTokenNameTooLong, "create one with a shorter name")
+			s.expectTokenTold(token, conditions.ReasonTokenNameTooLong, "create one with a shorter name")
 			_, err := secret(s.Context(), s.hub, s.workspace, token.Name)
 			NewWithT(s.T).Expect(err).To(notFound())
 			newToken(s.T, s.hub, s.workspace, strings.Repeat("t", 63), 0)
@@ -133,7 +134,7 @@ func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
 		"a name that a Secret has": func(s *scene) string {
 			secrets := s.hub.Kube.CoreV1().Secrets(s.workspace)
 			writeSecret(s.T, s.hub, s.workspace, "t2", nil)
-			s.expectTokenTold(newToken(s.T, s.hub, s.workspace, "t2", 0), fleet.ReasonSecretNameTaken, "delete the Secret")
+			s.expectTokenTold(newToken(s.T, s.hub, s.workspace, "t2", 0), conditions.ReasonSecretNameTaken, "delete the Secret")
 			NewWithT(s.T).Expect(secrets.Delete(s.Context(), "t2", metav1.DeleteOptions{})).To(Succeed())
 			return "t2"
 		},
@@ -147,7 +148,7 @@ func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
 			broken.Data, broken.Immutable = map[string][]byte{"values": []byte("- {")}, &immutable
 			_, err = secrets.Update(s.Context(), broken, metav1.UpdateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			s.expectTokenTold(token, fleet.ReasonValuesInvalid, "delete the Secret")
+			s.expectTokenTold(token, conditions.ReasonValuesInvalid, "delete the Secret")
 			g.Expect(secrets.Delete(s.Context(), "t2", metav1.DeleteOptions{})).To(Succeed())
 			return "t2"
 		},
@@ -158,7 +159,7 @@ func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
 			}
 			g := NewWithT(s.T)
 			g.Expect(s.hub.Create(s.Context(), client.Tokens, held)).To(Succeed())
-			s.expectTokenTold(held, fleet.ReasonTokenExpired, "create another")
+			s.expectTokenTold(held, conditions.ReasonTokenExpired, "create another")
 			g.Expect(s.hub.Patch(s.Context(), client.Tokens, s.workspace, "t2", []byte(`{"metadata":{"finalizers":null}}`))).To(Succeed())
 			newToken(s.T, s.hub, s.workspace, "t3", 0)
 			return "t3"
@@ -188,7 +189,7 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 	tests := map[string]func(*scene){
 		"no client ID": func(s *scene) {
 			holder, request := ask(s, func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })
-			s.expectRequestTold(request, fleet.ReasonClientIDMissing, "set one in the agent's values")
+			s.expectRequestTold(request, conditions.ReasonClientIDMissing, "set one in the agent's values")
 			NewWithT(s.T).Expect(s.hub.Patch(s.Context(), client.ClusterRegistrations, s.workspace, request.Name, []byte(`{"spec":{"clientID":"late"}}`))).To(Succeed())
 			request.Spec.ClientID = "late"
 			s.answered(holder, request)
@@ -197,7 +198,7 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 			squatter := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.workspace, Name: names.Cluster("late")}, Spec: fleet.ClusterSpec{ClientID: "another"}}
 			NewWithT(s.T).Expect(s.hub.Create(s.Context(), client.Clusters, squatter)).To(Succeed())
 			holder, request := ask(s, func(*fleet.ClusterRegistration) {})
-			s.expectRequestTold(request, fleet.ReasonClientIDTaken, "rename that Cluster, or create one with this clientID")
+			s.expectRequestTold(request, conditions.ReasonClientIDTaken, "rename that Cluster, or create one with this clientID")
 			expected := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.workspace, Name: "made-for-it"}, Spec: fleet.ClusterSpec{ClientID: "late"}}
 			NewWithT(s.T).Expect(s.hub.Create(s.Context(), client.Clusters, expected)).To(Succeed())
 			if a := s.answered(holder, request); a.credential.ClusterName != "made-for-it" {
@@ -207,12 +208,12 @@ func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
 		"what was asked for before": func(s *scene) {
 			same := func(r *fleet.ClusterRegistration) { r.Spec = s.neighbour.request.Spec }
 			_, request := ask(s, same)
-			s.expectRequestTold(request, fleet.ReasonCredentialTaken, "ask with another clientRandom")
+			s.expectRequestTold(request, conditions.ReasonCredentialTaken, "ask with another clientRandom")
 			s.joins("t1", "late")
 		},
 		"a token that is gone": func(s *scene) {
 			_, request := ask(s, func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelRegistrationToken] = "gone" })
-			s.expectRequestTold(request, fleet.ReasonTokenUnknown, "Register the agent with an existing token")
+			s.expectRequestTold(request, conditions.ReasonTokenUnknown, "Register the agent with an existing token")
 			s.joins("t1", "late")
 		},
 	}

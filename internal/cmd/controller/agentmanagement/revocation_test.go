@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // signedRequest is a request that is signed with a key, for the account of a token's values.
@@ -29,7 +31,7 @@ func signedRequest(t *testing.T, key identity.Key, values protocol.Values, clien
 		t.Fatal(err)
 	}
 	request := newRequest(values.ClusterNamespace, clientID, random, values.TokenName)
-	request.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof}
+	request.Annotations = map[string]string{annotation.AgentKey: key.Public(), annotation.AgentProof: proof}
 	return request
 }
 
@@ -51,10 +53,10 @@ func TestKeyOfAnAgent(t *testing.T) {
 	}
 
 	first := registerWith(t, bearer(t, one), signedRequest(t, key, one, "keyed", "first"))
-	g.Expect(cluster(g).Annotations).NotTo(HaveKey(fleet.AnnotationAgentKey), "before the first heartbeat")
+	g.Expect(cluster(g).Annotations).NotTo(HaveKey(annotation.AgentKey), "before the first heartbeat")
 	g.Expect(first.beat(t.Context(), name, time.Now().Add(-time.Hour))).To(Succeed())
 	eventually(t, func(g Gomega) {
-		g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(fleet.AnnotationAgentKey, key.Public()))
+		g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(annotation.AgentKey, key.Public()))
 	})
 
 	second := registerWith(t, bearer(t, two), signedRequest(t, key, two, "keyed", "second"))
@@ -69,18 +71,18 @@ func TestKeyOfAnAgent(t *testing.T) {
 		eventually(t, func(g Gomega) {
 			found := &fleet.ClusterRegistration{}
 			g.Expect(hub.Get(t.Context(), client.ClusterRegistrations, ws, request.Name, found)).To(Succeed())
-			g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", fleet.ReasonTakeoverPending)))
+			g.Expect(found.Status.Conditions).To(ContainElement(HaveField("Reason", conditions.ReasonTakeoverPending)))
 			g.Expect(found.Status.Granted).To(BeFalse())
 		})
 	}
 	waits(signedRequest(t, stranger, two, "keyed", "third"))
 	waits(newRequest(ws, "keyed", "fourth", "t2"))
 
-	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, fleet.AnnotationRevokeKey)
+	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, annotation.RevokeKey)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, name, []byte(order))).To(Succeed())
 	eventually(t, func(g Gomega) {
 		g.Expect(apierrors.IsUnauthorized(second.beat(t.Context(), name, time.Now()))).To(BeTrue(), "the copied token still works")
 	})
-	g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(fleet.AnnotationBlockedKey, key.Public()))
+	g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(annotation.BlockedKey, key.Public()))
 	waits(signedRequest(t, key, two, "keyed", "fifth"))
 }

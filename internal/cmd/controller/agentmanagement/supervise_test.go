@@ -18,6 +18,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // silent is the URL of somebody who takes connections and says nothing.
@@ -67,7 +69,7 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 		does   func(t *testing.T, east *client.Client, namespace string) (mend func(g Gomega))
 		reason string
 	}{
-		"quota": {reason: fleet.ReasonAgentPodRejected, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
+		"quota": {reason: conditions.ReasonAgentPodRejected, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
 			g, quotas := NewWithT(t), east.Kube.CoreV1().ResourceQuotas(namespace)
 			g.Expect(east.EnsureNamespace(t.Context(), namespace)).To(Succeed())
 			_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
@@ -76,7 +78,7 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			return func(g Gomega) { g.Expect(quotas.Delete(t.Context(), "none", metav1.DeleteOptions{})).To(Succeed()) }
 		}},
-		"policy": {reason: fleet.ReasonAdmissionDenied, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
+		"policy": {reason: conditions.ReasonAdmissionDenied, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
 			g, hooks := NewWithT(t), east.Kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 			g.Expect(east.EnsureNamespace(t.Context(), namespace)).To(Succeed())
 			fail, none, nowhere := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, "https://127.0.0.1:1/"
@@ -100,7 +102,7 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 			}).WithTimeout(patience).Should(Succeed())
 			return func(g Gomega) { g.Expect(hooks.Delete(t.Context(), "nobody", metav1.DeleteOptions{})).To(Succeed()) }
 		}},
-		"terminating": {reason: fleet.ReasonNamespaceTerminating, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
+		"terminating": {reason: conditions.ReasonNamespaceTerminating, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
 			g, configs := NewWithT(t), east.Kube.CoreV1().ConfigMaps(namespace)
 			g.Expect(east.EnsureNamespace(t.Context(), namespace)).To(Succeed())
 			_, err := configs.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/held"}}}, metav1.CreateOptions{})
@@ -111,11 +113,11 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 		}},
-		"another-hub": {reason: fleet.ReasonAnotherHub, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
+		"another-hub": {reason: conditions.ReasonAnotherHub, does: func(t *testing.T, east *client.Client, namespace string) func(Gomega) {
 			g, configs := NewWithT(t), east.Kube.CoreV1().ConfigMaps(namespace)
 			g.Expect(east.EnsureNamespace(t.Context(), namespace)).To(Succeed())
 			_, err := configs.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-				Name: names.Agent, Annotations: map[string]string{fleet.AnnotationHubUID: "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"},
+				Name: names.Agent, Annotations: map[string]string{annotation.HubUID: "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"},
 			}}, metav1.CreateOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			return func(g Gomega) { // as the message says
@@ -136,13 +138,13 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 			t.Logf("said after %s", time.Since(began))
 			mended := time.Now()
 			mend(NewWithT(t))
-			if test.reason == fleet.ReasonAgentPodRejected { // all is there, and the agent comes by itself
+			if test.reason == conditions.ReasonAgentPodRejected { // all is there, and the agent comes by itself
 				awaitPod(t, name)
 				expectJoins(t, givenTo(t, c), c)
 			}
 			c = awaitImported(t, hub, c, "")
 			t.Logf("over after %s", time.Since(mended))
-			if test.reason != fleet.ReasonAgentPodRejected {
+			if test.reason != conditions.ReasonAgentPodRejected {
 				expectJoins(t, expectApplied(t, c), c)
 			}
 		})
@@ -156,7 +158,7 @@ func TestABlackHoleIsSaid(t *testing.T) {
 	writeSecret(t, hub, ws, "hole", map[string][]byte{"value": kubeconfig(t, func(c *api.Cluster, _ *api.AuthInfo) { c.Server = hole })})
 	began := time.Now()
 	c := newImport(t, hub, ws, "hole")
-	awaitImported(t, hub, c, fleet.ReasonDownstreamUnreachable)
+	awaitImported(t, hub, c, conditions.ReasonDownstreamUnreachable)
 	t.Logf("said after %s", time.Since(began))
 	writeSecret(t, hub, ws, "hole", map[string][]byte{"value": kubeconfig(t)})
 	c = awaitImported(t, hub, c, "")

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // newToken creates a ClusterRegistrationToken; a TTL of 0 leaves it out.
@@ -78,7 +79,7 @@ func TestATokenMayAskAndNothingElse(t *testing.T) {
 		g.Expect(hub.Get(t.Context(), client.Tokens, ws, "t1", found)).To(Succeed())
 		g.Expect(found.Status.SecretName).To(Equal("t1"))
 		g.Expect(found.Status.Expires.Time).To(BeTemporally("==", token.CreationTimestamp.Add(time.Hour)))
-		ready := fleet.GetCondition(found.Status.Conditions, "Ready")
+		ready := conditions.Get(found.Status.Conditions, "Ready")
 		g.Expect(ready).NotTo(BeNil())
 		g.Expect(ready.Status).To(Equal(corev1.ConditionTrue))
 	})
@@ -238,9 +239,9 @@ func TestSecretOfAnotherOwner_KeepsTheTokenWaiting(t *testing.T) {
 	eventually(t, func(g Gomega) {
 		found := &fleet.ClusterRegistrationToken{}
 		g.Expect(hub.Get(t.Context(), client.Tokens, ws, "t1", found)).To(Succeed())
-		ready := fleet.GetCondition(found.Status.Conditions, "Ready")
+		ready := conditions.Get(found.Status.Conditions, "Ready")
 		g.Expect(ready).NotTo(BeNil())
-		g.Expect(ready.Reason).To(Equal(fleet.ReasonSecretNameTaken))
+		g.Expect(ready.Reason).To(Equal(conditions.ReasonSecretNameTaken))
 		g.Expect(found.Status.SecretName).To(BeEmpty())
 	})
 	left, err := secret(t.Context(), hub, ws, "t1")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const resembles = `invalid label selector: "Resembles" is not a valid label selector operator`
@@ -186,10 +187,10 @@ func TestBrokenGroup_IsReportedUntilCorrected(t *testing.T) {
 	w.patch(t, client.ClusterGroups, "prod", map[string]any{"spec": map[string]any{"selector": unparsable()}})
 	const message = "ClusterGroup prod: selector: " + resembles + "; correct it: until then, the group's members are unknown, and what was deployed because of it stays"
 	broken := w.groupThat(t, "prod", "why it has no members", func(g *fleet.ClusterGroup) bool {
-		condition := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
+		condition := conditions.Get(g.Status.Conditions, conditions.Ready)
 		return condition != nil && condition.Status == "False" && condition.Reason == "SelectorInvalid" && condition.Message == message
 	})
-	if processed := fleet.GetCondition(broken.Status.Conditions, fleet.ConditionProcessed); processed.Status != "False" || processed.Reason != "SelectorInvalid" {
+	if processed := conditions.Get(broken.Status.Conditions, conditions.Processed); processed.Status != "False" || processed.Reason != "SelectorInvalid" {
 		t.Errorf("Processed = %+v", processed)
 	}
 	if diff := cmp.Diff([]any{"prod", "1/1", "1/1", message}, w.columns(t, client.ClusterGroups, "prod")); diff != "" {
@@ -199,7 +200,7 @@ func TestBrokenGroup_IsReportedUntilCorrected(t *testing.T) {
 	w.bundleThat(t, "web", "why it is held", func(b *fleet.Bundle) bool {
 		text, _ := readyMessage(b)
 		return text == "targeting error: ClusterGroup prod: selector: "+resembles+"; correct that selector: until then, what depends on it stays as it is" &&
-			fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady).Reason == "SelectorInvalid" && b.Status.Display.ReadyClusters == "1/1"
+			conditions.Get(b.Status.Conditions, conditions.Ready).Reason == "SelectorInvalid" && b.Status.Display.ReadyClusters == "1/1"
 	})
 	// A change of the Bundle and one of the cluster pass by; a Bundle that is not concerned goes on.
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"forceSyncGeneration": 2}})
@@ -217,10 +218,10 @@ func TestBrokenGroup_IsReportedUntilCorrected(t *testing.T) {
 	w.report(t, changed, nil)
 	w.bundleThat(t, "web", "ready again", isReady)
 	healed := w.groupThat(t, "prod", "ready", func(g *fleet.ClusterGroup) bool {
-		condition := fleet.GetCondition(g.Status.Conditions, fleet.ConditionReady)
+		condition := conditions.Get(g.Status.Conditions, conditions.Ready)
 		return condition.Status == "True" && condition.Reason == "" && condition.Message == ""
 	})
-	if processed := fleet.GetCondition(healed.Status.Conditions, fleet.ConditionProcessed); processed.Status != "True" || processed.Reason != "" {
+	if processed := conditions.Get(healed.Status.Conditions, conditions.Processed); processed.Status != "True" || processed.Reason != "" {
 		t.Errorf("Processed = %+v", processed)
 	}
 }

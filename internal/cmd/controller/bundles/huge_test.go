@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // expectBudget wants a status to be within its budget.
@@ -82,7 +83,7 @@ func TestHugeReportOfOneAgent_LeavesTheStatusOfOthersWritable(t *testing.T) {
 		map[string]any{"type": "Loud", "status": "True", "message": huge}, map[string]any{"type": "Ready", "status": "True", "message": "x"},
 	}})
 	c = w.clusterThat(t, "two", "its own status again", func(c *fleet.Cluster) bool {
-		loud := fleet.GetCondition(c.Status.Conditions, "Loud")
+		loud := conditions.Get(c.Status.Conditions, "Loud")
 		return loud != nil && len(loud.Message) < 1000
 	})
 	expectBudget(t, "Cluster", c.Status, state.MaxClusterStatus)

@@ -29,6 +29,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -229,7 +230,7 @@ func (w *world) report(t testing.TB, bd *fleet.BundleDeployment, status map[stri
 
 // readyMessage is the message of condition Ready and whether there is one.
 func readyMessage(b *fleet.Bundle) (string, bool) {
-	condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+	condition := conditions.Get(b.Status.Conditions, conditions.Ready)
 	if condition == nil {
 		return "", false
 	}
@@ -237,6 +238,6 @@ func readyMessage(b *fleet.Bundle) (string, bool) {
 }
 
 func isReady(b *fleet.Bundle) bool {
-	condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+	condition := conditions.Get(b.Status.Conditions, conditions.Ready)
 	return condition != nil && condition.Status == "True" && b.Status.ObservedGeneration == b.Generation
 }

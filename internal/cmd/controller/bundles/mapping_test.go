@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // mapping makes a BundleNamespaceMapping.
@@ -92,7 +94,7 @@ func TestAMappingLeadsToClustersOfOtherWorkspaces(t *testing.T) {
 // accept sets the list of workspaces whose Bundles the workspace accepts; nil removes it.
 func (w *world) accept(t testing.TB, list any) {
 	t.Helper()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{fleet.AnnotationAcceptBundlesFrom: list}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation.AcceptBundlesFrom: list}}})
 	must(t, err)
 	_, err = w.Kube.CoreV1().Namespaces().Patch(t.Context(), w.workspace, types.MergePatchType, body, metav1.PatchOptions{})
 	must(t, err)
@@ -112,14 +114,14 @@ func TestAWorkspaceRefusesBundlesOfOthers(t *testing.T) {
 		"; if they should, an owner of the Namespace adds " + home.workspace + " to the list in its annotation: kubectl annotate namespace " +
 		away.workspace + " --overwrite fleet.cattle.io/accept-bundles-from=<others>," + home.workspace
 	accepted := func(b *fleet.Bundle) (status, message string) {
-		if condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionTargetsAccepted); condition != nil {
+		if condition := conditions.Get(b.Status.Conditions, conditions.TargetsAccepted); condition != nil {
 			return string(condition.Status), condition.Message
 		}
 		return "", ""
 	}
 	away.accept(t, "none")
 	away.expectGone(t, "web", "far")
-	home.expectWarning(t, m, fleet.ReasonMappingRefused, message)
+	home.expectWarning(t, m, conditions.ReasonMappingRefused, message)
 	home.bundleThat(t, "web", "who refuses it", func(b *fleet.Bundle) bool {
 		status, text := accepted(b)
 		return status == "False" && text == message && b.Status.Display.ReadyClusters == "0/0"
@@ -154,7 +156,7 @@ func TestAMappedBundleUsesTheGroupsOfTheClustersWorkspace(t *testing.T) {
 	away.shows(t, "prod", "1/1", "1/1")
 	must(t, away.Delete(t.Context(), client.ClusterGroups, away.workspace, "prod"))
 	home.bundleThat(t, "web", "where it misses the group", func(b *fleet.Bundle) bool {
-		known := fleet.GetCondition(b.Status.Conditions, fleet.ConditionTargetsKnown)
+		known := conditions.Get(b.Status.Conditions, conditions.TargetsKnown)
 		return known != nil && known.Status == corev1.ConditionFalse && strings.Contains(known.Message, "no such ClusterGroup in "+away.workspace)
 	})
 	if still := away.deployment(t, "web", "far", "what nobody said should go", exists); still.UID != far.UID {

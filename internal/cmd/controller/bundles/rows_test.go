@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/templating"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // customised is a target with a value of its own.
@@ -108,7 +109,7 @@ func TestAGroupThatIsNotThere(t *testing.T) {
 	told := func(status corev1.ConditionStatus, reason, message string) {
 		t.Helper()
 		w.bundleThat(t, "web", "what is said of its targets", func(b *fleet.Bundle) bool {
-			condition := fleet.GetCondition(b.Status.Conditions, fleet.ConditionTargetsKnown)
+			condition := conditions.Get(b.Status.Conditions, conditions.TargetsKnown)
 			return condition != nil && condition.Status == status && condition.Reason == reason && condition.Message == message
 		})
 	}
@@ -142,7 +143,7 @@ func TestDependencies(t *testing.T) {
 		t.Errorf("it depends on %+v", got)
 	}
 	ofTheCircle := func(b *fleet.Bundle) bool {
-		ready := fleet.GetCondition(b.Status.Conditions, fleet.ConditionReady)
+		ready := conditions.Get(b.Status.Conditions, conditions.Ready)
 		return ready != nil && ready.Reason == "DependsOnCircle" && strings.HasPrefix(ready.Message, "dependsOn: "+b.Name+" → ")
 	}
 	w.patch(t, client.Bundles, "db", map[string]any{"spec": map[string]any{"dependsOn": []any{map[string]any{"name": "web"}}}})
@@ -374,7 +375,7 @@ func TestEditedValues_AreRestored(t *testing.T) {
 	_, err = secrets.Update(t.Context(), secret, metav1.UpdateOptions{})
 	must(t, err)
 	w.report(t, bd, map[string]any{"ready": false, "conditions": []any{
-		map[string]any{"type": "Deployed", "status": "False", "reason": fleet.ReasonHelmValuesInvalid, "message": "hash mismatch"},
+		map[string]any{"type": "Deployed", "status": "False", "reason": conditions.ReasonHelmValuesInvalid, "message": "hash mismatch"},
 	}})
 	w.bundleThat(t, "web", "what the agent says", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)

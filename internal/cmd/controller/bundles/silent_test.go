@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // waiting is the shard of TestSilentClusters_DoNotBlockOthers, whose clock is its own.
@@ -75,7 +76,7 @@ func (w *waitingWorld) says(t *testing.T, reason string, clusters ...string) {
 	t.Helper()
 	for _, name := range clusters {
 		w.clusterThat(t, name, "its agent: "+reason, func(c *fleet.Cluster) bool {
-			said := fleet.GetCondition(c.Status.Conditions, fleet.ConditionAgentReporting)
+			said := conditions.Get(c.Status.Conditions, conditions.AgentReporting)
 			return said != nil && said.Reason == reason && (said.Status == "True") == (reason == "")
 		})
 	}
@@ -123,7 +124,7 @@ func TestSilentClusters_DoNotBlockOthers(t *testing.T) {
 	w.clock.pass(time.Hour)
 	w.beat(t, heard...)
 	w.app.Liveness.Judge() // what the timer does when the hour is over
-	w.says(t, fleet.ReasonAgentNotReporting, silent...)
+	w.says(t, conditions.ReasonAgentNotReporting, silent...)
 	w.says(t, "", heard...)
 	w.counts(t, 4, 12, 0)
 

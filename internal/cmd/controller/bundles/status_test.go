@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestStatusReachesBundleAndCluster(t *testing.T) {
@@ -62,7 +63,7 @@ func TestStatusReachesBundleAndCluster(t *testing.T) {
 func (w *world) expectCluster(t *testing.T, name, message string, display fleet.ClusterDisplay, counts fleet.ResourceCounts) *fleet.Cluster {
 	t.Helper()
 	return w.clusterThat(t, name, "its Bundles", func(c *fleet.Cluster) bool {
-		ready := fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		ready := conditions.Get(c.Status.Conditions, conditions.Ready)
 		return ready != nil && ready.Message == message && (ready.Status == "True") == (message == "") &&
 			c.Status.Display == display && c.Status.ResourceCounts == counts
 	})
@@ -103,7 +104,7 @@ func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 				message, _ := readyMessage(b)
 				return message == test.want
 			})
-			if condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionReady); condition.Reason != "Error" || condition.Status != "False" {
+			if condition := conditions.Get(got.Status.Conditions, conditions.Ready); condition.Reason != "Error" || condition.Status != "False" {
 				t.Errorf("condition = %+v", condition)
 			}
 			after := w.deployment(t, "web", "one", "the same", exists)
@@ -113,7 +114,7 @@ func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 
 			w.patch(t, client.Bundles, "web", map[string]any{"spec": test.repair})
 			healed := w.bundleThat(t, "web", "ready again", isReady)
-			if condition := fleet.GetCondition(healed.Status.Conditions, fleet.ConditionReady); condition.Reason != "" || condition.Message != "" {
+			if condition := conditions.Get(healed.Status.Conditions, conditions.Ready); condition.Reason != "" || condition.Message != "" {
 				t.Errorf("condition = %+v", condition)
 			}
 		})

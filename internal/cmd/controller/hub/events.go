@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // component is the source component of the Events.
@@ -128,11 +129,11 @@ func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], re
 // the first.
 func newTroubles(before, after []genericcondition.GenericCondition) (found []genericcondition.GenericCondition) {
 	for _, condition := range after {
-		previous := fleet.GetCondition(before, condition.Type)
+		previous := conditions.Get(before, condition.Type)
 		said := slices.ContainsFunc(found, func(c genericcondition.GenericCondition) bool {
 			return c.Reason == condition.Reason && c.Message == condition.Message
 		})
-		if fleet.IsTrouble(condition) && !said && (previous == nil || previous.Reason != condition.Reason) {
+		if conditions.IsTrouble(condition) && !said && (previous == nil || previous.Reason != condition.Reason) {
 			found = append(found, condition)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // clusters is the API server for one Cluster.
@@ -40,7 +41,7 @@ func (c *clusters) UpdateStatus(*fleet.Cluster) (*fleet.Cluster, error) {
 func withCondition(status corev1.ConditionStatus, reason, message string) *fleet.Cluster {
 	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1", UID: "u1"}}
 	if status != "" {
-		cluster.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionImported, Status: status, Reason: reason, Message: message}}
+		cluster.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: status, Reason: reason, Message: message}}
 	}
 	return cluster
 }
@@ -106,7 +107,7 @@ func TestReport_RecordsANewProblemOnce(t *testing.T) {
 			if server.live == nil {
 				server.live = test.read
 			}
-			test.set.Type = fleet.ConditionImported
+			test.set.Type = conditions.Imported
 			_, err := Report(&Context{Recorder: recorder, Clock: func() time.Time { return time.Unix(0, 0) }}, server, test.read, func(c *fleet.Cluster) {
 				c.Status.Conditions = []genericcondition.GenericCondition{test.set}
 			})

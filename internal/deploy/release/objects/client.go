@@ -24,7 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/state"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Client is the client that Helm uses to read and write objects; each operation on a release has its own. It
@@ -150,14 +150,14 @@ func (c *Client) isOwnNamespace(info *resource.Info) bool {
 // it returns AlreadyExists, which Helm accepts and which leaves the CRD unchanged.
 func (c *Client) confine(info *resource.Info) error {
 	if (c.Confined != "" || c.identity.Account != "") && isReleaseSecret(info) {
-		return outcome.Because(fleet.ReasonForbidden, fmt.Errorf("%s is a Helm release, which neither a bundle with \"namespace\" nor one with a service account may bring: take it out of the bundle",
+		return outcome.Because(conditions.ReasonForbidden, fmt.Errorf("%s is a Helm release, which neither a bundle with \"namespace\" nor one with a service account may bring: take it out of the bundle",
 			describeInfo(info)))
 	}
 	if !c.isOutside(info) || c.isOwnNamespace(info) {
 		return nil
 	}
 	if info.Namespace != "" {
-		return outcome.Because(fleet.ReasonOutsideNamespace, fmt.Errorf("%s is outside of namespace %s: with \"namespace\" every object has to be in that one; use \"defaultNamespace\" instead",
+		return outcome.Because(conditions.ReasonOutsideNamespace, fmt.Errorf("%s is outside of namespace %s: with \"namespace\" every object has to be in that one; use \"defaultNamespace\" instead",
 			describeInfo(info), c.Confined))
 	}
 	if manifest.IsCRD(info.Mapping.GroupVersionKind) {

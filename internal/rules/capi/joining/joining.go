@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Lifetime of the token.
@@ -100,7 +102,7 @@ func Decide(in Input) Outcome {
 	case in.Token == nil:
 		return preparing(in, Outcome{Stage: NeedsToken, CreateToken: newToken(in.Cluster)})
 	case !isOurs(in.Token, in.Cluster):
-		return blocked(fleet.ReasonNameTaken, fmt.Sprintf("ClusterRegistrationToken %s/%s was not created for this cluster, and the hub needs its name: delete it", in.Token.Namespace, in.Token.Name))
+		return blocked(conditions.ReasonNameTaken, fmt.Sprintf("ClusterRegistrationToken %s/%s was not created for this cluster, and the hub needs its name: delete it", in.Token.Namespace, in.Token.Name))
 	case in.Token.DeletionTimestamp != nil:
 		return preparing(in, Outcome{Stage: AwaitingToken})
 	case isUnfit(in.Token, in.Cluster):
@@ -141,7 +143,7 @@ func handOut(in Input, reason, message string) Outcome {
 		return preparing(in, Outcome{Stage: AwaitingToken})
 	}
 	return Outcome{
-		Stage: Ready, Content: Agent, Deploy: agent(in, bootstrap), Reason: fleet.ReasonAwaitingAgent,
+		Stage: Ready, Content: Agent, Deploy: agent(in, bootstrap), Reason: conditions.ReasonAwaitingAgent,
 		Message: fmt.Sprintf("no agent has reported: let the bootstrap provider of the control plane apply key %q of Secret %s/%s, or run `kubectl get secret -n %[2]s %[3]s -o jsonpath='{.data.%[4]s}' | base64 -d | kubectl --kubeconfig KUBECONFIG apply --server-side -f -`",
 			Key, in.Cluster.Namespace, SecretName(in.Cluster.Name), Key),
 	}
@@ -156,14 +158,14 @@ func blocked(reason, message string) Outcome {
 }
 
 func preparing(in Input, out Outcome) Outcome {
-	out.Reason, out.Message = fleet.ReasonAwaitingAgent, fmt.Sprintf("no agent has reported: Secret %s/%s with its manifest is being prepared", in.Cluster.Namespace, SecretName(in.Cluster.Name))
+	out.Reason, out.Message = conditions.ReasonAwaitingAgent, fmt.Sprintf("no agent has reported: Secret %s/%s with its manifest is being prepared", in.Cluster.Namespace, SecretName(in.Cluster.Name))
 	return out
 }
 
 // obstacle returns why no manifest can be made.
 func obstacle(in Input) (reason, message string) {
 	if name := SecretName(in.Cluster.Name); len(name) > validation.DNS1123SubdomainMaxLength {
-		return fleet.ReasonSettingsInvalid, fmt.Sprintf("the name of the cluster is too long for a Secret %s: use a name of at most %d characters", suffix, validation.DNS1123SubdomainMaxLength-len(suffix))
+		return conditions.ReasonSettingsInvalid, fmt.Sprintf("the name of the cluster is too long for a Secret %s: use a name of at most %d characters", suffix, validation.DNS1123SubdomainMaxLength-len(suffix))
 	}
 	return importing.AgentObstacle(in.Cluster, in.Config, in.PullSecrets, in.Namespaces)
 }
@@ -173,7 +175,7 @@ func TokenName(cluster string) string { return names.SafeConcat("capi-join-" + c
 
 // ClusterOfToken returns the name of the Cluster that a token was created for, or "".
 func ClusterOfToken(token *fleet.ClusterRegistrationToken) string {
-	cluster := token.Annotations[fleet.AnnotationTokenForCluster]
+	cluster := token.Annotations[annotation.TokenForCluster]
 	if cluster == "" || token.Name != TokenName(cluster) {
 		return ""
 	}
@@ -186,7 +188,7 @@ func newToken(cluster *fleet.Cluster) *fleet.ClusterRegistrationToken {
 		TypeMeta: metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterRegistrationToken"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cluster.Namespace, Name: TokenName(cluster.Name),
-			Annotations:     map[string]string{fleet.AnnotationTokenForCluster: cluster.Name, fleet.AnnotationTokenForClientID: cluster.Spec.ClientID},
+			Annotations:     map[string]string{annotation.TokenForCluster: cluster.Name, annotation.TokenForClientID: cluster.Spec.ClientID},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID}},
 		},
 		Spec: fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: Lifetime}},
@@ -201,7 +203,7 @@ func isOurs(token *fleet.ClusterRegistrationToken, cluster *fleet.Cluster) bool 
 
 // isUnfit reports whether a token must not be handed out: it is for another client ID, or for an earlier Cluster.
 func isUnfit(token *fleet.ClusterRegistrationToken, cluster *fleet.Cluster) bool {
-	only, limited := token.Annotations[fleet.AnnotationTokenForClientID]
+	only, limited := token.Annotations[annotation.TokenForClientID]
 	return !limited || only != cluster.Spec.ClientID || clusters.IsAnother(cluster, token.OwnerReferences)
 }
 

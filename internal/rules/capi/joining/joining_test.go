@@ -12,6 +12,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 type change = func(*joining.Input)
@@ -46,7 +48,7 @@ func unwanted(in *joining.Input) { in.Wanted = false }
 func hubURL(url string) change { return func(in *joining.Input) { in.Config.APIServerURL = url } }
 
 func forClient(id string) func(*fleet.ClusterRegistrationToken) {
-	return func(t *fleet.ClusterRegistrationToken) { t.Annotations[fleet.AnnotationTokenForClientID] = id }
+	return func(t *fleet.ClusterRegistrationToken) { t.Annotations[annotation.TokenForClientID] = id }
 }
 
 func TestJoining(t *testing.T) {
@@ -64,40 +66,40 @@ func TestJoining(t *testing.T) {
 		in joining.Input
 		want
 	}{
-		"no token: it is created":        {input(), want{stage: joining.NeedsToken, reason: fleet.ReasonAwaitingAgent, create: true}},
-		"no URL of the hub: says so":     {input(hubURL("")), want{stage: joining.Blocked, reason: fleet.ReasonHubURLMissing}},
-		"an invalid URL: says so":        {input(hubURL("http://hub")), want{stage: joining.Blocked, reason: fleet.ReasonHubURLInvalid}},
-		"a name too long for the Secret": {input(func(in *joining.Input) { in.Cluster.Name = strings.Repeat("n", 243) }), want{stage: joining.Blocked, reason: fleet.ReasonSettingsInvalid}},
+		"no token: it is created":        {input(), want{stage: joining.NeedsToken, reason: conditions.ReasonAwaitingAgent, create: true}},
+		"no URL of the hub: says so":     {input(hubURL("")), want{stage: joining.Blocked, reason: conditions.ReasonHubURLMissing}},
+		"an invalid URL: says so":        {input(hubURL("http://hub")), want{stage: joining.Blocked, reason: conditions.ReasonHubURLInvalid}},
+		"a name too long for the Secret": {input(func(in *joining.Input) { in.Cluster.Name = strings.Repeat("n", 243) }), want{stage: joining.Blocked, reason: conditions.ReasonSettingsInvalid}},
 		"a missing pull Secret: says so": {input(func(in *joining.Input) {
 			in.Config.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
-		}), want{stage: joining.Blocked, reason: fleet.ReasonPullSecretMissing}},
+		}), want{stage: joining.Blocked, reason: conditions.ReasonPullSecretMissing}},
 
-		"token without values: waits": {input(token(0)), want{stage: joining.AwaitingToken, reason: fleet.ReasonAwaitingAgent, again: later}},
+		"token without values: waits": {input(token(0)), want{stage: joining.AwaitingToken, reason: conditions.ReasonAwaitingAgent, again: later}},
 		"token with a problem: says so": {input(token(0, func(t *fleet.ClusterRegistrationToken) {
-			t.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionFalse, Reason: fleet.ReasonNameTaken}}
-		})), want{stage: joining.Blocked, reason: fleet.ReasonTokenBlocked, again: later}},
-		"token with values: manifest is written": {input(token(0), values), want{stage: joining.Ready, reason: fleet.ReasonAwaitingAgent, content: joining.Agent, again: later}},
+			t.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Ready, Status: corev1.ConditionFalse, Reason: conditions.ReasonNameTaken}}
+		})), want{stage: joining.Blocked, reason: conditions.ReasonTokenBlocked, again: later}},
+		"token with values: manifest is written": {input(token(0), values), want{stage: joining.Ready, reason: conditions.ReasonAwaitingAgent, content: joining.Agent, again: later}},
 		"token being deleted: waits": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = &metav1.Time{Time: rulestest.Noon()} }), values),
-			want{stage: joining.AwaitingToken, reason: fleet.ReasonAwaitingAgent}},
+			want{stage: joining.AwaitingToken, reason: conditions.ReasonAwaitingAgent}},
 		"URL removed later: the manifest stays and the token is kept": {input(token(later), values, hubURL("")),
-			want{stage: joining.Blocked, reason: fleet.ReasonHubURLMissing, ttl: later + joining.Lifetime, again: later}},
+			want{stage: joining.Blocked, reason: conditions.ReasonHubURLMissing, ttl: later + joining.Lifetime, again: later}},
 
-		"token before its reserve: stays": {input(token(later-time.Second), values), want{stage: joining.Ready, reason: fleet.ReasonAwaitingAgent, content: joining.Agent, again: time.Second}},
+		"token before its reserve: stays": {input(token(later-time.Second), values), want{stage: joining.Ready, reason: conditions.ReasonAwaitingAgent, content: joining.Agent, again: time.Second}},
 		"token in its reserve: is prolonged": {input(token(later), values),
-			want{stage: joining.Ready, reason: fleet.ReasonAwaitingAgent, content: joining.Agent, ttl: later + joining.Lifetime, again: later}},
+			want{stage: joining.Ready, reason: conditions.ReasonAwaitingAgent, content: joining.Agent, ttl: later + joining.Lifetime, again: later}},
 		"token prolonged for weeks: is prolonged again": {input(token(500*time.Hour, func(t *fleet.ClusterRegistrationToken) { t.Spec.TTL.Duration = 540 * time.Hour }), values),
-			want{stage: joining.Ready, reason: fleet.ReasonAwaitingAgent, content: joining.Agent, ttl: 500*time.Hour + joining.Lifetime, again: later}},
+			want{stage: joining.Ready, reason: conditions.ReasonAwaitingAgent, content: joining.Agent, ttl: 500*time.Hour + joining.Lifetime, again: later}},
 		"token whose end was removed: gets one": {input(token(time.Hour, func(t *fleet.ClusterRegistrationToken) { t.Spec.TTL = nil }), values),
-			want{stage: joining.Ready, reason: fleet.ReasonAwaitingAgent, content: joining.Agent, ttl: time.Hour + joining.Lifetime, again: later}},
+			want{stage: joining.Ready, reason: conditions.ReasonAwaitingAgent, content: joining.Agent, ttl: time.Hour + joining.Lifetime, again: later}},
 
-		"token for another client ID: is deleted": {input(token(0, forClient("c2")), values), want{stage: joining.AwaitingToken, reason: fleet.ReasonAwaitingAgent, remove: true}},
-		"token for any client ID: is deleted": {input(token(0, func(t *fleet.ClusterRegistrationToken) { delete(t.Annotations, fleet.AnnotationTokenForClientID) }), values),
-			want{stage: joining.AwaitingToken, reason: fleet.ReasonAwaitingAgent, remove: true}},
+		"token for another client ID: is deleted": {input(token(0, forClient("c2")), values), want{stage: joining.AwaitingToken, reason: conditions.ReasonAwaitingAgent, remove: true}},
+		"token for any client ID: is deleted": {input(token(0, func(t *fleet.ClusterRegistrationToken) { delete(t.Annotations, annotation.TokenForClientID) }), values),
+			want{stage: joining.AwaitingToken, reason: conditions.ReasonAwaitingAgent, remove: true}},
 		"token of an earlier Cluster: is deleted": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences[0].UID = "earlier" }), values),
-			want{stage: joining.AwaitingToken, reason: fleet.ReasonAwaitingAgent, remove: true}},
-		"token of a user: is left alone": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences = nil }), values), want{stage: joining.Blocked, reason: fleet.ReasonNameTaken}},
-		"token with the mark of another Cluster: is left alone": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.Annotations[fleet.AnnotationTokenForCluster] = "west" }), values),
-			want{stage: joining.Blocked, reason: fleet.ReasonNameTaken}},
+			want{stage: joining.AwaitingToken, reason: conditions.ReasonAwaitingAgent, remove: true}},
+		"token of a user: is left alone": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences = nil }), values), want{stage: joining.Blocked, reason: conditions.ReasonNameTaken}},
+		"token with the mark of another Cluster: is left alone": {input(token(0, func(t *fleet.ClusterRegistrationToken) { t.Annotations[annotation.TokenForCluster] = "west" }), values),
+			want{stage: joining.Blocked, reason: conditions.ReasonNameTaken}},
 
 		"first heartbeat: the token ends and the manifest is emptied": {input(token(0), values, reported), want{stage: joining.Over, content: joining.Nothing, remove: true}},
 		"after that: nothing but the Secret":                          {input(reported), want{stage: joining.Over, content: joining.Nothing}},
@@ -144,7 +146,7 @@ func checkOutcome(t *testing.T, out joining.Outcome) {
 
 func TestNewToken_IsForOneClientIDAndEndsWithItsCluster(t *testing.T) {
 	made := joining.Decide(input()).CreateToken
-	rulestest.ExpectEqual(t, "client ID", made.Annotations[fleet.AnnotationTokenForClientID], rulestest.ACluster().Spec.ClientID)
+	rulestest.ExpectEqual(t, "client ID", made.Annotations[annotation.TokenForClientID], rulestest.ACluster().Spec.ClientID)
 	rulestest.ExpectEqual(t, "owner", made.OwnerReferences, []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "east", UID: "cluster-uid"}})
 	rulestest.ExpectEqual(t, "TTL", made.Spec.TTL.Duration, joining.Lifetime)
 	rulestest.ExpectEqual(t, "Cluster", joining.ClusterOfToken(made), "east")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -46,7 +46,7 @@ func NewSecret(from *capi.Cluster, version string, manifest []byte) *corev1.Secr
 	if objects.IsLabelValue(from.Name) {
 		secret.Labels[capi.LabelCluster] = from.Name
 	}
-	secret.Annotations = map[string]string{fleet.AnnotationCAPICluster: capi.MarkOf(from)}
+	secret.Annotations = map[string]string{annotation.CAPICluster: capi.MarkOf(from)}
 	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: capi.Group + "/" + version, Kind: "Cluster", Name: from.Name, UID: from.UID}}
 	return secret
 }
@@ -54,7 +54,7 @@ func NewSecret(from *capi.Cluster, version string, manifest []byte) *corev1.Secr
 // IsForCluster reports whether the hub created a Secret for a cluster, or for an earlier one with its name. A Secret that
 // clusterctl has moved here has the mark of another hub, which is the same.
 func IsForCluster(secret *corev1.Secret, cluster types.NamespacedName) bool {
-	return strings.HasPrefix(secret.Annotations[fleet.AnnotationCAPICluster], cluster.String()+"/")
+	return strings.HasPrefix(secret.Annotations[annotation.CAPICluster], cluster.String()+"/")
 }
 
 // Merge returns the Secret to write in place of a live one, and whether it differs. Labels and annotations of others stay.

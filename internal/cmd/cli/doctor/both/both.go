@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Facts is what both sides say.
@@ -174,7 +175,7 @@ func checkHubUID(f *Facts) []check.Row {
 		return nil
 	}
 	return []check.Row{check.Fail(f.settings(), fmt.Sprintf("the agent was installed by the hub with the UID %s, and the UID of this hub is %s", mark, f.Hub.UID),
-		f.Cluster.Here.On(remedy.Command("kubectl", "annotate", "configmap", "-n", f.Cluster.Namespace, names.Agent, fleet.AnnotationHubUID+"-")))}
+		f.Cluster.Here.On(remedy.Command("kubectl", "annotate", "configmap", "-n", f.Cluster.Namespace, names.Agent, annotation.HubUID+"-")))}
 }
 
 // move returns the command that gives the agent the address and the CA of the hub.

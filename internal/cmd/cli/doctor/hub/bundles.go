@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -47,7 +48,7 @@ func bundleObject(bundle Bundle) check.Object {
 func checkBundlesFailing(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range f.Bundles {
-		ready := fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady)
+		ready := conditions.Get(bundle.Status.Conditions, conditions.Ready)
 		if ready == nil || ready.Status != corev1.ConditionFalse || bundle.DeletionTimestamp != nil {
 			continue
 		}
@@ -107,7 +108,7 @@ func checkBundlesConditions(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range f.Bundles {
 		for _, condition := range bundle.Status.Conditions {
-			if fleet.IsTrouble(condition) {
+			if conditions.IsTrouble(condition) {
 				groups.Add(condition.Reason, check.Fail(bundleObject(bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 			}
 		}
@@ -129,7 +130,7 @@ func checkBundlesSize(f *Facts) []check.Row {
 func checkBundlesTargets(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range f.Bundles {
-		observed := bundle.Status.ObservedGeneration == bundle.Generation || fleet.GetCondition(bundle.Status.Conditions, fleet.ConditionReady) != nil
+		observed := bundle.Status.ObservedGeneration == bundle.Generation || conditions.Get(bundle.Status.Conditions, conditions.Ready) != nil
 		if bundle.Status.Summary.DesiredReady > 0 || !observed || bundle.DeletionTimestamp != nil || !f.older(bundle, creationPatience) {
 			continue
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestHealthyHub_PassesEveryCheck(t *testing.T) {
@@ -96,17 +98,17 @@ func faults() map[string]fault {
 		"certificate expires tomorrow": {"hub-certificate", func(f *Facts) { f.Address.Expires = f.Now.Add(30 * time.Hour) }, configMap, check.Failed, "expires in 30h", "renew the certificate of the hub's API server, with kubeadm: kubeadm certs renew apiserver"},
 		"no server answers":            {"hub-certificate", func(f *Facts) { f.Address = Probe{Done: true, Err: errors.New("dial tcp: refused")} }, configMap, check.Failed, "no TLS server answers", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
 
-		"namespace of a Cluster is taken":    {"hub-clusters-conditions", with(fleet.ConditionProcessed, fleet.ReasonNamespaceTaken, "taken"), west, check.Failed, "NamespaceTaken: taken", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
-		"hub address has changed: a warning": {"hub-clusters-conditions", with(fleet.ConditionAddressKnown, fleet.ReasonHubAddressChanged, "changed"), west, check.Warning, "HubAddressChanged: changed", "fleet repair west -n fleet-default"},
-		"agent no longer reports":            {"hub-clusters-silent", with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent"), west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
+		"namespace of a Cluster is taken":    {"hub-clusters-conditions", with(conditions.Processed, conditions.ReasonNamespaceTaken, "taken"), west, check.Failed, "NamespaceTaken: taken", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
+		"hub address has changed: a warning": {"hub-clusters-conditions", with(conditions.AddressKnown, conditions.ReasonHubAddressChanged, "changed"), west, check.Warning, "HubAddressChanged: changed", "fleet repair west -n fleet-default"},
+		"agent no longer reports":            {"hub-clusters-silent", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent"), west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
 		"agent has never reported": {"hub-clusters-silent", func(f *Facts) {
-			with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")(f)
+			with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")(f)
 			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
 		}, west, check.Failed, "has never reported", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
 		"Cluster waits for an agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[0].Status.Agent.LastSeen = metav1.Time{} }, west, check.Warning, "no agent has joined", "fleet token create west --cluster west -n fleet-default"},
 		"Cluster waits, and has a token": {"hub-clusters-waiting", func(f *Facts) {
 			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
-			f.Tokens[0].Annotations = map[string]string{fleet.AnnotationTokenForCluster: "west"}
+			f.Tokens[0].Annotations = map[string]string{annotation.TokenForCluster: "west"}
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
 		"hub has not installed the agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[1].Status.Agent.LastSeen = metav1.Time{} }, east, check.Warning, "the hub has not installed the agent yet", "kubectl describe clusters.fleet.cattle.io -n fleet-default east"},
 		"deletion of a Cluster hangs": {"hub-clusters-deleting", func(f *Facts) {
@@ -130,48 +132,48 @@ func faults() map[string]fault {
 		"kubeconfig runs a command":       {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
 		"kubeconfig has expired":          {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
 		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5d", write},
-		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
-		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
+		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
+		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
 		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {
-			withImported(fleet.ConditionImported, fleet.ReasonKubeconfigNamespaceRefused, "refused")(f)
+			withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused")(f)
 			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Allowed: "a,b"}
 		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
-		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(fleet.ConditionImported, fleet.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
+		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
 
 		"request is refused": {"hub-registrations", func(f *Facts) {
-			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAccountReplaced, "again"))
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(conditions.Granted, conditions.ReasonAccountReplaced, "again"))
 		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "AccountReplaced: again", "fleet repair west -n fleet-default"},
 		"request for a Cluster of another manager": {"hub-registrations", func(f *Facts) {
 			f.Registrations[0].Spec.ClientID, f.Registrations[0].Status = f.Clusters[0].Spec.ClientID, fleet.ClusterRegistrationStatus{}
-			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonClusterManagedElsewhere, "other"))
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(conditions.Granted, conditions.ReasonClusterManagedElsewhere, "other"))
 		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "ClusterManagedElsewhere: other", "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/cluster-management-"},
 		"request waits": {"hub-registrations", func(f *Facts) {
 			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{}
-			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonAwaitingRights, "rights"))
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(conditions.Granted, conditions.ReasonAwaitingRights, "rights"))
 		}, "ClusterRegistration fleet-default/request-of-west", check.Failed, "the request waits: AwaitingRights: rights", "kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-of-west"},
 		"request is not processed": {"hub-registrations", func(f *Facts) { f.Registrations[0].Status.Granted = false }, "ClusterRegistration fleet-default/request-of-west", check.Failed, "has not processed the request", "kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-of-west"},
 		"takeover waits": {"hub-takeovers", func(f *Facts) {
-			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(fleet.ConditionGranted, fleet.ReasonTakeoverPending, "another"))
+			f.Registrations[0].Status.Conditions = append(f.Registrations[0].Status.Conditions, condition(conditions.Granted, conditions.ReasonTakeoverPending, "another"))
 		}, "ClusterRegistration fleet-default/request-of-west", check.Warning, "another agent is registered for Cluster fleet-default/west", "fleet confirm-takeover west request-of-west -n fleet-default"},
 		"token never expires":          {"hub-tokens-expiry", func(f *Facts) { f.Tokens[0].Spec.TTL = nil }, "ClusterRegistrationToken fleet-default/west", check.Warning, "never expires", `kubectl patch clusterregistrationtokens.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"ttl":"49h"}}'`},
 		"expired token is still there": {"hub-tokens-expired", func(f *Facts) { f.Tokens[0].Spec.TTL.Duration = time.Hour }, "ClusterRegistrationToken fleet-default/west", check.Failed, "expired on 2026-05-03T13:00:00Z", "fleet token revoke west -n fleet-default"},
 		"Secret of a token is missing": {"hub-tokens-values", func(f *Facts) { f.Values = nil }, "ClusterRegistrationToken fleet-default/west", check.Failed, "Secret fleet-default/west with the values of the token does not exist", logs},
 		"name of a token is taken": {"hub-tokens-values", func(f *Facts) {
-			f.Tokens[0].Status.Conditions = append(f.Tokens[0].Status.Conditions, condition(fleet.ConditionReady, fleet.ReasonSecretNameTaken, "taken"))
+			f.Tokens[0].Status.Conditions = append(f.Tokens[0].Status.Conditions, condition(conditions.Ready, conditions.ReasonSecretNameTaken, "taken"))
 		}, "ClusterRegistrationToken fleet-default/west", check.Failed, "SecretNameTaken: taken", "fleet token revoke west -n fleet-default"},
 
 		"Bundle cannot be applied": {"hub-bundles-failing", func(f *Facts) {
-			f.Bundles[0].Status.Conditions[0] = condition(fleet.ConditionReady, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 2, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
 				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "no such kind"},
 			}}
 		}, "Bundle fleet-default/app", check.Failed, "ready on 2 of 3 clusters: ErrApplied on fleet-default/west: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
 		"Bundle is not ready for long": {"hub-bundles-failing", func(f *Facts) {
-			f.Bundles[0].Status.Conditions[0] = condition(fleet.ConditionReady, "", "NotReady(1)")
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
 		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 1 clusters: NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle names an unknown group": {"hub-bundles-conditions", func(f *Facts) {
-			f.Bundles[0].Status.Conditions = append(f.Bundles[0].Status.Conditions, condition(fleet.ConditionTargetsKnown, fleet.ReasonClusterGroupUnknown, "group x"))
+			f.Bundles[0].Status.Conditions = append(f.Bundles[0].Status.Conditions, condition(conditions.TargetsKnown, conditions.ReasonClusterGroupUnknown, "group x"))
 		}, "Bundle fleet-default/app", check.Failed, "ClusterGroupUnknown: group x", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle is large":           {"hub-bundles-size", func(f *Facts) { f.Bundles[0].Size = 1200 << 10 }, "Bundle fleet-default/app", check.Warning, "has 1200 KiB. API servers accept 1536 KiB", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle matches no cluster": {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary = fleet.BundleSummary{} }, "Bundle fleet-default/app", check.Warning, "no Cluster matches", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
@@ -234,8 +236,8 @@ func TestNoFaults(t *testing.T) {
 			f.Clusters[0].Spec.ClientID, f.Clusters[0].Namespace = f.Clusters[1].Spec.ClientID, "other"
 		}},
 		"Clusters without client IDs":    {"hub-client-ids", func(f *Facts) { f.Clusters[0].Spec.ClientID, f.Clusters[1].Spec.ClientID = "", "" }},
-		"reason that needs no attention": {"hub-clusters-conditions", with(fleet.ConditionProcessed, fleet.ReasonAwaitingNamespace, "waits")},
-		"silence has a check of its own": {"hub-clusters-conditions", with(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")},
+		"reason that needs no attention": {"hub-clusters-conditions", with(conditions.Processed, conditions.ReasonAwaitingNamespace, "waits")},
+		"silence has a check of its own": {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}
 		}},
@@ -279,7 +281,7 @@ func TestManyObjectsWithOneProblem_ShareARow(t *testing.T) {
 	f.Clusters = nil
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		silent := cluster(name)
-		silent.Status.Conditions = append(silent.Status.Conditions, condition(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent"))
+		silent.Status.Conditions = append(silent.Status.Conditions, condition(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent"))
 		f.Clusters = append(f.Clusters, silent)
 	}
 	found := checktest.Problems(Checks(), f, "hub-clusters-silent")

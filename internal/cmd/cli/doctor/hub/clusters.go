@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cut"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -44,7 +46,7 @@ func clusterChecks() []check.Check[*Facts] {
 
 // coveredReasons returns the reasons of Clusters that have a check of their own.
 func coveredReasons() []string {
-	return append([]string{fleet.ReasonAgentNotReporting, fleet.ReasonClientIDAmbiguous, fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigExpired}, refusedReasons()...)
+	return append([]string{conditions.ReasonAgentNotReporting, conditions.ReasonClientIDAmbiguous, conditions.ReasonKubeconfigMissing, conditions.ReasonKubeconfigExpired}, refusedReasons()...)
 }
 
 func checkConditions(f *Facts) []check.Row {
@@ -52,13 +54,13 @@ func checkConditions(f *Facts) []check.Row {
 	for _, cluster := range f.Clusters {
 		seen := map[string]bool{}
 		for _, condition := range cluster.Status.Conditions {
-			if !fleet.IsTrouble(condition) || seen[condition.Reason] || slices.Contains(coveredReasons(), condition.Reason) {
+			if !conditions.IsTrouble(condition) || seen[condition.Reason] || slices.Contains(coveredReasons(), condition.Reason) {
 				continue
 			}
 			seen[condition.Reason] = true
 			verdict := check.Fail
 			switch condition.Type {
-			case fleet.ConditionAddressKnown, fleet.ConditionAgentManaged, fleet.ConditionFollowsClusterAPI:
+			case conditions.AddressKnown, conditions.AgentManaged, conditions.FollowsClusterAPI:
 				verdict = check.Warn // the agent works
 			}
 			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.Describe("clusters", cluster.Namespace, cluster.Name))
@@ -79,7 +81,7 @@ func checkSilent(f *Facts) []check.Row {
 		if seen := cluster.Status.Agent.LastSeen; !seen.IsZero() {
 			cause = "the agent has not reported since " + seen.UTC().Format(time.RFC3339)
 		}
-		groups.Add(verdict.Reason, check.Fail(clusterObject(cluster), cause, remedy.OfCluster(cluster, fleet.ReasonAgentNotReporting)))
+		groups.Add(verdict.Reason, check.Fail(clusterObject(cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
 	}
 	return groups.Rows()
 }
@@ -102,11 +104,11 @@ func checkWaiting(f *Facts) []check.Row {
 // joinCommand returns the command that prints the join text of a Cluster.
 func (f *Facts) joinCommand(cluster *fleet.Cluster) string {
 	for _, token := range f.Tokens {
-		if token.Namespace == cluster.Namespace && token.Annotations[fleet.AnnotationTokenForCluster] == cluster.Name {
+		if token.Namespace == cluster.Namespace && token.Annotations[annotation.TokenForCluster] == cluster.Name {
 			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
 		}
 	}
-	return remedy.OfCluster(cluster, fleet.ReasonAwaitingAgent)
+	return remedy.OfCluster(cluster, conditions.ReasonAwaitingAgent)
 }
 
 func checkDeleting(f *Facts) []check.Row {

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -72,7 +73,7 @@ func request(name, ofCluster string) *fleet.ClusterRegistration {
 
 func bundle(name string) Bundle {
 	return Bundle{Size: 1000, Bundle: &fleet.Bundle{ObjectMeta: named(workspace, name), Spec: fleet.BundleSpec{Targets: []fleet.BundleTarget{{}}}, Status: fleet.BundleStatus{
-		Conditions: []genericcondition.GenericCondition{{Type: fleet.ConditionReady, Status: corev1.ConditionTrue}},
+		Conditions: []genericcondition.GenericCondition{{Type: conditions.Ready, Status: corev1.ConditionTrue}},
 		Summary:    fleet.BundleSummary{Ready: 1, DesiredReady: 1},
 	}}}
 }

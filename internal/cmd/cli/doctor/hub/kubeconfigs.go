@@ -14,6 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // credentialWarning is when a credential counts as one that expires soon.
@@ -46,7 +48,7 @@ func checkKubeconfigsExist(f *Facts) []check.Row {
 	for _, cluster := range f.Imported() {
 		if secret := SecretOf(cluster); !f.Kubeconfigs[secret].Exists {
 			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
-				remedy.OfCluster(cluster, fleet.ReasonKubeconfigMissing)))
+				remedy.OfCluster(cluster, conditions.ReasonKubeconfigMissing)))
 		}
 	}
 	return groups.Rows()
@@ -57,7 +59,7 @@ func checkKubeconfigsValid(f *Facts) []check.Row {
 	for _, cluster := range f.Imported() {
 		if err := f.Kubeconfigs[SecretOf(cluster)].Err; err != nil {
 			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", SecretOf(cluster), err),
-				remedy.OfCluster(cluster, fleet.ReasonKubeconfigInvalid)))
+				remedy.OfCluster(cluster, conditions.ReasonKubeconfigInvalid)))
 		}
 	}
 	return groups.Rows()
@@ -68,7 +70,7 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 	for _, cluster := range f.Imported() {
 		expires := f.Kubeconfigs[SecretOf(cluster)].Expires
 		left := expires.Sub(f.Now)
-		fix := remedy.OfCluster(cluster, fleet.ReasonKubeconfigExpired)
+		fix := remedy.OfCluster(cluster, conditions.ReasonKubeconfigExpired)
 		switch {
 		case expires.IsZero():
 		case left <= 0:
@@ -84,26 +86,26 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 // refusedReasons returns the reasons for which a kubeconfig is refused, by the hub or by the cluster.
 func refusedReasons() []string {
 	return []string{
-		fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigRefused, fleet.ReasonKubeconfigNamespaceRefused, fleet.ReasonDownstreamAnswerRefused,
-		fleet.ReasonDownstreamCertificateExpired, fleet.ReasonDownstreamUnreachable, fleet.ReasonDownstreamUnauthorized, fleet.ReasonDownstreamForbidden,
-		fleet.ReasonTLSUntrusted, fleet.ReasonTargetIsHub,
+		conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigRefused, conditions.ReasonKubeconfigNamespaceRefused, conditions.ReasonDownstreamAnswerRefused,
+		conditions.ReasonDownstreamCertificateExpired, conditions.ReasonDownstreamUnreachable, conditions.ReasonDownstreamUnauthorized, conditions.ReasonDownstreamForbidden,
+		conditions.ReasonTLSUntrusted, conditions.ReasonTargetIsHub,
 	}
 }
 
 func checkKubeconfigsAccepted(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
-		condition := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionImported)
-		if condition == nil || !fleet.IsTrouble(*condition) || !slices.Contains(refusedReasons(), condition.Reason) {
+		condition := conditions.Get(cluster.Status.Conditions, conditions.Imported)
+		if condition == nil || !conditions.IsTrouble(*condition) || !slices.Contains(refusedReasons(), condition.Reason) {
 			continue
 		}
 		cause := condition.Reason + ": " + condition.Message
-		fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.OfCluster(cluster, fleet.ReasonKubeconfigRefused))
-		if condition.Reason == fleet.ReasonKubeconfigNamespaceRefused && fix != "" {
+		fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.OfCluster(cluster, conditions.ReasonKubeconfigRefused))
+		if condition.Reason == conditions.ReasonKubeconfigNamespaceRefused && fix != "" {
 			cause = fmt.Sprintf("%s: run the fix only if workspace %s may control the cluster of this kubeconfig. %s", condition.Reason, cluster.Namespace, condition.Message)
 			if allowed := f.Kubeconfigs[SecretOf(cluster)].Allowed; allowed != "" {
-				fix = strings.TrimSuffix(fix, remedy.Quote(fleet.AnnotationAllowedWorkspaces+"="+cluster.Namespace)) +
-					remedy.Quote(fleet.AnnotationAllowedWorkspaces+"="+allowed+","+cluster.Namespace)
+				fix = strings.TrimSuffix(fix, remedy.Quote(annotation.AllowedWorkspaces+"="+cluster.Namespace)) +
+					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}
 		}
 		groups.Add(condition.Reason, check.Fail(clusterObject(cluster), cause, fix))

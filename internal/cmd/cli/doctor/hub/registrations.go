@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -41,12 +42,12 @@ func requestObject(request *fleet.ClusterRegistration) check.Object {
 func checkRegistrations(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
-		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		fix := remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
-		case granted != nil && granted.Reason == fleet.ReasonTakeoverPending: // has a check of its own
-		case granted != nil && fleet.IsTrouble(*granted):
+		case granted != nil && granted.Reason == conditions.ReasonTakeoverPending: // has a check of its own
+		case granted != nil && conditions.IsTrouble(*granted):
 			groups.Add(granted.Reason, check.Fail(requestObject(request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
 		case !request.Status.Granted && f.older(request, requestPatience):
 			cause := "the hub has not processed the request"
@@ -78,10 +79,10 @@ func (f *Facts) bound(request *fleet.ClusterRegistration) *fleet.ClusterRegistra
 func checkTakeovers(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
-		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
-		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == fleet.ReasonTakeoverPending {
+		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
+		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
 			groups.Add("", check.Warn(requestObject(request), fmt.Sprintf("another agent is registered for Cluster %s/%s: confirm the request only if you know who sent it",
-				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, fleet.ReasonTakeoverPending)))
+				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, conditions.ReasonTakeoverPending)))
 		}
 	}
 	return groups.Rows()
@@ -132,11 +133,11 @@ func checkTokensValues(f *Facts) []check.Row {
 	}
 	var groups check.Groups
 	for _, token := range f.Tokens {
-		ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady)
+		ready := conditions.Get(token.Status.Conditions, conditions.Ready)
 		missing := !known[types.NamespacedName{Namespace: token.Namespace, Name: token.Name}]
 		switch {
 		case token.DeletionTimestamp != nil:
-		case ready != nil && fleet.IsTrouble(*ready):
+		case ready != nil && conditions.IsTrouble(*ready):
 			groups.Add(ready.Reason, check.Fail(tokenObject(token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
 		case missing && f.older(token, creationPatience):
 			groups.Add("missing", check.Fail(tokenObject(token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
@@ -151,7 +152,7 @@ func (f *Facts) fixToken(token *fleet.ClusterRegistrationToken, reason string) s
 	switch {
 	case isOfImport(token):
 		return remedy.Describe("clusterregistrationtokens", token.Namespace, token.Name)
-	case reason == fleet.ReasonSecretNameTaken || reason == fleet.ReasonTokenNameTooLong || reason == fleet.ReasonNameTaken:
+	case reason == conditions.ReasonSecretNameTaken || reason == conditions.ReasonTokenNameTooLong || reason == conditions.ReasonNameTaken:
 		return remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)
 	}
 	return cmp.Or(remedy.OfToken(token, reason), remedy.Command("kubectl", "logs", "-n", f.System, "deployment/fleet-controller"))

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Report is what is known of a Cluster.
@@ -40,7 +41,7 @@ func (g *gatherer) readers() []check.Reader {
 	in, workspace, place := check.NewReader, g.Cluster.Namespace, g.Namespace()
 	registrations := check.List(&g.Registrations, g.hub.Registrations(workspace), g.isRegistration)
 	tokens := check.List(&g.Tokens, g.hub.Tokens(workspace), func(t *fleet.ClusterRegistrationToken) bool {
-		return t.Annotations[fleet.AnnotationTokenForCluster] == g.Cluster.Name
+		return t.Annotations[annotation.TokenForCluster] == g.Cluster.Name
 	})
 	readers := []check.Reader{
 		in(sourceSiblings, "list", fleet.GroupName, "clusters", workspace, g.readSiblings),

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -61,11 +62,11 @@ func checkClientID(f *Facts) []check.Row {
 func checkRequests(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
-		granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		target, fix := check.OfFleet("ClusterRegistration", request.Namespace, request.Name), remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
-		case granted != nil && fleet.IsTrouble(*granted):
+		case granted != nil && conditions.IsTrouble(*granted):
 			groups.Add(granted.Reason, check.Fail(target, granted.Reason+": "+granted.Message, cmp.Or(f.fixRequest(request, granted.Reason), fix)))
 		case !request.Status.Granted && f.Now.Sub(request.CreationTimestamp.Time) > requestPatience:
 			groups.Add("waits", check.Fail(target, "the hub has not granted the request", fix))
@@ -76,7 +77,7 @@ func checkRequests(f *Facts) []check.Row {
 
 // fixRequest returns the command for a reason of a request.
 func (f *Facts) fixRequest(request *fleet.ClusterRegistration, reason string) string {
-	if reason == fleet.ReasonAccountReplaced {
+	if reason == conditions.ReasonAccountReplaced {
 		return f.Repair
 	}
 	bound := request.DeepCopy()
@@ -132,15 +133,15 @@ func checkKubeconfig(f *Facts) []check.Row {
 	left := k.Expires.Sub(f.Now)
 	switch {
 	case !k.Exists:
-		return []check.Row{check.Fail(target, fmt.Sprintf("the Secret, or its key %q, does not exist", protocol.KubeconfigValueKey), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigMissing))}
+		return []check.Row{check.Fail(target, fmt.Sprintf("the Secret, or its key %q, does not exist", protocol.KubeconfigValueKey), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigMissing))}
 	case k.Err != nil:
-		return []check.Row{check.Fail(target, k.Err.Error(), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigInvalid))}
+		return []check.Row{check.Fail(target, k.Err.Error(), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigInvalid))}
 	case k.Expires.IsZero():
 		return []check.Row{check.Ok(target, "the credential does not expire")}
 	case left <= 0:
-		return []check.Row{check.Fail(target, "the credential expired on "+k.Expires.UTC().Format(time.DateOnly), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigExpired))}
+		return []check.Row{check.Fail(target, "the credential expired on "+k.Expires.UTC().Format(time.DateOnly), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
 	case left < expiryWarning:
-		return []check.Row{check.Warn(target, "the credential expires in "+duration.HumanDuration(left), remedy.OfCluster(f.Cluster, fleet.ReasonKubeconfigExpired))}
+		return []check.Row{check.Warn(target, "the credential expires in "+duration.HumanDuration(left), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
 	}
 	return []check.Row{check.Ok(target, "the credential expires on "+k.Expires.UTC().Format(time.DateOnly))}
 }

@@ -25,6 +25,7 @@ import (
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const workspace = "fleet-default"
@@ -92,7 +93,7 @@ const (
 )
 
 func silent(f *Facts) {
-	f.Cluster.Status.Conditions = condition(fleet.ConditionAgentReporting, fleet.ReasonAgentNotReporting, "silent")
+	f.Cluster.Status.Conditions = condition(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")
 }
 
 func never(f *Facts) { f.Cluster.Status.Agent.LastSeen = metav1.Time{} }
@@ -101,10 +102,10 @@ func stateFaults() map[string]fault {
 	namespace := names.ClusterNamespace(workspace, "west")
 	return map[string]fault{
 		"condition": {"cluster-conditions", func(f *Facts) {
-			f.Cluster.Status.Conditions = condition(fleet.ConditionImported, fleet.ReasonAnotherHub, "taken\x1b")
+			f.Cluster.Status.Conditions = condition(conditions.Imported, conditions.ReasonAnotherHub, "taken\x1b")
 		}, west, check.Failed, "AnotherHub: taken", describe1},
 		"condition of an agent that works": {"cluster-conditions", func(f *Facts) {
-			f.Cluster.Status.Conditions = condition(fleet.ConditionAddressKnown, fleet.ReasonHubAddressChanged, "old")
+			f.Cluster.Status.Conditions = condition(conditions.AddressKnown, conditions.ReasonHubAddressChanged, "old")
 		}, west, check.Warning, "HubAddressChanged: old", repair},
 		"Cluster is being deleted":    {"cluster-conditions", func(f *Facts) { f.Cluster.DeletionTimestamp = new(clitest.Ago(0)) }, west, check.Failed, "being deleted", describe1},
 		"agent is silent":             {"cluster-heartbeat", silent, west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", log},
@@ -114,7 +115,7 @@ func stateFaults() map[string]fault {
 		"no agent has joined with the token": {"cluster-heartbeat", func(f *Facts) {
 			never(f)
 			expired := &fleet.ClusterRegistrationToken{ObjectMeta: named(workspace, "old"), Status: fleet.ClusterRegistrationTokenStatus{
-				Conditions: condition(fleet.ConditionReady, fleet.ReasonTokenExpired, "expired"),
+				Conditions: condition(conditions.Ready, conditions.ReasonTokenExpired, "expired"),
 			}}
 			f.Tokens = []*fleet.ClusterRegistrationToken{expired, {ObjectMeta: named(workspace, "west")}}
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
@@ -124,7 +125,7 @@ func stateFaults() map[string]fault {
 		"namespace is not that of the status": {"cluster-namespace", func(f *Facts) { f.Cluster.Status.Namespace = "other" }, "Namespace " + namespace, check.Failed, "another namespace (other)", hubLog},
 		"agent is old":                        {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.1.0" }, west, check.Warning, "v1.1.0, and the hub has version v1.2.0", repair},
 		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
-			f.Deployments[0].Status.Conditions = condition(fleet.ConditionDeployed, fleet.ReasonRenderingFailed, "template")
+			f.Deployments[0].Status.Conditions = condition(conditions.Deployed, conditions.ReasonRenderingFailed, "template")
 			f.Deployments[0].Spec.DeploymentID = "1"
 		}, "BundleDeployment " + namespace + "/app", check.Failed, "template", "kubectl describe bundledeployments.fleet.cattle.io -n " + namespace + " app"},
 	}
@@ -143,15 +144,15 @@ func identityFaults() map[string]fault {
 	}
 	refuses := func(reason string) func(*Facts) {
 		return func(f *Facts) {
-			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{Conditions: condition(fleet.ConditionGranted, reason, "waits")}
+			f.Registrations[0].Status = fleet.ClusterRegistrationStatus{Conditions: condition(conditions.Granted, reason, "waits")}
 		}
 	}
 	return map[string]fault{
 		"younger twin":         {"cluster-client-id", twin(time.Hour), "Cluster fleet-default/twin", check.Failed, "as Cluster fleet-default/west, which is older", give("twin")},
 		"older twin":           {"cluster-client-id", twin(48 * time.Hour), west, check.Failed, "Cluster fleet-default/twin, which is older", give("west")},
-		"takeover is pending":  {"cluster-requests", refuses(fleet.ReasonTakeoverPending), asked, check.Failed, "TakeoverPending: waits", "fleet confirm-takeover west request-1 -n fleet-default"},
-		"account was replaced": {"cluster-requests", refuses(fleet.ReasonAccountReplaced), asked, check.Failed, "AccountReplaced: waits", repair},
-		"token is unknown":     {"cluster-requests", refuses(fleet.ReasonTokenUnknown), asked, check.Failed, "TokenUnknown", repair},
+		"takeover is pending":  {"cluster-requests", refuses(conditions.ReasonTakeoverPending), asked, check.Failed, "TakeoverPending: waits", "fleet confirm-takeover west request-1 -n fleet-default"},
+		"account was replaced": {"cluster-requests", refuses(conditions.ReasonAccountReplaced), asked, check.Failed, "AccountReplaced: waits", repair},
+		"token is unknown":     {"cluster-requests", refuses(conditions.ReasonTokenUnknown), asked, check.Failed, "TokenUnknown", repair},
 		"request waits": {"cluster-requests", func(f *Facts) { f.Registrations[0].Status = fleet.ClusterRegistrationStatus{} }, asked, check.Failed, "has not granted the request",
 			"kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-1"},
 		"registration is missing": {"cluster-registration", func(f *Facts) { f.Registrations = nil }, west, check.Failed, "no registration that was granted", repair},

@@ -13,6 +13,7 @@ import (
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // creationPatience is how long the hub may take to create the objects of a new one.
@@ -36,11 +37,11 @@ func checkConditions(f *Facts) []check.Row {
 		groups.Add("", check.Fail(f.Object(), "the Cluster is being deleted", remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
 	}
 	for _, condition := range f.Cluster.Status.Conditions {
-		if !fleet.IsTrouble(condition) || condition.Reason == fleet.ReasonAgentNotReporting || condition.Reason == fleet.ReasonClientIDAmbiguous {
+		if !conditions.IsTrouble(condition) || condition.Reason == conditions.ReasonAgentNotReporting || condition.Reason == conditions.ReasonClientIDAmbiguous {
 			continue // the others have checks of their own
 		}
 		verdict := check.Fail
-		if condition.Type == fleet.ConditionAddressKnown || condition.Type == fleet.ConditionAgentManaged {
+		if condition.Type == conditions.AddressKnown || condition.Type == conditions.AgentManaged {
 			verdict = check.Warn // the agent works
 		}
 		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
@@ -82,7 +83,7 @@ func checkHeartbeat(f *Facts) []check.Row {
 // join returns the command that prints the text with which the cluster joins.
 func (f *Facts) join() string {
 	for _, token := range f.Tokens {
-		if ready := fleet.GetCondition(token.Status.Conditions, fleet.ConditionReady); token.DeletionTimestamp == nil && (ready == nil || !fleet.IsTrouble(*ready)) {
+		if ready := conditions.Get(token.Status.Conditions, conditions.Ready); token.DeletionTimestamp == nil && (ready == nil || !conditions.IsTrouble(*ready)) {
 			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
 		}
 	}
@@ -137,7 +138,7 @@ func checkBundles(f *Facts) []check.Row {
 
 // reasonOf returns the reason of the first condition that needs attention.
 func reasonOf(deployment *fleet.BundleDeployment) string {
-	i := slices.IndexFunc(deployment.Status.Conditions, fleet.IsTrouble)
+	i := slices.IndexFunc(deployment.Status.Conditions, conditions.IsTrouble)
 	if i < 0 {
 		return ""
 	}

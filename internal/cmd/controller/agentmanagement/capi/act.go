@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // act carries out the outcome.
@@ -126,12 +127,12 @@ func (h *handler) delete(cluster *fleet.Cluster) error {
 
 // report writes the condition FollowsClusterAPI.
 func (h *handler) report(cluster *fleet.Cluster, out capirule.Outcome) error {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionFollowsClusterAPI, Status: corev1.ConditionTrue}
+	condition := genericcondition.GenericCondition{Type: conditions.FollowsClusterAPI, Status: corev1.ConditionTrue}
 	if out.Reason != "" {
 		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, out.Reason, out.Message
 	}
 	_, err := hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		fleet.SetCondition(&c.Status.Conditions, h.app.Clock(), condition)
+		conditions.Set(&c.Status.Conditions, h.app.Clock(), condition)
 	})
 	return err
 }
@@ -158,7 +159,7 @@ func (h *handler) recordEvent(about *capirule.Cluster, out capirule.Outcome) {
 // eventType returns Normal for reasons that need no correction.
 func eventType(reason string) string {
 	switch reason {
-	case fleet.ReasonAwaitingControlPlane, fleet.ReasonClusterPaused, fleet.ReasonNotSelected:
+	case conditions.ReasonAwaitingControlPlane, conditions.ReasonClusterPaused, conditions.ReasonNotSelected:
 		return corev1.EventTypeNormal
 	}
 	return corev1.EventTypeWarning

@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const ws = "team-a"
@@ -153,7 +154,7 @@ func (b *bench) expect(want ...string) {
 
 func (b *bench) reason() string {
 	b.t.Helper()
-	condition := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](b.t, b.Hub, ws, "east").Status.Conditions, fleet.ConditionFollowsClusterAPI)
+	condition := conditions.Get(hubtest.MustGet[*fleet.Cluster](b.t, b.Hub, ws, "east").Status.Conditions, conditions.FollowsClusterAPI)
 	if condition == nil {
 		return "none"
 	}
@@ -178,10 +179,10 @@ func TestRegistration_NeedsFewRequests(t *testing.T) {
 	b.have(capiCluster(func(c *capirule.Cluster) { c.Initialized = false }))
 	b.expect()
 	b.expect()
-	b.expectTold(fleet.ReasonAwaitingControlPlane)
+	b.expectTold(conditions.ReasonAwaitingControlPlane)
 	b.have(capiCluster())
 	b.expect()
-	b.expectTold(fleet.ReasonKubeconfigMissing)
+	b.expectTold(conditions.ReasonKubeconfigMissing)
 	b.Put(kubeconfigSecret())
 	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east")
 	b.expect("update Cluster/status team-a/east")
@@ -213,7 +214,7 @@ func TestLife(t *testing.T) {
 	paused := capiCluster(func(c *capirule.Cluster) { c.Paused = true })
 	b.have(paused)
 	b.expect("patch Cluster team-a/east", "update Cluster/status team-a/east")
-	if reason := b.reason(); reason != fleet.ReasonClusterPaused {
+	if reason := b.reason(); reason != conditions.ReasonClusterPaused {
 		t.Errorf("reason %q", reason)
 	}
 	b.lose(paused)
@@ -291,7 +292,7 @@ func TestAnExpiringKubeconfig_IsReportedInTime(t *testing.T) {
 	b.expect()
 	b.Pass(time.Hour)
 	b.expect("update Cluster/status team-a/east")
-	if reason := b.reason(); reason != fleet.ReasonKubeconfigExpiring {
+	if reason := b.reason(); reason != conditions.ReasonKubeconfigExpiring {
 		t.Errorf("reason %q", reason)
 	}
 	b.Put(kubeconfigSecret())

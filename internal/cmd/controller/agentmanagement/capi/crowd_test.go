@@ -15,7 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // crowd is a bench whose jobs run beside each other, and each of whose kubeconfigs leads to a cluster of its own.
@@ -116,7 +116,7 @@ func TestManyClustersAtOnce_AreRegisteredOnceEachWithFewRequests(t *testing.T) {
 		if sum > budget || c.asked[cluster.Name] != 1 || !capirule.IsMarked(cluster) {
 			t.Errorf("%s: %d requests, asked %d times", cluster.Name, sum, c.asked[cluster.Name])
 		}
-		if condition := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionFollowsClusterAPI); condition == nil || condition.Status != corev1.ConditionTrue {
+		if condition := conditions.Get(cluster.Status.Conditions, conditions.FollowsClusterAPI); condition == nil || condition.Status != corev1.ConditionTrue {
 			t.Errorf("%s: condition %v", cluster.Name, condition)
 		}
 	}
@@ -134,7 +134,7 @@ func TestALongName_IsReported(t *testing.T) {
 	if err := b.reconcile(t.Context(), types.NamespacedName{Namespace: ws, Name: long}); err != nil {
 		t.Fatal(err)
 	}
-	b.expectTold(fleet.ReasonKubeconfigMissing)
+	b.expectTold(conditions.ReasonKubeconfigMissing)
 }
 
 // The longest name for which there can be a Secret is registered like any other.
@@ -176,7 +176,7 @@ func TestBadSecrets_AreReportedAndNeverUsed(t *testing.T) {
 			b.Put(kubeconfigSecret(spoil))
 			b.have(capiCluster())
 			b.expect(getSecret)
-			b.expectTold(fleet.ReasonKubeconfigMissing)
+			b.expectTold(conditions.ReasonKubeconfigMissing)
 			b.expectAsked(0)
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // classed is a Cluster that the hub created, of a ClusterClass.
@@ -56,7 +57,7 @@ func TestAClusterGroupOfAUser_StaysAndIsReported(t *testing.T) {
 	b.have(capiCluster(func(c *capirule.Cluster) { c.Labels[fleet.LabelCAPIClass] = "small" }))
 	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east")
 	b.expect("update Cluster/status team-a/east")
-	if reason := b.reason(); reason != fleet.ReasonNameTaken {
+	if reason := b.reason(); reason != conditions.ReasonNameTaken {
 		t.Errorf("reason %q", reason)
 	}
 	b.decideGroup("small")

@@ -19,6 +19,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const getSecret = "get Secret team-a/east-kubeconfig"
@@ -29,7 +31,7 @@ func imported(namespace, name, system string) []hubtest.Object {
 		&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "fleet-9"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "own"}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: names.ClusterNamespace(namespace, name), Labels: map[string]string{fleet.LabelManaged: "true"},
-			Annotations: map[string]string{fleet.AnnotationCluster: name, fleet.AnnotationClusterNamespace: namespace, fleet.AnnotationSystemUID: system},
+			Annotations: map[string]string{fleet.AnnotationCluster: name, fleet.AnnotationClusterNamespace: namespace, annotation.SystemUID: system},
 		}},
 	}
 }
@@ -59,7 +61,7 @@ func TestAnImportWithAnotherSecret_IsNoted(t *testing.T) {
 	b.have(capiCluster())
 	b.expect(getSecret, "patch Cluster team-a/mine")
 	b.expectTold("ImportedTwice")
-	if noted := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "mine").Annotations[fleet.AnnotationCAPIImported]; noted != "capi-1" {
+	if noted := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "mine").Annotations[annotation.CAPIImported]; noted != "capi-1" {
 		t.Errorf("noted %q", noted)
 	}
 	b.expect()
@@ -141,7 +143,7 @@ func TestAClusterThatDoesNotAnswer_IsLeftToTheImport(t *testing.T) {
 	b.expect(getSecret, "create Cluster team-a/east")
 	b.silent = nil
 	c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
-	refused(c, fleet.ReasonTargetIsHub)
+	refused(c, conditions.ReasonTargetIsHub)
 	b.Put(c)
 	b.Sync()
 	b.expect("delete Cluster team-a/east")
@@ -167,11 +169,11 @@ func (b *bench) runJobs(jobs []remote.Job) {
 }
 
 func conditionOf(reason string) genericcondition.GenericCondition {
-	return genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: corev1.ConditionFalse, Reason: reason, Message: "m"}
+	return genericcondition.GenericCondition{Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: reason, Message: "m"}
 }
 
 func refused(c *fleet.Cluster, reason string) {
-	fleet.SetCondition(&c.Status.Conditions, time.Unix(0, 0), conditionOf(reason))
+	conditions.Set(&c.Status.Conditions, time.Unix(0, 0), conditionOf(reason))
 }
 
 func TestWhileAClusterIsAsked_ItIsNotAskedAgain(t *testing.T) {
@@ -237,7 +239,7 @@ func TestImportsOfEarlierReleases_AreAskedOnceWhichOnesTheyAre(t *testing.T) {
 			if diff := cmp.Diff(map[string]int{"a kubeconfig": 1, "mine": 1, "other": 1}, asked); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
-			recorded := hubtest.MustGet[*corev1.Namespace](t, b.Hub, "", names.ClusterNamespace(ws, "other")).Annotations[fleet.AnnotationSystemUID]
+			recorded := hubtest.MustGet[*corev1.Namespace](t, b.Hub, "", names.ClusterNamespace(ws, "other")).Annotations[annotation.SystemUID]
 			if recorded != "system-2" {
 				t.Errorf("recorded %q", recorded)
 			}

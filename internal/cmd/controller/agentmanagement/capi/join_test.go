@@ -16,6 +16,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The requests of a cluster that joins with a manifest.
@@ -94,7 +96,7 @@ func (b *bench) heartbeat() {
 
 func TestManifest_IsHandedOutBeforeTheMachinesExist(t *testing.T) {
 	b := handedOut(t)
-	b.expectReason(fleet.ReasonAwaitingAgent)
+	b.expectReason(conditions.ReasonAwaitingAgent)
 	b.expectTold() // waiting is no problem
 	cluster := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
 	if cluster.Spec.KubeConfigSecret != "" || cluster.Spec.ClientID == "" {
@@ -158,7 +160,7 @@ func TestSecretOfAUser_IsNeitherReadOftenNorChanged(t *testing.T) {
 	b.expect("create "+joinToken, "update Cluster/status team-a/east")
 	b.mint("jwt-1")
 	b.expect("get "+joinSecret, "update Cluster/status team-a/east")
-	b.expectReason(fleet.ReasonNameTaken)
+	b.expectReason(conditions.ReasonNameTaken)
 	b.expect()
 	b.have(capiCluster(func(c *capirule.Cluster) { c.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }))
 	b.expect("delete "+eastCluster, "get "+joinSecret)
@@ -201,8 +203,8 @@ func TestObstacle_IsReportedAndResolves(t *testing.T) {
 	b.have(joinsByManifest())
 	b.expect("create " + eastCluster)
 	b.expect("update Cluster/status team-a/east")
-	b.expectReason(fleet.ReasonHubURLMissing)
-	b.expectTold(fleet.ReasonHubURLMissing)
+	b.expectReason(conditions.ReasonHubURLMissing)
+	b.expectTold(conditions.ReasonHubURLMissing)
 	b.configure(func(c *config.Config) {
 		c.APIServerURL, c.APIServerCA, c.AgentTLSMode = "https://hub.example", []byte("a CA"), config.TLSModeStrict
 	})
@@ -210,7 +212,7 @@ func TestObstacle_IsReportedAndResolves(t *testing.T) {
 	b.mint("jwt-1")
 	b.configure(func(c *config.Config) { c.AgentImagePullPolicy = "Sometimes" })
 	b.expect("get "+joinSecret, "update Cluster/status team-a/east")
-	b.expectReason(fleet.ReasonSettingsInvalid)
+	b.expectReason(conditions.ReasonSettingsInvalid)
 	b.expect("get " + joinSecret) // there is no version of it to remember
 }
 
@@ -220,7 +222,7 @@ func TestPullSecrets_AreInTheManifest(t *testing.T) {
 	b.have(joinsByManifest())
 	b.expect("create " + eastCluster)
 	b.expect("update Cluster/status team-a/east")
-	b.expectReason(fleet.ReasonPullSecretMissing)
+	b.expectReason(conditions.ReasonPullSecretMissing)
 	pull := func(data string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: b.App.Namespaces.System, Name: "pull"}, Data: map[string][]byte{"k": []byte(data)}}
 	}
@@ -235,7 +237,7 @@ func TestPullSecrets_AreInTheManifest(t *testing.T) {
 	}
 	b.Put(pull(strings.Repeat("x", joining.MaxBytes)))
 	b.expect("get "+joinSecret, "get Secret cattle-fleet-system/pull", "update Cluster/status team-a/east")
-	b.expectReason(fleet.ReasonSettingsInvalid)
+	b.expectReason(conditions.ReasonSettingsInvalid)
 	b.expect()
 }
 
@@ -325,7 +327,7 @@ func TestRecreatedCluster_GetsAnotherClientIDAndToken(t *testing.T) {
 	b.expect("create " + joinToken)
 	second := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east").Spec.ClientID
 	token := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, b.Hub, ws, "capi-join-east")
-	if second == first || token.Annotations[fleet.AnnotationTokenForClientID] != second {
+	if second == first || token.Annotations[annotation.TokenForClientID] != second {
 		t.Errorf("client ID %s, before %s; token %v", second, first, token.Annotations)
 	}
 }

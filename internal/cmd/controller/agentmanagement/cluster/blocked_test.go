@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // tickets is the ConfigMap with the blocked tickets of workspace fleet-default.
@@ -30,7 +31,7 @@ func isBlocked(t *testing.T, hub *hubtest.Hub, cluster string) bool {
 // Also those of a Cluster without a key: its agent may hold a ticket although it never reported its key.
 func TestTicketsOfADeletedCluster_AreBlockedBeforeItIsGone(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
-		"pinned key": {fleet.AnnotationAgentKey: "k1"}, "blocked key": {fleet.AnnotationBlockedKey: "k1"}, "no key": nil,
+		"pinned key": {annotation.AgentKey: "k1"}, "blocked key": {annotation.BlockedKey: "k1"}, "no key": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			going := oneCluster(deleted)

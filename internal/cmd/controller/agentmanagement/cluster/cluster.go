@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // leavingRecheck is the time after which a Cluster that is being deleted is reconciled again without an event: a
@@ -181,7 +182,7 @@ func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Name
 
 func failed(err error) *genericcondition.GenericCondition {
 	return &genericcondition.GenericCondition{
-		Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonError, Message: err.Error(),
+		Type: conditions.Processed, Status: corev1.ConditionFalse, Reason: conditions.ReasonError, Message: err.Error(),
 	}
 }
 
@@ -189,10 +190,10 @@ func (h *handler) report(in input, cluster *fleet.Cluster, out outcome) (*fleet.
 	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		c.Status.Namespace = out.namespaceName
 		if out.processed != nil {
-			fleet.SetCondition(&c.Status.Conditions, in.now, *out.processed)
+			conditions.Set(&c.Status.Conditions, in.now, *out.processed)
 		}
 		for _, condition := range notImported(c) {
-			fleet.SetCondition(&c.Status.Conditions, in.now, condition)
+			conditions.Set(&c.Status.Conditions, in.now, condition)
 		}
 	})
 }

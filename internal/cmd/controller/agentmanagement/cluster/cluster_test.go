@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const key = "fleet-default/east"
@@ -137,7 +138,7 @@ func TestANamespaceThatIsThereAlready(t *testing.T) {
 			if got.Status.Namespace != test.want {
 				t.Errorf("the Cluster's namespace is %q, want %q", got.Status.Namespace, test.want)
 			}
-			processed := fleet.GetCondition(got.Status.Conditions, fleet.ConditionProcessed)
+			processed := conditions.Get(got.Status.Conditions, conditions.Processed)
 			if refused := processed.Reason == "NamespaceTaken"; refused != (test.want == "") {
 				t.Errorf("the condition is %+v", processed)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // stage describes the progress of a Cluster.
@@ -79,7 +80,7 @@ func decide(in input) outcome {
 		addFinalizer:  !hasFinalizer(in.cluster),
 		tidySpec:      meansNothing(in.cluster.Spec.AgentSchedulingCustomization),
 		namespaceName: clusters.NamespaceOf(in.cluster),
-		processed:     &genericcondition.GenericCondition{Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue},
+		processed:     &genericcondition.GenericCondition{Type: conditions.Processed, Status: corev1.ConditionTrue},
 	}
 	switch {
 	case in.namespace == nil:
@@ -88,13 +89,13 @@ func decide(in input) outcome {
 		out.stage = awaitingNamespace
 		out.namespaceName = in.cluster.Status.Namespace // not before the namespace can be used
 		out.processed = &genericcondition.GenericCondition{
-			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonAwaitingNamespace,
+			Type: conditions.Processed, Status: corev1.ConditionFalse, Reason: conditions.ReasonAwaitingNamespace,
 			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
 		}
 	case !isPlace(in.namespace, in.cluster):
 		out.stage, out.namespaceName = namespaceTaken, ""
 		out.processed = &genericcondition.GenericCondition{
-			Type: fleet.ConditionProcessed, Status: corev1.ConditionFalse, Reason: fleet.ReasonNamespaceTaken,
+			Type: conditions.Processed, Status: corev1.ConditionFalse, Reason: conditions.ReasonNamespaceTaken,
 			Message: takenMessage(in.namespace, in.cluster),
 		}
 	}
@@ -140,8 +141,8 @@ func notImported(cluster *fleet.Cluster) (begin []genericcondition.GenericCondit
 	if cluster.Spec.KubeConfigSecret != "" || cluster.Spec.ClientID == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
 		return nil
 	}
-	for _, condition := range []string{fleet.ConditionImported, fleet.ConditionReconciled} {
-		if fleet.GetCondition(cluster.Status.Conditions, condition) == nil {
+	for _, condition := range []string{conditions.Imported, conditions.Reconciled} {
+		if conditions.Get(cluster.Status.Conditions, condition) == nil {
 			begin = append(begin, genericcondition.GenericCondition{Type: condition, Status: corev1.ConditionTrue})
 		}
 	}

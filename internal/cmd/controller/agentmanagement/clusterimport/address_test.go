@@ -16,6 +16,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // The life of an agent that came by itself, while the hub's CA changes.
@@ -23,14 +25,14 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	byItself := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
 	hub, _ := start(t, cluster(byItself), &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request-1", Annotations: map[string]string{
-			fleet.AnnotationHubAddressAtGrant: hubaddress.Hash(hubConfig()),
+			annotation.HubAddressAtGrant: hubaddress.Hash(hubConfig()),
 		}},
 		Status: fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true},
 	})
 	known := func() string {
 		handle(t, hub)
 		hub.Sync()
-		condition := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionAddressKnown)
+		condition := conditions.Get(current(t, hub).Status.Conditions, conditions.AddressKnown)
 		switch {
 		case condition == nil:
 			return "never in doubt"
@@ -51,18 +53,18 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	expect("as it was granted", "never in doubt")
 
 	change(hub, func(c *config.Config) { c.APIServerCA = []byte("another") })
-	expect("with another CA", fleet.ReasonHubAddressChanged)
+	expect("with another CA", conditions.ReasonHubAddressChanged)
 	hub.Requests()
-	expect("looked at again", fleet.ReasonHubAddressChanged)
+	expect("looked at again", conditions.ReasonHubAddressChanged)
 	expectAll(t, hub) // and written nothing
 
 	c := current(t, hub)
-	c.Annotations = map[string]string{fleet.AnnotationHubAddress: hubaddress.Hash(hub.App.Config.Get())}
+	c.Annotations = map[string]string{annotation.HubAddress: hubaddress.Hash(hub.App.Config.Get())}
 	hub.Put(c)
 	expect("once the operator says that it was told", "True")
 
 	change(hub, func(c *config.Config) { c.APIServerURL = "https://elsewhere" })
-	expect("with another URL then", fleet.ReasonHubAddressChanged)
+	expect("with another URL then", conditions.ReasonHubAddressChanged)
 	change(hub, func(*config.Config) {})
 	expect("with the first address again", "True")
 }
@@ -86,7 +88,7 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 		handle(t, hub)
 		hub.Sync()
 		got := "not set"
-		if condition := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionAddressKnown); condition != nil {
+		if condition := conditions.Get(current(t, hub).Status.Conditions, conditions.AddressKnown); condition != nil {
 			got = string(condition.Status) + condition.Reason
 		}
 		if got != want {
@@ -104,9 +106,9 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 	publish(90)
 	hubtest.ExpectWoken(t, hub)
 	change(hub, func(c *config.Config) { c.APIServerCA = []byte("both") })
-	expect("the new address is not published yet", "False"+fleet.ReasonHubAddressChanged)
+	expect("the new address is not published yet", "False"+conditions.ReasonHubAddressChanged)
 	publish(110)
-	expect("the agent has an older document", "False"+fleet.ReasonHubAddressChanged)
+	expect("the agent has an older document", "False"+conditions.ReasonHubAddressChanged)
 	c := current(t, hub)
 	c.Status.Agent.HubSerial = 115
 	hub.Put(c)
@@ -138,8 +140,8 @@ func TestHubAddressInTheSecret_FollowsTheRulesForKubeconfigs(t *testing.T) {
 		reason string
 		dials  bool
 	}{
-		"loopback: refused":            {func(*hubtest.Hub) {}, victim.URL, fleet.ReasonKubeconfigRefused, false},
-		"metadata of a cloud: refused": {func(*hubtest.Hub) {}, "https://169.254.169.254/latest", fleet.ReasonKubeconfigRefused, false},
+		"loopback: refused":            {func(*hubtest.Hub) {}, victim.URL, conditions.ReasonKubeconfigRefused, false},
+		"metadata of a cloud: refused": {func(*hubtest.Hub) {}, "https://169.254.169.254/latest", conditions.ReasonKubeconfigRefused, false},
 		"operator allows it: connected": {func(hub *hubtest.Hub) {
 			change(hub, func(c *config.Config) { c.AllowLocalKubeconfigs = true })
 		}, victim.URL, "", true},
@@ -173,7 +175,7 @@ func TestHubAddressInTheSecret_FollowsTheRulesForKubeconfigs(t *testing.T) {
 			if stored != storedKubeconfig("https://hub", "PEM") {
 				t.Errorf("the agent has another address: %s", stored)
 			}
-			message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
+			message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
 			for _, part := range []string{"Secret", "apiServerURL", "allowLocalKubeconfigs"} {
 				if !strings.Contains(message, part) {
 					t.Errorf("the message does not name %s: %s", part, message)

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestFromAKubeconfigToAToken(t *testing.T) {
@@ -106,7 +107,7 @@ func TestMakeToken(t *testing.T) {
 			want: []string{readSecret}, reason: "(none)", again: []string{readSecret, creates},
 		},
 		"it is not": {
-			reach: foreign.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: fleet.ReasonDownstreamUnreachable, again: []string{readSecret},
+			reach: foreign.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: conditions.ReasonDownstreamUnreachable, again: []string{readSecret},
 		},
 		"there is a token that the cache does not show": {
 			prepare: func(h *hubtest.Hub) { h.Have(importToken()) }, want: []string{readSecret}, reason: "(none)", again: []string{readSecret, creates},
@@ -184,27 +185,27 @@ func TestWhatOnlyAHumanCanMend(t *testing.T) {
 		mends  func(*hubtest.Hub)
 	}{
 		"a namespace that is not allowed": {
-			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, reason: fleet.ReasonKubeconfigNamespaceRefused,
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, reason: conditions.ReasonKubeconfigNamespaceRefused,
 			mends: func(h *hubtest.Hub) { h.Put(cluster()) },
 		},
 		"no Secret": {
-			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, reason: fleet.ReasonKubeconfigMissing,
+			modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, reason: conditions.ReasonKubeconfigMissing,
 			mends: func(h *hubtest.Hub) { s := kubeconfig(); s.Name = "other"; h.Put(s) },
 		},
 		"a Secret without the key": {
-			secret: func(s *corev1.Secret) { s.Data = map[string][]byte{"config": s.Data["value"]} }, reason: fleet.ReasonKubeconfigMissing,
+			secret: func(s *corev1.Secret) { s.Data = map[string][]byte{"config": s.Data["value"]} }, reason: conditions.ReasonKubeconfigMissing,
 			mends: func(h *hubtest.Hub) { h.Put(kubeconfig()) },
 		},
 		"no URL of the hub": {
-			config: func(c *config.Config) { c.APIServerURL = "" }, reason: fleet.ReasonHubURLMissing,
+			config: func(c *config.Config) { c.APIServerURL = "" }, reason: conditions.ReasonHubURLMissing,
 			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
 		},
 		"a URL of the hub without TLS": {
-			config: func(c *config.Config) { c.APIServerURL = "http://hub" }, reason: fleet.ReasonHubURLInvalid,
+			config: func(c *config.Config) { c.APIServerURL = "http://hub" }, reason: conditions.ReasonHubURLInvalid,
 			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
 		},
 		"an unknown TLS mode": {
-			config: func(c *config.Config) { c.AgentTLSMode = "lax" }, reason: fleet.ReasonTLSModeUnknown,
+			config: func(c *config.Config) { c.AgentTLSMode = "lax" }, reason: conditions.ReasonTLSModeUnknown,
 			mends: func(h *hubtest.Hub) { h.App.Config.Set(hubConfig()) },
 		},
 	}

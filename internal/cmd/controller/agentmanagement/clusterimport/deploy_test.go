@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestAFirstImport(t *testing.T) {
@@ -120,7 +121,7 @@ func TestFailure_IsReportedOnceAndWaits(t *testing.T) {
 	hub.Fail(asked, fmt.Errorf("at 10:15: %w", foreign.ErrUnreachable))
 	work(t, hub)
 	expectSome(t, hub, readSecret, dialled, asked, written)
-	expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
+	expectImported(t, hub, conditions.ReasonDownstreamUnreachable)
 	if events := hub.Told(); len(events) != 1 {
 		t.Errorf("told %q", events)
 	}
@@ -153,13 +154,13 @@ func TestReasons(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"the kubeconfig runs a command":     {dialled, kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused},
-		"the kubeconfig is none":            {dialled, kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid},
-		"nobody answers":                    {asked, foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable},
-		"another CA":                        {asked, foreign.ErrUntrusted, fleet.ReasonTLSUntrusted},
-		"removing the identity fails":       {removedID, errServer, fleet.ReasonError},
-		"removing what it began with fails": {removedMeans, errServer, fleet.ReasonError},
-		"applying fails":                    {applied, errServer, fleet.ReasonError},
+		"the kubeconfig runs a command":     {dialled, kubeconfigs.ErrKubeconfigExec, conditions.ReasonKubeconfigRefused},
+		"the kubeconfig is none":            {dialled, kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid},
+		"nobody answers":                    {asked, foreign.ErrUnreachable, conditions.ReasonDownstreamUnreachable},
+		"another CA":                        {asked, foreign.ErrUntrusted, conditions.ReasonTLSUntrusted},
+		"removing the identity fails":       {removedID, errServer, conditions.ReasonError},
+		"removing what it began with fails": {removedMeans, errServer, conditions.ReasonError},
+		"applying fails":                    {applied, errServer, conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -377,12 +378,12 @@ func TestTheLocalAgentIsTakenAway(t *testing.T) {
 		removes bool
 	}{
 		"from the hub's own cluster":                        {behind: "u-hub", removes: true},
-		"but from no other":                                 {behind: "u-other", reason: fleet.ReasonLocalClusterMismatch},
-		"nor from one that does not say which it is":        {behind: "", reason: fleet.ReasonLocalClusterMismatch},
+		"but from no other":                                 {behind: "u-other", reason: conditions.ReasonLocalClusterMismatch},
+		"nor from one that does not say which it is":        {behind: "", reason: conditions.ReasonLocalClusterMismatch},
 		"without a kubeconfig, from the status":             {modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
-		"and tried again if the hub cannot say which it is": {behind: "u-hub", fail: readUID, reason: fleet.ReasonError},
-		"and if the other one cannot":                       {behind: "u-hub", fail: "downstream uid kube-system", reason: fleet.ReasonError},
-		"and if nobody answers":                             {behind: "u-hub", fail: dialled, reason: fleet.ReasonError},
+		"and tried again if the hub cannot say which it is": {behind: "u-hub", fail: readUID, reason: conditions.ReasonError},
+		"and if the other one cannot":                       {behind: "u-hub", fail: "downstream uid kube-system", reason: conditions.ReasonError},
+		"and if nobody answers":                             {behind: "u-hub", fail: dialled, reason: conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -415,7 +416,7 @@ func TestTheLocalAgentIsTakenAway(t *testing.T) {
 				t.Errorf("the agent was removed: %v", removed)
 			}
 			got := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-local", "local").Status
-			condition := fleet.GetCondition(got.Conditions, fleet.ConditionImported)
+			condition := conditions.Get(got.Conditions, conditions.Imported)
 			if condition.Reason != test.reason {
 				t.Errorf("condition %+v, want reason %q", condition, test.reason)
 			}

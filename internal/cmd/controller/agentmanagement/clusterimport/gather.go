@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // gathered is what the rule decides from.
@@ -116,7 +117,7 @@ func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, que
 
 // missingKubeconfig is the error of a job without a kubeconfig.
 func missingKubeconfig(cluster *fleet.Cluster) error {
-	return &blockedError{fleet.ReasonKubeconfigMissing, fmt.Sprintf(
+	return &blockedError{conditions.ReasonKubeconfigMissing, fmt.Sprintf(
 		"Secret %s does not exist or has no kubeconfig, without which nothing can be done about the agent: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster))}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const otherHub = "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"
@@ -25,7 +27,7 @@ const otherHub = "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"
 func markedBy(namespace, uid string) *corev1.ConfigMap {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fleet-agent"}}
 	if uid != "" {
-		config.Annotations = map[string]string{fleet.AnnotationHubUID: uid}
+		config.Annotations = map[string]string{annotation.HubUID: uid}
 	}
 	return config
 }
@@ -66,8 +68,8 @@ func TestKubeconfigOfTheHubItself_WritesNothingOutsideTheBootstrapWorkspace(t *t
 			if wrote == test.refused {
 				t.Errorf("written downstream: %v", wrote)
 			}
-			got := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, test.workspace, "c1").Status.Conditions, fleet.ConditionImported)
-			if refused := got.Reason == fleet.ReasonTargetIsHub; refused != test.refused {
+			got := conditions.Get(hubtest.MustGet[*fleet.Cluster](t, hub, test.workspace, "c1").Status.Conditions, conditions.Imported)
+			if refused := got.Reason == conditions.ReasonTargetIsHub; refused != test.refused {
 				t.Errorf("condition %+v", got)
 			}
 		})
@@ -81,7 +83,7 @@ func TestTargetThatDoesNotSayWhichItIs(t *testing.T) {
 		reason string
 	}{
 		"a cluster without kube-system is not the hub": {err: gone},
-		"one that does not answer is left alone":       {err: errServer, reason: fleet.ReasonError},
+		"one that does not answer is left alone":       {err: errServer, reason: conditions.ReasonError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := ready(t, cluster())
@@ -111,10 +113,10 @@ func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *
 			t.Errorf("unexpected: %s", request)
 		}
 	}
-	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+	expectImported(t, hub, conditions.ReasonKubeconfigNamespaceRefused)
 
 	// The Secret's owner allows it, which needs no change of the Cluster.
-	secret.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: "ws"}
+	secret.Annotations = map[string]string{annotation.AllowedWorkspaces: "ws"}
 	hub.Put(secret)
 	hub.Sync()
 	hub.Woken()
@@ -132,7 +134,7 @@ func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *
 			t.Errorf("unexpected: %s", request)
 		}
 	}
-	expectImported(t, hub, fleet.ReasonKubeconfigNamespaceRefused)
+	expectImported(t, hub, conditions.ReasonKubeconfigNamespaceRefused)
 }
 
 func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
@@ -140,8 +142,8 @@ func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
 	behind.there = []hubtest.Object{markedBy("cattle-fleet-system", otherHub)}
 	work(t, hub)
 	hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, written) // nothing is removed or applied
-	expectImported(t, hub, fleet.ReasonAnotherHub)
-	message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
+	expectImported(t, hub, conditions.ReasonAnotherHub)
+	message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
 	for _, says := range []string{otherHub, "spec.agentNamespace", "kubectl annotate configmap -n cattle-fleet-system fleet-agent fleet.cattle.io/hub-uid-"} {
 		if !strings.Contains(message, says) {
 			t.Errorf("%q does not say %q", message, says)
@@ -162,7 +164,7 @@ func TestCheckHub(t *testing.T) {
 	tests := map[string]struct{ mark, reason string }{
 		"one without a mark is anybody's": {},
 		"our own is ours":                 {mark: "u-hub"},
-		"another's is not":                {mark: otherHub, reason: fleet.ReasonAnotherHub},
+		"another's is not":                {mark: otherHub, reason: conditions.ReasonAnotherHub},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +178,7 @@ func TestCheckHub(t *testing.T) {
 			var marks []string
 			for _, object := range behind.applied {
 				if config, ok := object.(*corev1.ConfigMap); ok {
-					marks = append(marks, config.Annotations[fleet.AnnotationHubUID])
+					marks = append(marks, config.Annotations[annotation.HubUID])
 				}
 			}
 			if diff := cmp.Diff([]string{"u-hub"}, marks); diff != "" {
@@ -229,7 +231,7 @@ func TestWhatAMovingAgentLeavesBehind(t *testing.T) {
 		hub, _ := imported(t, func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" })
 		hub.Fail(readMark, errServer)
 		work(t, hub)
-		expectImported(t, hub, fleet.ReasonError)
+		expectImported(t, hub, conditions.ReasonError)
 	})
 }
 
@@ -246,17 +248,17 @@ func TestReasonsOfRefusals(t *testing.T) {
 	}{
 		"a webhook denies it": {
 			err:    fmt.Errorf("applying: %w", apierrors.NewBadRequest(`admission webhook "w.example.com" denied the request: no`)),
-			reason: fleet.ReasonAdmissionDenied,
+			reason: conditions.ReasonAdmissionDenied,
 		},
 		"a webhook is dead": {
 			err:    apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": EOF`)),
-			reason: fleet.ReasonAdmissionDenied,
+			reason: conditions.ReasonAdmissionDenied,
 		},
-		"a policy denies it":          {err: forbidden(`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), reason: fleet.ReasonAdmissionDenied},
-		"the namespace is going":      {err: forbidden("unable to create new content in namespace n because it is being terminated", terminating), reason: fleet.ReasonNamespaceTerminating},
-		"the user may not":            {err: forbidden(`User "u" cannot patch resource`), reason: fleet.ReasonDownstreamForbidden},
-		"the server is upset":         {err: apierrors.NewInternalError(errors.New("etcd")), reason: fleet.ReasonError},
-		"the time of the run is over": {err: context.DeadlineExceeded, reason: fleet.ReasonError},
+		"a policy denies it":          {err: forbidden(`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), reason: conditions.ReasonAdmissionDenied},
+		"the namespace is going":      {err: forbidden("unable to create new content in namespace n because it is being terminated", terminating), reason: conditions.ReasonNamespaceTerminating},
+		"the user may not":            {err: forbidden(`User "u" cannot patch resource`), reason: conditions.ReasonDownstreamForbidden},
+		"the server is upset":         {err: apierrors.NewInternalError(errors.New("etcd")), reason: conditions.ReasonError},
+		"the time of the run is over": {err: context.DeadlineExceeded, reason: conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +297,7 @@ func TestConsentWithdrawnWhileTheJobIsQueued_KubeconfigIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := kubeconfig()
-	secret.Namespace, secret.Annotations = "fleet-local", map[string]string{fleet.AnnotationAllowedWorkspaces: "ws"}
+	secret.Namespace, secret.Annotations = "fleet-local", map[string]string{annotation.AllowedWorkspaces: "ws"}
 	hub.Have(ownNamespace())
 	hub.Put(cluster(func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-local" }), secret, importToken(), values(t))
 	handle(t, hub) // queues the job

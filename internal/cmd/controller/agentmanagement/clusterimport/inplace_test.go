@@ -19,6 +19,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -173,7 +175,7 @@ func TestAFrozenBundleHoldsSettingsBack(t *testing.T) {
 	change(hub, func(c *config.Config) { c.ManageAgent = new(bool) })
 	handle(t, hub)
 	expectAll(t, hub, readSecret, written)
-	expectImported(t, hub, fleet.ReasonAgentFrozen)
+	expectImported(t, hub, conditions.ReasonAgentFrozen)
 	hub.Remove(agentBundle())
 	hub.Sync()
 	work(t, hub)
@@ -264,7 +266,7 @@ func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 			}
 			work(t, hub)
 			expectAll(t, hub, readSecret, dialled, asked, written)
-			expectImported(t, hub, fleet.ReasonAwaitingAgent)
+			expectImported(t, hub, conditions.ReasonAwaitingAgent)
 			hub.Sync()
 			work(t, hub)
 			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
@@ -283,7 +285,7 @@ func TestARenewedKubeconfigOfClusterAPI_CausesNoRequestDownstream(t *testing.T) 
 	}
 	for name, marked := range map[string]func(*fleet.Cluster){
 		"created for Cluster API": forClusterAPI,
-		"imported by a user":      func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationCAPIImported: "capi-1"} },
+		"imported by a user":      func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.CAPIImported: "capi-1"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := imported(t, marked)
@@ -357,7 +359,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		rotate(hub)
 		hub.Fail(asked, foreign.ErrUnreachable)
 		work(t, hub)
-		expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
+		expectImported(t, hub, conditions.ReasonDownstreamUnreachable)
 		hub.Fail(asked, nil)
 		hub.Sync()
 		handle(t, hub)
@@ -425,7 +427,7 @@ func TestSchedulingComesAndGoes(t *testing.T) {
 		},
 		"a class that is still named stays": {
 			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent(priorityClassName)}, []string{appliedConfig, removedBudget},
-			fleet.ReasonAwaitingAgent,
+			conditions.ReasonAwaitingAgent,
 		},
 		"what another agent has brought stays": {
 			noScheduling, []hubtest.Object{class(set+"-agents", 1), limits("x"), agent("")}, []string{appliedConfig}, "",
@@ -459,7 +461,7 @@ func TestASettingThatTheChartRefuses(t *testing.T) {
 	})
 	work(t, hub)
 	expectAll(t, hub, readSecret, written) // nobody is dialled for it
-	expectImported(t, hub, fleet.ReasonSettingsInvalid)
+	expectImported(t, hub, conditions.ReasonSettingsInvalid)
 }
 
 func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
@@ -511,7 +513,7 @@ func TestADeploymentThatIsRefusedWaits(t *testing.T) {
 	work(t, hub) // finds nobody
 	hub.Sync()
 	work(t, hub) // and is refused
-	expectImported(t, hub, fleet.ReasonDownstreamForbidden)
+	expectImported(t, hub, conditions.ReasonDownstreamForbidden)
 	least := retryMin
 	for range 4 {
 		hub.Sync()

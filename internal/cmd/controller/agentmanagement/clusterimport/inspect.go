@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Rate limit of the inspections while most of the hub's agents are silent.
@@ -112,7 +113,7 @@ func (h *handler) stateOf(cluster *fleet.Cluster) string {
 func (h *handler) reportInspection(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
 	reason, message := out.Reason, foreign.Excerpt(out.Message, messageLimit)
 	if err != nil {
-		if reason, message = obstacle(err); reason == fleet.ReasonError {
+		if reason, message = obstacle(err); reason == conditions.ReasonError {
 			return cluster, nil // logged; it means nothing for the agent
 		}
 	}

@@ -30,6 +30,8 @@ import (
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -171,22 +173,22 @@ func TestWhatALookSays(t *testing.T) {
 		err    error
 		reason string
 	}{
-		"a quota refuses the pod": {there: []hubtest.Object{agentDeployment(1), means("bearer"), refusal("exceeded quota: q, used: 1")}, reason: fleet.ReasonAgentPodRejected},
+		"a quota refuses the pod": {there: []hubtest.Object{agentDeployment(1), means("bearer"), refusal("exceeded quota: q, used: 1")}, reason: conditions.ReasonAgentPodRejected},
 		"its container ends": {
 			there:  []hubtest.Object{agentDeployment(1), means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})},
-			reason: fleet.ReasonAgentPodFailing,
+			reason: conditions.ReasonAgentPodFailing,
 		},
 		"its namespace is going": {
 			there:  []hubtest.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace, DeletionTimestamp: &deleted}}},
-			reason: fleet.ReasonNamespaceTerminating,
+			reason: conditions.ReasonNamespaceTerminating,
 		},
-		"the cluster has gone": {fail: asked, err: foreign.ErrUnreachable, reason: fleet.ReasonDownstreamUnreachable},
+		"the cluster has gone": {fail: asked, err: foreign.ErrUnreachable, reason: conditions.ReasonDownstreamUnreachable},
 		"the credential has ended": {
-			fail: asked, err: apierrors.NewUnauthorized("no"), reason: fleet.ReasonDownstreamUnauthorized,
+			fail: asked, err: apierrors.NewUnauthorized("no"), reason: conditions.ReasonDownstreamUnauthorized,
 		},
 		"it is another hub's": {
-			there:  []hubtest.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "fleet-agent", Annotations: map[string]string{fleet.AnnotationHubUID: "u-other"}}}},
-			reason: fleet.ReasonAnotherHub,
+			there:  []hubtest.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "fleet-agent", Annotations: map[string]string{annotation.HubUID: "u-other"}}}},
+			reason: conditions.ReasonAnotherHub,
 		},
 	}
 	for name, test := range tests {
@@ -239,14 +241,14 @@ func TestALookWithoutAKubeconfig(t *testing.T) {
 	hub.Remove(kubeconfig())
 	work(t, hub)
 	expectLooks(t, hub, written)
-	expectImported(t, hub, fleet.ReasonKubeconfigMissing)
+	expectImported(t, hub, conditions.ReasonKubeconfigMissing)
 }
 
 func TestAnotherKubeconfigIsLookedWithAtOnce(t *testing.T) {
 	hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
 	hub.Fail(asked, foreign.ErrUnreachable)
 	work(t, hub)
-	expectImported(t, hub, fleet.ReasonDownstreamUnreachable)
+	expectImported(t, hub, conditions.ReasonDownstreamUnreachable)
 	hub.Fail(asked, nil)
 	hub.Sync()
 	right := kubeconfig()
@@ -287,7 +289,7 @@ func TestACorrectedImageReachesAnAgentThatDoesNotRun(t *testing.T) {
 	failing.Spec.Template.Spec.Containers = []corev1.Container{{Image: "fleet-agent:dev"}}
 	hub, _ := awaited(t, failing, means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}))
 	work(t, hub)
-	expectImported(t, hub, fleet.ReasonAgentPodFailing)
+	expectImported(t, hub, conditions.ReasonAgentPodFailing)
 	hub.Sync()
 	handle(t, hub) // and nothing is corrected yet
 	expectRetry(t, hub, supervisionrule.NextLook(1, false))
@@ -494,8 +496,8 @@ func lost(t *testing.T, identity *corev1.Secret, registration ...hubtest.Object)
 }
 
 func replaced(r *fleet.ClusterRegistration) {
-	fleet.SetCondition(&r.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{
-		Type: fleet.ConditionGranted, Status: corev1.ConditionTrue, Reason: fleet.ReasonAccountReplaced,
+	conditions.Set(&r.Status.Conditions, time.Unix(0, 0), genericcondition.GenericCondition{
+		Type: conditions.Granted, Status: corev1.ConditionTrue, Reason: conditions.ReasonAccountReplaced,
 	})
 }
 
@@ -592,13 +594,13 @@ func TestWhatALookSays_IsCut(t *testing.T) {
 	hub, _ := awaited(t)
 	h := newTestHandler(hub)
 	out := supervisionrule.Outcome{
-		Stage: supervisionrule.Troubled, Reason: fleet.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
+		Stage: supervisionrule.Troubled, Reason: conditions.ReasonAgentPodFailing, Message: "the agent's image " + strings.Repeat("x\n", 1<<19) + " cannot be pulled",
 	}
 	if _, err := h.reportInspection(current(t, hub), out, nil); err != nil {
 		t.Fatal(err)
 	}
-	expectImported(t, hub, fleet.ReasonAgentPodFailing)
-	if got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message; len(got) > messageLimit || strings.Contains(got, "\n") {
+	expectImported(t, hub, conditions.ReasonAgentPodFailing)
+	if got := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message; len(got) > messageLimit || strings.Contains(got, "\n") {
 		t.Errorf("the message has %d bytes", len(got))
 	}
 }

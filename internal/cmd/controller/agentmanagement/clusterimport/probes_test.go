@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // isPending starts the probe of a new Cluster, as the controller of Clusters does, and reports whether the Cluster has
@@ -121,7 +122,7 @@ func TestUnreachableNewCluster_ReportsItAndIsProbedAgain(t *testing.T) {
 		hub.Sync()
 	}
 	hubtest.ExpectRequests(t, hub, "patch Cluster ws/new-0", "get Secret ws/new-0", "update Cluster/status ws/new-0") // no token
-	if reason := importedReason(t, hub, "new-0"); reason != fleet.ReasonDownstreamUnreachable {
+	if reason := importedReason(t, hub, "new-0"); reason != conditions.ReasonDownstreamUnreachable {
 		t.Errorf("it says %s", reason)
 	}
 	woken := hub.Woken()

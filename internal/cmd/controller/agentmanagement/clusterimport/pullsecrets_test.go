@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // registryLogin is a pull secret.
@@ -112,7 +114,7 @@ func TestAPullSecretThatIsMissing(t *testing.T) {
 	change(hub, func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}} })
 	handle(t, hub)
 	expectAll(t, hub, readSecret, written)
-	expectImported(t, hub, fleet.ReasonPullSecretMissing)
+	expectImported(t, hub, conditions.ReasonPullSecretMissing)
 	if current(t, hub).Status.AgentDeployedGeneration == nil {
 		t.Error("the agent is forgotten for it")
 	}
@@ -148,17 +150,17 @@ func TestTheVersionsThatWentAreNotedOnce(t *testing.T) {
 	hub, _ := imported(t)
 	h := &handler{app: hub.App}
 	c, err := h.notePullSecrets(current(t, hub), "login=7")
-	if err != nil || c.Annotations[fleet.AnnotationPullSecrets] != "login=7" {
+	if err != nil || c.Annotations[annotation.PullSecrets] != "login=7" {
 		t.Fatalf("annotations %v, %v", c.Annotations, err)
 	}
 	expectAll(t, hub, "patch Cluster ws/c1")
-	if c, err = h.notePullSecrets(c, "login=7"); err != nil || c.Annotations[fleet.AnnotationPullSecrets] != "login=7" {
+	if c, err = h.notePullSecrets(c, "login=7"); err != nil || c.Annotations[annotation.PullSecrets] != "login=7" {
 		t.Errorf("annotations %v, %v", c.Annotations, err)
 	}
 	expectAll(t, hub)
 	for _, want := range [][]string{{"patch Cluster ws/c1"}, nil} { // the second time nothing is left to remove
 		c, err = h.notePullSecrets(c, "")
-		if _, noted := c.Annotations[fleet.AnnotationPullSecrets]; noted || err != nil {
+		if _, noted := c.Annotations[annotation.PullSecrets]; noted || err != nil {
 			t.Errorf("annotations %v, %v", c.Annotations, err)
 		}
 		expectAll(t, hub, want...)

@@ -10,7 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // obstacle returns the condition reason and message for the error of a run. Messages are constant: the log contains
@@ -26,28 +26,28 @@ func obstacle(err error) (reason, message string) {
 		is              error
 		reason, message string
 	}{
-		{kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigExec)},
-		{kubeconfigs.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigAuthProvider)},
-		{kubeconfigs.ErrKubeconfigFile, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigFile)},
-		{kubeconfigs.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigInsecure)},
-		{kubeconfigs.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigImpersonates)},
-		{foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigPlain)},
-		{foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigProxy)},
-		{foreign.ErrKubeconfigAddress, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigAddress)},
-		{foreign.ErrHubAddress, fleet.ReasonKubeconfigRefused, kubeconfig(foreign.ErrHubAddress)},
-		{foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, kubeconfig(foreign.ErrKubeconfigExpired)},
-		{kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigContext)},
-		{kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigMalformed)},
-		{foreign.ErrRedirected, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which is not followed, for that would hand over the credential: put the address of the API server itself into the kubeconfig"},
-		{foreign.ErrAnswerTooLong, fleet.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig gives an answer of more than 1 MiB, which is not read: see whether its address is that of an API server, and which of the agent's objects there is so large"},
-		{foreign.ErrExpired, fleet.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
-		{foreign.ErrUntrusted, fleet.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
-		{foreign.ErrUnreachable, fleet.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{install.ErrNoIdentity, fleet.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
-		{install.ErrClassInUse, fleet.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
-		{errPullSecretGone, fleet.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
-		{errHubItself, fleet.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
-		{install.ErrOtherCluster, fleet.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
+		{kubeconfigs.ErrKubeconfigExec, conditions.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigExec)},
+		{kubeconfigs.ErrKubeconfigAuthProvider, conditions.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigAuthProvider)},
+		{kubeconfigs.ErrKubeconfigFile, conditions.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigFile)},
+		{kubeconfigs.ErrKubeconfigInsecure, conditions.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigInsecure)},
+		{kubeconfigs.ErrKubeconfigImpersonates, conditions.ReasonKubeconfigRefused, kubeconfig(kubeconfigs.ErrKubeconfigImpersonates)},
+		{foreign.ErrKubeconfigPlain, conditions.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigPlain)},
+		{foreign.ErrKubeconfigProxy, conditions.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigProxy)},
+		{foreign.ErrKubeconfigAddress, conditions.ReasonKubeconfigRefused, kubeconfig(foreign.ErrKubeconfigAddress)},
+		{foreign.ErrHubAddress, conditions.ReasonKubeconfigRefused, kubeconfig(foreign.ErrHubAddress)},
+		{foreign.ErrKubeconfigExpired, conditions.ReasonKubeconfigExpired, kubeconfig(foreign.ErrKubeconfigExpired)},
+		{kubeconfigs.ErrKubeconfigContext, conditions.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigContext)},
+		{kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigMalformed)},
+		{foreign.ErrRedirected, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which is not followed, for that would hand over the credential: put the address of the API server itself into the kubeconfig"},
+		{foreign.ErrAnswerTooLong, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig gives an answer of more than 1 MiB, which is not read: see whether its address is that of an API server, and which of the agent's objects there is so large"},
+		{foreign.ErrExpired, conditions.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
+		{foreign.ErrUntrusted, conditions.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
+		{foreign.ErrUnreachable, conditions.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
+		{install.ErrNoIdentity, conditions.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
+		{install.ErrClassInUse, conditions.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
+		{errPullSecretGone, conditions.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
+		{errHubItself, conditions.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
+		{install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.reason, known.message
@@ -55,13 +55,13 @@ func obstacle(err error) (reason, message string) {
 	}
 	switch {
 	case errors.Is(err, install.ErrSettings):
-		return fleet.ReasonSettingsInvalid, err.Error() // the chart's message, which is constant
+		return conditions.ReasonSettingsInvalid, err.Error() // the chart's message, which is constant
 	case apierrors.IsUnauthorized(err):
-		return fleet.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
+		return conditions.ReasonDownstreamUnauthorized, "the API server in the kubeconfig rejects its credential: put a valid token or client certificate into the kubeconfig Secret"
 	case apierrors.IsForbidden(err):
-		return fleet.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
+		return conditions.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
 	}
-	return fleet.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
+	return conditions.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
 }
 
 // blockedError means that a person has to change something on the hub.
@@ -76,10 +76,10 @@ func refusal(err error) (reason, message string) {
 		return blocked.reason, blocked.message
 	}
 	if another := (*install.AnotherHubError)(nil); errors.As(err, &another) {
-		return fleet.ReasonAnotherHub, another.Message()
+		return conditions.ReasonAnotherHub, another.Message()
 	}
 	if twice := (*importedTwiceError)(nil); errors.As(err, &twice) {
-		return fleet.ReasonImportedTwice, twice.Error()
+		return conditions.ReasonImportedTwice, twice.Error()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return supervisionrule.Refusal(status.Status().Message)

@@ -12,7 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestObstacle(t *testing.T) {
@@ -22,28 +22,28 @@ func TestObstacle(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"a command":          {kubeconfigs.ErrKubeconfigExec, fleet.ReasonKubeconfigRefused, "exec"},
-		"a plugin":           {kubeconfigs.ErrKubeconfigAuthProvider, fleet.ReasonKubeconfigRefused, "auth-provider"},
-		"a file":             {fmt.Errorf("%w: tokenFile", kubeconfigs.ErrKubeconfigFile), fleet.ReasonKubeconfigRefused, "embed"},
-		"no verification":    {kubeconfigs.ErrKubeconfigInsecure, fleet.ReasonKubeconfigRefused, "CA"},
-		"another user":       {kubeconfigs.ErrKubeconfigImpersonates, fleet.ReasonKubeconfigRefused, "as-groups"},
-		"no TLS":             {foreign.ErrKubeconfigPlain, fleet.ReasonKubeconfigRefused, "https"},
-		"a proxy":            {foreign.ErrKubeconfigProxy, fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
-		"a local address":    {fmt.Errorf("asking: %w", foreign.ErrKubeconfigAddress), fleet.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
-		"a local hub":        {fmt.Errorf("asking: %w", foreign.ErrHubAddress), fleet.ReasonKubeconfigRefused, "apiServerURL"},
-		"an old credential":  {foreign.ErrKubeconfigExpired, fleet.ReasonKubeconfigExpired, "a new one"},
-		"a redirect":         {fmt.Errorf("asking: %w", foreign.ErrRedirected), fleet.ReasonDownstreamAnswerRefused, "redirect"},
-		"too much":           {fmt.Errorf("asking: %w", foreign.ErrAnswerTooLong), fleet.ReasonDownstreamAnswerRefused, "1 MiB"},
-		"an old certificate": {fmt.Errorf("asking: %w", foreign.ErrExpired), fleet.ReasonDownstreamCertificateExpired, "renew"},
-		"no context":         {kubeconfigs.ErrKubeconfigContext, fleet.ReasonKubeconfigInvalid, "context"},
-		"no kubeconfig":      {kubeconfigs.ErrKubeconfigMalformed, fleet.ReasonKubeconfigInvalid, "malformed"},
-		"another CA":         {fmt.Errorf("asking: %w", foreign.ErrUntrusted), fleet.ReasonTLSUntrusted, "certificate-authority-data"},
-		"nobody there":       {fmt.Errorf("asking: %w", foreign.ErrUnreachable), fleet.ReasonDownstreamUnreachable, "reachable"},
-		"another cluster":    {install.ErrOtherCluster, fleet.ReasonLocalClusterMismatch, "another cluster"},
-		"a bad token":        {apierrors.NewUnauthorized("no"), fleet.ReasonDownstreamUnauthorized, "token"},
-		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), fleet.ReasonDownstreamForbidden, "cluster-admin"},
-		"anything else":      {errors.New("the token is s3cr3t"), fleet.ReasonError, "log"},
-		"a server's failure": {apierrors.NewInternalError(errors.New("at 10:15")), fleet.ReasonError, "log"},
+		"a command":          {kubeconfigs.ErrKubeconfigExec, conditions.ReasonKubeconfigRefused, "exec"},
+		"a plugin":           {kubeconfigs.ErrKubeconfigAuthProvider, conditions.ReasonKubeconfigRefused, "auth-provider"},
+		"a file":             {fmt.Errorf("%w: tokenFile", kubeconfigs.ErrKubeconfigFile), conditions.ReasonKubeconfigRefused, "embed"},
+		"no verification":    {kubeconfigs.ErrKubeconfigInsecure, conditions.ReasonKubeconfigRefused, "CA"},
+		"another user":       {kubeconfigs.ErrKubeconfigImpersonates, conditions.ReasonKubeconfigRefused, "as-groups"},
+		"no TLS":             {foreign.ErrKubeconfigPlain, conditions.ReasonKubeconfigRefused, "https"},
+		"a proxy":            {foreign.ErrKubeconfigProxy, conditions.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"a local address":    {fmt.Errorf("asking: %w", foreign.ErrKubeconfigAddress), conditions.ReasonKubeconfigRefused, "allowLocalKubeconfigs"},
+		"a local hub":        {fmt.Errorf("asking: %w", foreign.ErrHubAddress), conditions.ReasonKubeconfigRefused, "apiServerURL"},
+		"an old credential":  {foreign.ErrKubeconfigExpired, conditions.ReasonKubeconfigExpired, "a new one"},
+		"a redirect":         {fmt.Errorf("asking: %w", foreign.ErrRedirected), conditions.ReasonDownstreamAnswerRefused, "redirect"},
+		"too much":           {fmt.Errorf("asking: %w", foreign.ErrAnswerTooLong), conditions.ReasonDownstreamAnswerRefused, "1 MiB"},
+		"an old certificate": {fmt.Errorf("asking: %w", foreign.ErrExpired), conditions.ReasonDownstreamCertificateExpired, "renew"},
+		"no context":         {kubeconfigs.ErrKubeconfigContext, conditions.ReasonKubeconfigInvalid, "context"},
+		"no kubeconfig":      {kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid, "malformed"},
+		"another CA":         {fmt.Errorf("asking: %w", foreign.ErrUntrusted), conditions.ReasonTLSUntrusted, "certificate-authority-data"},
+		"nobody there":       {fmt.Errorf("asking: %w", foreign.ErrUnreachable), conditions.ReasonDownstreamUnreachable, "reachable"},
+		"another cluster":    {install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "another cluster"},
+		"a bad token":        {apierrors.NewUnauthorized("no"), conditions.ReasonDownstreamUnauthorized, "token"},
+		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), conditions.ReasonDownstreamForbidden, "cluster-admin"},
+		"anything else":      {errors.New("the token is s3cr3t"), conditions.ReasonError, "log"},
+		"a server's failure": {apierrors.NewInternalError(errors.New("at 10:15")), conditions.ReasonError, "log"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // namespaceFor is the namespace of a Cluster on the hub, in which a UID may be recorded.
@@ -20,14 +22,14 @@ func namespaceFor(workspace, name, system string) *corev1.Namespace {
 		Annotations: map[string]string{fleet.AnnotationCluster: name, fleet.AnnotationClusterNamespace: workspace},
 	}}
 	if system != "" {
-		namespace.Annotations[fleet.AnnotationSystemUID] = system
+		namespace.Annotations[annotation.SystemUID] = system
 	}
 	return namespace
 }
 
 // forClusterAPI marks a Cluster as created for Cluster API.
 func forClusterAPI(c *fleet.Cluster) {
-	c.Annotations = map[string]string{fleet.AnnotationCAPICluster: c.Namespace + "/" + c.Name + "/capi-1"}
+	c.Annotations = map[string]string{annotation.CAPICluster: c.Namespace + "/" + c.Name + "/capi-1"}
 }
 
 func TestAnImport_RecordsWhichClusterItIs(t *testing.T) {
@@ -37,7 +39,7 @@ func TestAnImport_RecordsWhichClusterItIs(t *testing.T) {
 			work(t, hub)
 			expectImported(t, hub, "")
 			namespace := hubtest.MustGet[*corev1.Namespace](t, hub, "", names.ClusterNamespace("ws", "c1"))
-			if uid := namespace.Annotations[fleet.AnnotationSystemUID]; uid != "u-downstream" {
+			if uid := namespace.Annotations[annotation.SystemUID]; uid != "u-downstream" {
 				t.Errorf("recorded %q", uid)
 			}
 			requests := hub.Requests()
@@ -65,11 +67,11 @@ func TestAClusterThatIsRegistered_GetsNoSecondAgentForClusterAPI(t *testing.T) {
 		isHub     bool
 		reason    string
 	}{
-		"another workspace":                {modify: forClusterAPI, workspace: "secret-team", reason: fleet.ReasonImportedTwice},
-		"the same workspace":               {modify: forClusterAPI, workspace: "ws", reason: fleet.ReasonImportedTwice},
+		"another workspace":                {modify: forClusterAPI, workspace: "secret-team", reason: conditions.ReasonImportedTwice},
+		"the same workspace":               {modify: forClusterAPI, workspace: "ws", reason: conditions.ReasonImportedTwice},
 		"a user imports it twice":          {modify: func(*fleet.Cluster) {}, workspace: "secret-team"},
-		"the hub":                          {modify: forClusterAPI, workspace: "ws", isHub: true, reason: fleet.ReasonTargetIsHub},
-		"the hub, the bootstrap workspace": {modify: forClusterAPI, workspace: "ws", bootstrap: "ws", isHub: true, reason: fleet.ReasonTargetIsHub},
+		"the hub":                          {modify: forClusterAPI, workspace: "ws", isHub: true, reason: conditions.ReasonTargetIsHub},
+		"the hub, the bootstrap workspace": {modify: forClusterAPI, workspace: "ws", bootstrap: "ws", isHub: true, reason: conditions.ReasonTargetIsHub},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := cluster(func(c *fleet.Cluster) {
@@ -92,7 +94,7 @@ func TestAClusterThatIsRegistered_GetsNoSecondAgentForClusterAPI(t *testing.T) {
 			if wrote != (test.reason == "") {
 				t.Errorf("written downstream: %t", wrote)
 			}
-			message := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported).Message
+			message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
 			if test.workspace != "ws" && strings.Contains(message, "secret-") {
 				t.Errorf("message %q names another workspace", message)
 			}
@@ -107,7 +109,7 @@ func TestAUsersImportOfAClusterOfClusterAPI_LeavesItsAgent(t *testing.T) {
 		workspace string
 		reason    string
 	}{
-		"the same workspace":           {func(*fleet.Cluster) {}, "ws", fleet.ReasonImportedTwice},
+		"the same workspace":           {func(*fleet.Cluster) {}, "ws", conditions.ReasonImportedTwice},
 		"another namespace for agents": {func(c *fleet.Cluster) { c.Spec.AgentNamespace = "second-agent" }, "ws", ""},
 		"another workspace":            {func(*fleet.Cluster) {}, "secret-team", ""},
 	} {

@@ -14,6 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // report writes the conditions of a Cluster for which nothing has to be done downstream.
@@ -62,18 +64,18 @@ func (h *handler) latest(cluster *fleet.Cluster) *fleet.Cluster {
 // notePullSecrets records the versions of the copied pull secrets in an annotation, and removes it if none are
 // copied.
 func (h *handler) notePullSecrets(cluster *fleet.Cluster, versions string) (*fleet.Cluster, error) {
-	if cluster.Annotations[fleet.AnnotationPullSecrets] == versions {
+	if cluster.Annotations[annotation.PullSecrets] == versions {
 		return cluster, nil
 	}
 	return reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if versions == "" {
-			delete(c.Annotations, fleet.AnnotationPullSecrets)
+			delete(c.Annotations, annotation.PullSecrets)
 			return
 		}
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
 		}
-		c.Annotations[fleet.AnnotationPullSecrets] = versions
+		c.Annotations[annotation.PullSecrets] = versions
 	})
 }
 
@@ -100,12 +102,12 @@ func setSettings(status *fleet.ClusterStatus, done importing.Status) {
 
 // setConditions reports that the import is done, or why it is not. In both cases the settings were compared.
 func (h *handler) setConditions(cluster *fleet.Cluster, reason, message string) {
-	imported := genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: corev1.ConditionTrue}
+	imported := genericcondition.GenericCondition{Type: conditions.Imported, Status: corev1.ConditionTrue}
 	if reason != "" {
 		imported.Status, imported.Reason, imported.Message = corev1.ConditionFalse, reason, message
 	}
-	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), imported)
-	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), genericcondition.GenericCondition{Type: fleet.ConditionReconciled, Status: corev1.ConditionTrue})
+	conditions.Set(&cluster.Status.Conditions, h.app.Clock(), imported)
+	conditions.Set(&cluster.Status.Conditions, h.app.Clock(), genericcondition.GenericCondition{Type: conditions.Reconciled, Status: corev1.ConditionTrue})
 }
 
 // setAddressKnown sets the condition AddressKnown: whether the agent knows the hub's address. For an agent that reads no
@@ -116,19 +118,19 @@ func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 		return // only without the index, which Register adds
 	}
 	conf, published := h.app.Config.Get(), h.app.PublishedAddress()
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionAddressKnown, Status: corev1.ConditionTrue}
+	condition := genericcondition.GenericCondition{Type: conditions.AddressKnown, Status: corev1.ConditionTrue}
 	reads := hubaddress.ReadsDocument(cluster) && published.Hash != ""
 	if hubaddress.IsUnknown(conf, cluster, registrations, published) {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, fleet.ReasonHubAddressChanged, addressUnknown(conf, reads)
-	} else if !reads && fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAddressKnown) == nil {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, conditions.ReasonHubAddressChanged, addressUnknown(conf, reads)
+	} else if !reads && conditions.Get(cluster.Status.Conditions, conditions.AddressKnown) == nil {
 		return
 	}
-	fleet.SetCondition(&cluster.Status.Conditions, h.app.Clock(), condition)
+	conditions.Set(&cluster.Status.Conditions, h.app.Clock(), condition)
 }
 
 func addressUnknown(conf config.Config, readsDocument bool) string {
 	if readsDocument {
 		return "the agent does not have the hub's current URL and CA yet: keep the old ones until this condition is True; the agent reads them when it renews its credential, or when it cannot connect"
 	}
-	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", fleet.AnnotationHubAddress, hubaddress.Hash(conf))
+	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", annotation.HubAddress, hubaddress.Hash(conf))
 }

@@ -18,6 +18,7 @@ import (
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -133,7 +134,7 @@ type fingerprint func(kubeconfig []byte) [sha256.Size]byte
 // fingerprintFor returns the fingerprint for the kubeconfigs of a Cluster. Those of Cluster API are renewed all the time:
 // another credential is not tried out as long as the agent reports.
 func fingerprintFor(cluster *fleet.Cluster) fingerprint {
-	if capirule.IsMarked(cluster) || cluster.Annotations[fleet.AnnotationCAPIImported] != "" {
+	if capirule.IsMarked(cluster) || cluster.Annotations[annotation.CAPIImported] != "" {
 		return kubeconfigs.AddressHash
 	}
 	return func(kubeconfig []byte) [sha256.Size]byte { return sha256.Sum256(kubeconfig) }
@@ -150,8 +151,8 @@ func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerpri
 	}
 	slim := &corev1.Secret{Data: map[string][]byte{}}
 	slim.Namespace, slim.Name, slim.ResourceVersion = secret.Namespace, secret.Name, secret.ResourceVersion
-	if allowed, found := secret.Annotations[fleet.AnnotationAllowedWorkspaces]; found {
-		slim.Annotations = map[string]string{fleet.AnnotationAllowedWorkspaces: allowed}
+	if allowed, found := secret.Annotations[annotation.AllowedWorkspaces]; found {
+		slim.Annotations = map[string]string{annotation.AllowedWorkspaces: allowed}
 	}
 	for _, key := range []string{protocol.APIServerURLKey, protocol.APIServerCAKey} {
 		if value := secret.Data[key]; len(value) > 0 {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // steppedClock is a clock that a test moves.
@@ -242,7 +242,7 @@ func TestRunsKeepNoKubeconfig(t *testing.T) {
 	r, _ := newTestRuns()
 	name := types.NamespacedName{Namespace: "ws", Name: "k"}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b", "other": "c"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{annotation.AllowedWorkspaces: "b", "other": "c"}},
 		Data:       map[string][]byte{"value": []byte("secret kubeconfig"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "token": []byte("secret token")},
 	}
 	r.putSecret("ws/a", secret, fingerprintFor(cluster()))
@@ -259,7 +259,7 @@ func TestRunsKeepNoKubeconfig(t *testing.T) {
 		t.Error("a Secret of another namespace is answered from what is remembered")
 	}
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{fleet.AnnotationAllowedWorkspaces: "b"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{annotation.AllowedWorkspaces: "b"}},
 		Data:       map[string][]byte{"value": []byte("not kept"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM")},
 	}
 	if diff := cmp.Diff(want, r.get("ws/a").secret(name, "7")); diff != "" {

@@ -28,6 +28,8 @@ import (
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -279,7 +281,7 @@ func imported(t *testing.T, modifiers ...func(*fleet.Cluster)) (*hubtest.Hub, *d
 // identityOf is what an agent of ours keeps of a Cluster's identity.
 func identityOf(namespace, name string, modifiers ...func(*corev1.Secret)) *corev1.Secret {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent", Annotations: map[string]string{fleet.AnnotationWatched: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent", Annotations: map[string]string{annotation.Watched: "true"}},
 		Data: protocol.Identity{
 			Kubeconfig: []byte(storedKubeconfig("https://hub", "PEM")), DeploymentNamespace: "cluster-ns", ClusterNamespace: namespace, ClusterName: name,
 		}.Encode(),
@@ -323,11 +325,11 @@ func expectSome(t *testing.T, hub *hubtest.Hub, want ...string) {
 // expectImported compares the condition; an empty reason is success.
 func expectImported(t *testing.T, hub *hubtest.Hub, reason string) {
 	t.Helper()
-	got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionImported)
+	got := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported)
 	if got == nil {
 		t.Fatal("no condition Imported")
 	}
-	want := genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: "True", LastUpdateTime: got.LastUpdateTime}
+	want := genericcondition.GenericCondition{Type: conditions.Imported, Status: "True", LastUpdateTime: got.LastUpdateTime}
 	if reason != "" {
 		want.Status, want.Reason, want.Message = "False", reason, got.Message
 		if got.Message == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func newTestHandler(hub *hubtest.Hub) *handler {
@@ -88,7 +89,7 @@ func TestUnreachableClusters_DoNotBlockOthers(t *testing.T) {
 	close(end)
 	eventually(t, hub, func() bool {
 		for n := range dead {
-			if importedReason(t, hub, fmt.Sprintf("dead-%d", n)) != fleet.ReasonDownstreamUnreachable {
+			if importedReason(t, hub, fmt.Sprintf("dead-%d", n)) != conditions.ReasonDownstreamUnreachable {
 				return false
 			}
 		}
@@ -98,7 +99,7 @@ func TestUnreachableClusters_DoNotBlockOthers(t *testing.T) {
 
 func importedReason(t *testing.T, hub *hubtest.Hub, name string) string {
 	t.Helper()
-	imported := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name).Status.Conditions, fleet.ConditionImported)
+	imported := conditions.Get(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name).Status.Conditions, conditions.Imported)
 	if imported == nil {
 		imported = &genericcondition.GenericCondition{Reason: "(none)", Status: corev1.ConditionUnknown}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -32,7 +33,7 @@ func reportedWith(t *testing.T, speaker string) *hubtest.Hub {
 	request := &fleet.ClusterRegistration{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ws", Name: "request-1", UID: "u-r", Labels: map[string]string{fleet.LabelRegistrationToken: tokenName},
-			Annotations: map[string]string{fleet.AnnotationTokenUIDAtGrant: "u-t", fleet.AnnotationLastSeenAtGrant: ""},
+			Annotations: map[string]string{annotation.TokenUIDAtGrant: "u-t", annotation.LastSeenAtGrant: ""},
 		},
 		Spec:   fleet.ClusterRegistrationSpec{ClientID: "client"},
 		Status: fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true},

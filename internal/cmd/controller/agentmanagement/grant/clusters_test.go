@@ -14,12 +14,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // createdWith is a Cluster that a token has created.
 func createdWith(name, token string) *fleet.Cluster {
 	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ws", Name: name, Annotations: map[string]string{fleet.AnnotationCreatedWithToken: token},
+		Namespace: "ws", Name: name, Annotations: map[string]string{annotation.CreatedWithToken: token},
 	}}
 }
 
@@ -32,7 +34,7 @@ func TestATokenWithTooManyClusters_CreatesNoMore(t *testing.T) {
 		t.Errorf("%d Clusters created", got)
 	}
 	for _, name := range []string{"n0000", "n0001"} {
-		if got := reasonOf(t, hub, name); got != fleet.ReasonTooManyClusters {
+		if got := reasonOf(t, hub, name); got != conditions.ReasonTooManyClusters {
 			t.Errorf("reason of %s: %q", name, got)
 		}
 	}
@@ -88,7 +90,7 @@ func TestRequestsThatComeTogether_CreateNoMoreThanTheLimit(t *testing.T) {
 		t.Errorf("%d more Clusters created when the cache has the first ones", got)
 	}
 	for n, one := range all {
-		if got := reasonOf(t, hub, one.Name); (got == fleet.ReasonTooManyClusters) != (n >= 2) {
+		if got := reasonOf(t, hub, one.Name); (got == conditions.ReasonTooManyClusters) != (n >= 2) {
 			t.Errorf("reason of %s: %q", one.Name, got)
 		}
 	}
@@ -98,7 +100,7 @@ func TestTwoRequestsOfOneClient_CountForOneCluster(t *testing.T) {
 	hub := start(t, asked())
 	hub.App.Env.MaxClustersPerToken = 1
 	put(t, hub, numbered(hub, 0), numbered(hub, 1))
-	if got := reasonOf(t, hub, "n0001"); got == fleet.ReasonTooManyClusters {
+	if got := reasonOf(t, hub, "n0001"); got == conditions.ReasonTooManyClusters {
 		t.Errorf("reason %q", got)
 	}
 }
@@ -114,7 +116,7 @@ func TestClusterThatCannotBeCreated_LeavesItsPlaceToAnother(t *testing.T) {
 	}
 	put(t, hub, second)
 	hub.Sync()
-	if got := reasonOf(t, hub, second.Name); got != fleet.ReasonTooManyClusters {
+	if got := reasonOf(t, hub, second.Name); got != conditions.ReasonTooManyClusters {
 		t.Fatalf("reason %q although the first one may still create its Cluster", got)
 	}
 	hub.Remove(first)

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Time until the next attempt to hand out a credential.
@@ -119,7 +120,7 @@ func (h *handler) reportedBefore(refusal string) bool {
 func (h *handler) recordRecovery(r *round) error {
 	cluster := grant.ClusterOf(r.in)
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRecoveredBy, r.out.RecoveredBy)
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.RecoveredBy, r.out.RecoveredBy)
 	})
 	if err != nil {
 		return fmt.Errorf("recording the recovery of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)

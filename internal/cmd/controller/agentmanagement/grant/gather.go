@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // reads reads from caches and keeps the errors.
@@ -225,7 +226,7 @@ func (h *handler) gatherRecovery(in *grant.Input) error {
 	if in.Recovery.Named, err = reconcile.Optional(h.app.Clusters.Cache().Get(ticket.Workspace, ticket.Cluster)); err != nil {
 		return err
 	}
-	if named := in.Recovery.Named; named != nil && named.Annotations[fleet.AnnotationAgentKey] != "" {
+	if named := in.Recovery.Named; named != nil && named.Annotations[annotation.AgentKey] != "" {
 		return nil // the ticket does not matter
 	}
 	in.Recovery.Deleted, err = h.app.Recoveries.IsBlocked(h.lasting, ticket)

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // maxReported is the number of Clusters for which a refused recovery is reported only once. Users of a workspace can create
@@ -257,21 +258,21 @@ func (h *handler) setOwner(r *round) (err error) {
 		if r.Annotations == nil {
 			r.Annotations = map[string]string{}
 		}
-		r.Annotations[fleet.AnnotationLastSeenAtGrant] = own.LastSeen
-		delete(r.Annotations, fleet.AnnotationTokenUIDAtGrant)
+		r.Annotations[annotation.LastSeenAtGrant] = own.LastSeen
+		delete(r.Annotations, annotation.TokenUIDAtGrant)
 		if own.TokenUID != "" {
-			r.Annotations[fleet.AnnotationTokenUIDAtGrant] = own.TokenUID
+			r.Annotations[annotation.TokenUIDAtGrant] = own.TokenUID
 		}
-		delete(r.Annotations, fleet.AnnotationAgentKeyAtGrant)
+		delete(r.Annotations, annotation.AgentKeyAtGrant)
 		if own.Key != "" {
-			r.Annotations[fleet.AnnotationAgentKeyAtGrant] = own.Key
+			r.Annotations[annotation.AgentKeyAtGrant] = own.Key
 		}
-		delete(r.Annotations, fleet.AnnotationLifetimeAtGrant)
+		delete(r.Annotations, annotation.LifetimeAtGrant)
 		if own.Lifetime != "" {
-			r.Annotations[fleet.AnnotationLifetimeAtGrant] = own.Lifetime
+			r.Annotations[annotation.LifetimeAtGrant] = own.Lifetime
 		}
 		if own.HubAddress != "" {
-			r.Annotations[fleet.AnnotationHubAddressAtGrant] = own.HubAddress
+			r.Annotations[annotation.HubAddressAtGrant] = own.HubAddress
 		}
 	})
 	return err
@@ -283,15 +284,15 @@ func (h *handler) writeKey(r *round) error {
 	cluster, join := grant.ClusterOf(r.in), r.out.Join
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if join == nil {
-			delete(c.Annotations, fleet.AnnotationAgentKey)
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationReplacedKey, cluster.Annotations[fleet.AnnotationAgentKey])
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationTicketsSince, r.in.Now.UTC().Format(time.RFC3339))
+			delete(c.Annotations, annotation.AgentKey)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.ReplacedKey, cluster.Annotations[annotation.AgentKey])
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.TicketsSince, r.in.Now.UTC().Format(time.RFC3339))
 			return
 		}
-		if join.Key == c.Annotations[fleet.AnnotationBlockedKey] {
+		if join.Key == c.Annotations[annotation.BlockedKey] {
 			return // blocked since the cluster was read
 		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationAgentKey, join.Key)
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.AgentKey, join.Key)
 		if join.TokenUID != "" {
 			metav1.SetMetaDataLabel(&c.ObjectMeta, fleet.LabelTokenUID, join.TokenUID)
 		}
@@ -307,8 +308,8 @@ func (h *handler) writeKey(r *round) error {
 func (h *handler) endConfirmation(r *round) error {
 	cluster := grant.ClusterOf(r.in)
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if c.Annotations[fleet.AnnotationConfirmTakeover] == r.request.Name {
-			delete(c.Annotations, fleet.AnnotationConfirmTakeover)
+		if c.Annotations[annotation.ConfirmTakeover] == r.request.Name {
+			delete(c.Annotations, annotation.ConfirmTakeover)
 		}
 	})
 	if err != nil {

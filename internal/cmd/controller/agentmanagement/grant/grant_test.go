@@ -20,6 +20,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestARequestOfAnUnknownClient(t *testing.T) {
@@ -64,9 +66,9 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 		of              string
 		reason, message string
 	}{
-		"the Cluster":   {nil, "", fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"},
-		"its namespace": {[]hubtest.Object{without}, "c1", fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"},
-		"the rights":    {[]hubtest.Object{cluster()}, "c1", fleet.ReasonAwaitingRights, "the account of this agent is being made"},
+		"the Cluster":   {nil, "", conditions.ReasonAwaitingCluster, "the Cluster of this agent is being made"},
+		"its namespace": {[]hubtest.Object{without}, "c1", conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being made"},
+		"the rights":    {[]hubtest.Object{cluster()}, "c1", conditions.ReasonAwaitingRights, "the account of this agent is being made"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +109,7 @@ func TestARequestIsAnsweredInThisOrder(t *testing.T) {
 	if diff := cmp.Diff(owner, current(t, hub).OwnerReferences); diff != "" {
 		t.Errorf("owners of the request (-want +got):\n%s", diff)
 	}
-	if got := current(t, hub).Annotations[fleet.AnnotationLastSeenAtGrant]; got != "2026-01-01T11:00:00Z" {
+	if got := current(t, hub).Annotations[annotation.LastSeenAtGrant]; got != "2026-01-01T11:00:00Z" {
 		t.Errorf("the heartbeat before the grant is noted as %q", got)
 	}
 
@@ -233,14 +235,14 @@ func TestReadersOfTheCredential(t *testing.T) {
 		"the token the request names":                       {[]hubtest.Object{asked()}, subject("t1-u-t1"), ""},
 		"the token it names, also after an import":          {[]hubtest.Object{asked(), imported}, subject("t1-u-t1"), ""},
 		"the import's, if the one it names is gone":         {[]hubtest.Object{imported}, subject("import-token-c1-u-i"), ""},
-		"nobody, if there is neither; granted all the same": {nil, nil, fleet.ReasonTokenUnknown},
+		"nobody, if there is neither; granted all the same": {nil, nil, conditions.ReasonTokenUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, append(test.tokens, request(), cluster())...)
 			settle(t, hub, 2)
 			got := current(t, hub)
-			if condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); !got.Status.Granted || condition == nil || condition.Reason != test.reason {
+			if condition := conditions.Get(got.Status.Conditions, conditions.Granted); !got.Status.Granted || condition == nil || condition.Reason != test.reason {
 				t.Errorf("granted %v, condition %+v, want reason %q", got.Status.Granted, condition, test.reason)
 			}
 			var readers []rbacv1.Subject
@@ -272,7 +274,7 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 		expectNothingHandedOut(t, hub)
 		hub.Put(current(t, hub))
 	}
-	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of this agent is being made"})
 	handle(t, hub)
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 	expectCredential(t, hub)
@@ -338,16 +340,16 @@ func TestRejections(t *testing.T) {
 		reason string
 	}{
 		"a request without a client ID": {
-			[]hubtest.Object{request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })}, fleet.ReasonClientIDMissing},
+			[]hubtest.Object{request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })}, conditions.ReasonClientIDMissing},
 		"the name that belongs to the client ID is another's": {
-			[]hubtest.Object{request(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "cluster-948fe603f61d", "another" })}, fleet.ReasonClientIDTaken},
+			[]hubtest.Object{request(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "cluster-948fe603f61d", "another" })}, conditions.ReasonClientIDTaken},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, test.there...)
 			handle(t, hub)
 			expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
-			got := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted)
+			got := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted)
 			if got.Status != "False" || got.Reason != test.reason || got.Message == "" {
 				t.Errorf("condition %+v, want reason %s and what to do", got, test.reason)
 			}
@@ -375,7 +377,7 @@ func TestClusterOfAnotherManager_GrantsNothing(t *testing.T) {
 			handle(t, hub)
 			expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 			got := current(t, hub)
-			said := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted)
+			said := conditions.Get(got.Status.Conditions, conditions.Granted)
 			if got.Status.Granted || said.Status != "False" || said.Reason != "ClusterManagedElsewhere" ||
 				!strings.Contains(said.Message, "kubectl -n ws label clusters.fleet.cattle.io c1 fleet.cattle.io/cluster-management-") {
 				t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
@@ -402,7 +404,7 @@ func TestClusterGetsAnotherManager_KeepsOnlyItsOwn(t *testing.T) {
 		handle(t, hub)
 		expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 		got := current(t, hub)
-		if said := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); !got.Status.Granted || said.Reason != "ClusterManagedElsewhere" {
+		if said := conditions.Get(got.Status.Conditions, conditions.Granted); !got.Status.Granted || said.Reason != "ClusterManagedElsewhere" {
 			t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
 		}
 	})
@@ -428,7 +430,7 @@ func TestNamespaceOfAnotherCluster_GrantsNothing(t *testing.T) {
 	hub := start(t, request(), cluster(long), asked(), victims)
 	handle(t, hub)
 	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
-	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said == nil || said.Reason != "NamespaceTaken" {
+	if said := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted); said == nil || said.Reason != "NamespaceTaken" {
 		t.Errorf("condition %+v", said)
 	}
 }
@@ -606,7 +608,7 @@ func TestConditions(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if unreadable := granted(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != fleet.ReasonTokenUnknown {
+	if unreadable := granted(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != conditions.ReasonTokenUnknown {
 		t.Errorf("condition of a credential that the agent cannot read: %+v", unreadable)
 	}
 }
@@ -642,8 +644,8 @@ func TestTwoRequestsForOneCredential(t *testing.T) {
 				}
 			}
 			got := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, second.Namespace, second.Name)
-			condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted)
-			if got.Status.Granted || condition == nil || condition.Reason != fleet.ReasonCredentialTaken {
+			condition := conditions.Get(got.Status.Conditions, conditions.Granted)
+			if got.Status.Granted || condition == nil || condition.Reason != conditions.ReasonCredentialTaken {
 				t.Errorf("granted %v, condition %+v", got.Status.Granted, condition)
 			}
 		})
@@ -685,7 +687,7 @@ func TestCopyOfAnUnansweredRequest_IsNeverReadable(t *testing.T) {
 			expectCredential(t, hub)
 			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 			got := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", "r2")
-			if condition := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted); condition == nil || condition.Reason != fleet.ReasonCredentialTaken {
+			if condition := conditions.Get(got.Status.Conditions, conditions.Granted); condition == nil || condition.Reason != conditions.ReasonCredentialTaken {
 				t.Errorf("condition %+v", condition)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // importAccount is the account of token t1.
@@ -30,7 +31,7 @@ func signed(t *testing.T, account string) (*fleet.ClusterRegistration, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof}
+	r.Annotations = map[string]string{annotation.AgentKey: key.Public(), annotation.AgentProof: proof}
 	return r, key.Public()
 }
 
@@ -38,7 +39,7 @@ func TestFirstUse_PinsTheKeyOnTheCluster(t *testing.T) {
 	r, key := signed(t, "u-import")
 	hub := start(t, r, cluster(), asked(), importAccount())
 	settle(t, hub, 2)
-	if got := current(t, hub).Annotations[fleet.AnnotationAgentKeyAtGrant]; got != key {
+	if got := current(t, hub).Annotations[annotation.AgentKeyAtGrant]; got != key {
 		t.Fatalf("key %q is recorded, want %q", got, key)
 	}
 	hub.Requests()
@@ -56,7 +57,7 @@ func TestFirstUse_PinsTheKeyOnTheCluster(t *testing.T) {
 	handle(t, hub)
 	expectRequests(t, hub, "get Cluster ws/c1", "patch Cluster ws/c1")
 	pinned := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
-	if pinned.Annotations[fleet.AnnotationAgentKey] != key || pinned.Labels[fleet.LabelTokenUID] != "u-t1" {
+	if pinned.Annotations[annotation.AgentKey] != key || pinned.Labels[fleet.LabelTokenUID] != "u-t1" {
 		t.Errorf("annotations %v, labels %v", pinned.Annotations, pinned.Labels)
 	}
 	hub.Sync()
@@ -68,7 +69,7 @@ func TestRequestSignedForAnotherAccount_IsAnsweredWithoutAKey(t *testing.T) {
 	r, _ := signed(t, "u-of-another-token")
 	hub := start(t, r, cluster(), asked(), importAccount())
 	settle(t, hub, 2)
-	if got := current(t, hub); !got.Status.Granted || got.Annotations[fleet.AnnotationAgentKeyAtGrant] != "" {
+	if got := current(t, hub); !got.Status.Granted || got.Annotations[annotation.AgentKeyAtGrant] != "" {
 		t.Errorf("granted %t, annotations %v", got.Status.Granted, got.Annotations)
 	}
 }
@@ -76,16 +77,16 @@ func TestRequestSignedForAnotherAccount_IsAnsweredWithoutAKey(t *testing.T) {
 func TestAgentWithoutKey_EndsTheTicketsOfTheOneItReplaces(t *testing.T) {
 	replaced := cluster()
 	seen(time.Unix(1, 0))(replaced)
-	replaced.Annotations = map[string]string{fleet.AnnotationAgentKey: "pinned", fleet.AnnotationConfirmTakeover: "r1"}
+	replaced.Annotations = map[string]string{annotation.AgentKey: "pinned", annotation.ConfirmTakeover: "r1"}
 	hub := start(t, request(), replaced, asked(), importAccount())
 	settle(t, hub, 2)
 	hub.Sync()
 	handle(t, hub)
 	now := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
-	if now[fleet.AnnotationAgentKey] != "" || now[fleet.AnnotationTicketsSince] != hub.Now().UTC().Format(time.RFC3339) {
+	if now[annotation.AgentKey] != "" || now[annotation.TicketsSince] != hub.Now().UTC().Format(time.RFC3339) {
 		t.Errorf("annotations %v", now)
 	}
-	if now[fleet.AnnotationReplacedKey] != "pinned" || now[fleet.AnnotationConfirmTakeover] != "" {
+	if now[annotation.ReplacedKey] != "pinned" || now[annotation.ConfirmTakeover] != "" {
 		t.Errorf("annotations %v", now)
 	}
 }

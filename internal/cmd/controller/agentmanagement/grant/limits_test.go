@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // numbered is one of many requests; the lower the number, the older it is.
@@ -63,7 +64,7 @@ func made(requests []string, prefix string) (count int) {
 
 func reasonOf(t *testing.T, hub *hubtest.Hub, name string) string {
 	t.Helper()
-	said := fleet.GetCondition(hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", name).Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", name).Status.Conditions, conditions.Granted)
 	if said == nil {
 		return ""
 	}
@@ -281,7 +282,7 @@ func TestLabelsThatAreNotCopied_AreReported(t *testing.T) {
 	hub.Put(got)
 	hub.Told()
 	settle(t, hub, 2)
-	said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted)
 	if said == nil || said.Status != "True" || said.Reason != "LabelsLeftOut" {
 		t.Fatalf("condition %+v", said)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // recoverable is a hub with a key and the recovery account of workspace ws.
@@ -47,7 +49,7 @@ func newKey(t *testing.T) identity.Key {
 
 func pinnedTo(key identity.Key) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) {
-		c.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public()}
+		c.Annotations = map[string]string{annotation.AgentKey: key.Public()}
 	}
 }
 
@@ -67,7 +69,7 @@ func recoveryOf(t *testing.T, hub *hubtest.Hub, key identity.Key) *fleet.Cluster
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof, fleet.AnnotationAgentTicket: ticket}
+	r.Annotations = map[string]string{annotation.AgentKey: key.Public(), annotation.AgentProof: proof, annotation.AgentTicket: ticket}
 	return r
 }
 
@@ -136,7 +138,7 @@ func TestRecoveredCluster_RecordsThePodWhenItReports(t *testing.T) {
 		spoke(account)(c)
 		hub.Put(c)
 		handle(t, hub)
-		return hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationRecoveredBy]
+		return hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[annotation.RecoveredBy]
 	}
 	if by := report("u-of-another-request", time.Second); by != "" {
 		t.Errorf("recovered by %q before the answer was used", by)
@@ -195,7 +197,7 @@ func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
 	hub.Put(recoveryOf(t, hub, key))
 	handle(t, hub)
 	made := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
-	if made.Spec.ClientID != "client" || made.Annotations[fleet.AnnotationAgentKey] != key.Public() || made.Labels["env"] != "dev" {
+	if made.Spec.ClientID != "client" || made.Annotations[annotation.AgentKey] != key.Public() || made.Labels["env"] != "dev" {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}
 	hub.Remove(made)
@@ -214,13 +216,13 @@ func TestCopiedCluster_ThirdRecoveryWaitsAndAnEventNamesBothPods(t *testing.T) {
 	hub := recoverable(t)
 	at := func(ago time.Duration) string { return hub.Now().Add(-ago).UTC().Format(time.RFC3339) }
 	hub.Put(cluster(pinnedTo(key), seen(hub.Now()), func(c *fleet.Cluster) {
-		c.Annotations[fleet.AnnotationRecoveredBy] = "fleet-agent-0=" + at(2*time.Minute) + ",fleet-agent-1=" + at(time.Minute)
+		c.Annotations[annotation.RecoveredBy] = "fleet-agent-0=" + at(2*time.Minute) + ",fleet-agent-1=" + at(time.Minute)
 	}))
 	third := recoveryOf(t, hub, key)
 	third.CreationTimestamp = metav1.NewTime(hub.Now())
 	hub.Put(third)
 	handle(t, hub)
-	if status := current(t, hub).Status; status.Granted || conditionReason(current(t, hub)) != fleet.ReasonTakeoverPending {
+	if status := current(t, hub).Status; status.Granted || conditionReason(current(t, hub)) != conditions.ReasonTakeoverPending {
 		t.Errorf("status %+v", status)
 	}
 	if told := hub.Told(); len(told) == 0 || !strings.Contains(told[0], "pods fleet-agent-1 and fleet-agent-0") {

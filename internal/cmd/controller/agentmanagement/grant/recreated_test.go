@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // otherToken is another token of the workspace.
@@ -47,7 +48,7 @@ func TestRecreatedRequest_GetsNothingOfTheEarlierOne(t *testing.T) {
 				}
 				catchUp(t, hub)
 			}
-			if got := reasonOf(t, hub, "r1"); got != fleet.ReasonTakeoverPending || current(t, hub).Status.Granted {
+			if got := reasonOf(t, hub, "r1"); got != conditions.ReasonTakeoverPending || current(t, hub).Status.Granted {
 				t.Errorf("reason %q, granted %t", got, current(t, hub).Status.Granted)
 			}
 		})
@@ -69,7 +70,7 @@ func TestRecreatedRequest_ThatIsRejected_EndsTheRightsOfTheEarlierOne(t *testing
 		t.Error("the account of the earlier request is still there")
 	}
 	catchUp(t, hub)
-	if got := reasonOf(t, hub, "r1"); got != fleet.ReasonClientIDMissing {
+	if got := reasonOf(t, hub, "r1"); got != conditions.ReasonClientIDMissing {
 		t.Errorf("reason %q", got)
 	}
 	hub.Requests()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // Agents of earlier releases, and of Rancher Fleet, send less in their requests and heartbeats.
@@ -27,7 +28,7 @@ func TestAgentOfAnyRelease_RegistersAndItsCredentialIsDeleted(t *testing.T) {
 				asks, key = signed(t, "u-import")
 			}
 			if agent.renews {
-				metav1.SetMetaDataAnnotation(&asks.ObjectMeta, fleet.AnnotationAgentRenews, "true")
+				metav1.SetMetaDataAnnotation(&asks.ObjectMeta, annotation.AgentRenews, "true")
 			}
 			hub := start(t, asks, cluster(), asked(), importAccount())
 			settle(t, hub, 2)

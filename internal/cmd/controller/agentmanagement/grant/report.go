@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -49,7 +50,7 @@ func (h *handler) writeStatus(r *round) error {
 }
 
 func conditionReason(request *fleet.ClusterRegistration) string {
-	if granted := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted); granted != nil {
+	if granted := conditions.Get(request.Status.Conditions, conditions.Granted); granted != nil {
 		return granted.Reason
 	}
 	return ""
@@ -91,7 +92,7 @@ func isWaiting(out grant.Outcome) bool {
 // setStatus writes the status, unless it is unchanged.
 func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
 	wanted := granted(out)
-	said := fleet.GetCondition(request.Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	if said != nil && said.Status == wanted.Status && said.Reason == wanted.Reason && said.Message == wanted.Message &&
 		request.Status.Granted == out.Granted && (out.ClusterName == "" || request.Status.ClusterName == out.ClusterName) {
 		return request, nil
@@ -101,30 +102,30 @@ func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcom
 			r.Status.ClusterName = out.ClusterName
 		}
 		r.Status.Granted = out.Granted
-		fleet.SetCondition(&r.Status.Conditions, h.app.Clock(), wanted)
+		conditions.Set(&r.Status.Conditions, h.app.Clock(), wanted)
 	})
 }
 
 // granted returns the condition for an outcome.
 func granted(out grant.Outcome) genericcondition.GenericCondition {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse}
+	condition := genericcondition.GenericCondition{Type: conditions.Granted, Status: corev1.ConditionFalse}
 	switch {
 	case out.Reason != "":
 		condition.Reason, condition.Message = out.Reason, out.Message
 	case out.Unreadable:
-		condition.Reason = fleet.ReasonTokenUnknown
+		condition.Reason = conditions.ReasonTokenUnknown
 		condition.Message = "The agent cannot read its credential: label " + fleet.LabelRegistrationToken + " of this ClusterRegistration names no ClusterRegistrationToken of this namespace. Register the agent with an existing token."
 	case out.Stage == grant.Done, out.Stage == grant.Minting:
 		condition.Status = corev1.ConditionTrue
 		if out.LeftOut != "" {
-			condition.Reason, condition.Message = fleet.ReasonLabelsLeftOut, out.LeftOut
+			condition.Reason, condition.Message = conditions.ReasonLabelsLeftOut, out.LeftOut
 		}
 	case out.Stage == grant.AwaitingCluster:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingCluster, "the Cluster of this agent is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingCluster, "the Cluster of this agent is being made"
 	case out.Stage == grant.AwaitingNamespace:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
 	default:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of this agent is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of this agent is being made"
 	}
 	return condition
 }
@@ -134,7 +135,7 @@ func (h *handler) recordReason(r *round) {
 	switch r.out.Stage {
 	case grant.Rejected:
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
-		if r.out.Reason == fleet.ReasonTooManyClusters {
+		if r.out.Reason == conditions.ReasonTooManyClusters {
 			h.app.Metrics.Limited(metrics.LimitClustersOfToken)
 		}
 	case grant.ManagedElsewhere:
@@ -157,7 +158,7 @@ func (h *handler) recordReason(r *round) {
 		h.app.Recorder.Eventf(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason,
 			"registration %s asks to replace this Cluster's agent and does not prove that it is the same agent: to allow it, run `fleet confirm-takeover %s %s -n %s`", r.request.Name, r.out.ClusterName, r.request.Name, r.request.Namespace)
 	default:
-		if r.out.Reason == fleet.ReasonAccountReplaced {
+		if r.out.Reason == conditions.ReasonAccountReplaced {
 			h.app.Recorder.Event(grant.ClusterOf(r.in), corev1.EventTypeWarning, r.out.Reason, r.out.Message)
 		}
 	}
@@ -169,7 +170,7 @@ func (h *handler) recordGranted(r *round) {
 	h.app.Metrics.Registration(metrics.OutcomeGranted)
 	if r.out.LeftOut != "" {
 		h.app.Metrics.Limited(metrics.LimitLabels)
-		h.app.Recorder.Event(r.request, corev1.EventTypeWarning, fleet.ReasonLabelsLeftOut, r.out.LeftOut)
+		h.app.Recorder.Event(r.request, corev1.EventTypeWarning, conditions.ReasonLabelsLeftOut, r.out.LeftOut)
 	}
 	h.app.Took(r.request, reasonGranted, "registration granted", h.stages.Enter(r.key(), metrics.StageHeartbeat))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // expectCounted compares what was counted, in any order: the exposition has one of its own.
@@ -163,7 +164,7 @@ func TestSupersededRequestThatCannotBeDeleted_KeepsNoStatus(t *testing.T) {
 	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
 		t.Errorf("error %v, want the server's", err)
 	}
-	if granted := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); granted == nil {
+	if granted := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted); granted == nil {
 		t.Error("no condition was written")
 	}
 }

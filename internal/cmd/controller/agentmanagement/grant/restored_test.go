@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // agents is less than a large hub has, because most of the time signatures are verified.
@@ -66,7 +67,7 @@ func (r *returning) request(name, client, of string) *fleet.ClusterRegistration 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	asked.Annotations = map[string]string{fleet.AnnotationAgentKey: key.Public(), fleet.AnnotationAgentProof: proof, fleet.AnnotationAgentTicket: ticket}
+	asked.Annotations = map[string]string{annotation.AgentKey: key.Public(), annotation.AgentProof: proof, annotation.AgentTicket: ticket}
 	r.hub.Put(asked)
 	r.ready[name] = true
 	return asked
@@ -148,7 +149,7 @@ func TestTenThousandRecoveries_HaveAPlaceInTheOrderOfTheirAge(t *testing.T) {
 	for i := range count {
 		asked := request(named(fmt.Sprintf("r%05d", i)), ofClient(fmt.Sprintf("client-%05d", i)))
 		asked.CreationTimestamp = metav1.NewTime(noon.Add(time.Duration(i) * time.Second))
-		asked.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
+		asked.Annotations = map[string]string{annotation.AgentTicket: "ticket"}
 		waiting = append(waiting, asked)
 		queue.Put(asked, names.Recovery)
 	}
@@ -203,8 +204,8 @@ func (r *returning) expectOneClusterEach(count int) {
 		r.t.Fatalf("%d Clusters, %v, want %d", len(found.Items), err, count)
 	}
 	for i := range found.Items {
-		if c := &found.Items[i]; c.Spec.ClientID != "client-"+c.Name[1:] || c.Annotations[fleet.AnnotationAgentKey] != r.keys[c.Spec.ClientID].Public() {
-			r.t.Errorf("Cluster %s has client ID %s and key %s", c.Name, c.Spec.ClientID, c.Annotations[fleet.AnnotationAgentKey])
+		if c := &found.Items[i]; c.Spec.ClientID != "client-"+c.Name[1:] || c.Annotations[annotation.AgentKey] != r.keys[c.Spec.ClientID].Public() {
+			r.t.Errorf("Cluster %s has client ID %s and key %s", c.Name, c.Spec.ClientID, c.Annotations[annotation.AgentKey])
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // all is what one granted request has, and what an older hub has given to it.
@@ -307,8 +308,8 @@ func TestRejectedRequest_IsReportedThoughItsRightsStay(t *testing.T) {
 	}
 	reader := &rbacv1.RoleBinding{ObjectMeta: marked(metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", UID: "u-b"})}
 	for want, there := range map[string][]hubtest.Object{
-		fleet.ReasonClientIDMissing: {request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })},
-		fleet.ReasonClusterManagedElsewhere: {request(), cluster(func(c *fleet.Cluster) {
+		conditions.ReasonClientIDMissing: {request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })},
+		conditions.ReasonClusterManagedElsewhere: {request(), cluster(func(c *fleet.Cluster) {
 			c.Labels = map[string]string{fleet.LabelClusterManagement: "other"}
 		})},
 	} {

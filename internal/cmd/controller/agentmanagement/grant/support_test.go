@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/contentreaders"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -186,11 +187,11 @@ func expectStatus(t *testing.T, hub *hubtest.Hub, clusterName string, granted bo
 	if status.ClusterName != clusterName || status.Granted != granted {
 		t.Errorf("clusterName %q, granted %v; want %q, %v", status.ClusterName, status.Granted, clusterName, granted)
 	}
-	got := fleet.GetCondition(status.Conditions, fleet.ConditionGranted)
+	got := conditions.Get(status.Conditions, conditions.Granted)
 	if got == nil {
 		t.Fatalf("no condition Granted in %+v", status)
 	}
-	got.LastUpdateTime, want.Type = "", fleet.ConditionGranted
+	got.LastUpdateTime, want.Type = "", conditions.Granted
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("condition (-want +got):\n%s", diff)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func expectTaken(t *testing.T, hub *hubtest.Hub, granted bool, what string) {
 	t.Helper()
 	got := current(t, hub)
-	said := fleet.GetCondition(got.Status.Conditions, fleet.ConditionGranted)
+	said := conditions.Get(got.Status.Conditions, conditions.Granted)
 	if said == nil || said.Status != "False" || said.Reason != "NameTaken" || !strings.HasPrefix(said.Message, what+" exists") ||
 		!strings.Contains(said.Message, "kubectl") || got.Status.Granted != granted {
 		t.Errorf("granted %v, condition %+v", got.Status.Granted, said)
@@ -106,12 +107,12 @@ func TestRoleLosesItsMarks_IsReportedAndHeals(t *testing.T) {
 	if hubtest.Get[*rbacv1.RoleBinding](hub, "ws", "r1") == nil {
 		t.Error("the Role has the same rules, and is bound no longer")
 	}
-	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted).Message; !strings.Contains(said, fleet.LabelSetHash+"="+whole.Labels[fleet.LabelSetHash]) {
+	if said := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted).Message; !strings.Contains(said, fleet.LabelSetHash+"="+whole.Labels[fleet.LabelSetHash]) {
 		t.Errorf("the condition does not name the label: %s", said)
 	}
 	hub.Put(whole)
 	settle(t, hub, 2)
-	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said.Status != "True" {
+	if said := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted); said.Status != "True" {
 		t.Errorf("condition %+v", said)
 	}
 }
@@ -136,7 +137,7 @@ func TestRoleIsReplacedByAnother_LosesOurBinding(t *testing.T) {
 	}
 	hub.Remove(theirs)
 	settle(t, hub, 3)
-	if said := fleet.GetCondition(current(t, hub).Status.Conditions, fleet.ConditionGranted); said.Status != "True" {
+	if said := conditions.Get(current(t, hub).Status.Conditions, conditions.Granted); said.Status != "True" {
 		t.Errorf("condition %+v", said)
 	}
 	if hubtest.Get[*rbacv1.RoleBinding](hub, "ws", "r1") == nil {

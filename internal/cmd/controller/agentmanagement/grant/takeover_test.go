@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // live is the registration of the agent that Cluster ws/c1 has; it was made with token t0.
@@ -24,7 +26,7 @@ func live() *fleet.ClusterRegistration {
 	return request(named("r0"), func(r *fleet.ClusterRegistration) {
 		r.CreationTimestamp = metav1.NewTime(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
 		r.Labels[fleet.LabelRegistrationToken] = "t0"
-		r.Annotations = map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+		r.Annotations = map[string]string{annotation.LastSeenAtGrant: ""}
 		r.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c1", UID: "u-c1"}}
 		r.Status = fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true}
 	})
@@ -49,7 +51,7 @@ func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	hub := pendingHub(t)
 	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 40m0s")
-	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonTakeoverPending, Message: takeoverMessage})
 	expectEvents(t, hub,
 		"Warning TakeoverPending "+takeoverMessage,
 		"Warning TakeoverPending registration r1 asks to replace this Cluster's agent and does not prove that it is the same agent: to allow it, run `fleet confirm-takeover c1 r1 -n ws`")
@@ -70,7 +72,7 @@ func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 func TestATakeoverIsGranted(t *testing.T) {
 	tests := map[string]func(*hubtest.Hub){
 		"when the operator confirms it": func(h *hubtest.Hub) {
-			h.Put(served(func(c *fleet.Cluster) { c.Annotations = map[string]string{fleet.AnnotationConfirmTakeover: "r1"} }))
+			h.Put(served(func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.ConfirmTakeover: "r1"} }))
 		},
 		"when the agent's registration is deleted": func(h *hubtest.Hub) { h.Remove(live()) },
 	}
@@ -83,7 +85,7 @@ func TestATakeoverIsGranted(t *testing.T) {
 			expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 			expectCredential(t, hub)
 			want := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Status.Agent.LastSeen.UTC().Format(time.RFC3339)
-			if got := current(t, hub).Annotations[fleet.AnnotationLastSeenAtGrant]; got != want {
+			if got := current(t, hub).Annotations[annotation.LastSeenAtGrant]; got != want {
 				t.Errorf("the heartbeat before the grant is noted as %q, want %q", got, want)
 			}
 			if slices.Contains(hub.Requests(), "delete "+kindRequest+" ws/r0") {
@@ -132,14 +134,14 @@ func TestRecreatedToken_DoesNotTakeOver(t *testing.T) {
 	}
 	catchUp(t, hub)
 	first := hubtest.MustGet[*fleet.ClusterRegistration](t, hub, "ws", "r0")
-	if got := first.Annotations[fleet.AnnotationTokenUIDAtGrant]; !first.Status.Granted || got != "u-t1" {
+	if got := first.Annotations[annotation.TokenUIDAtGrant]; !first.Status.Granted || got != "u-t1" {
 		t.Fatalf("granted %t with token UID %q, want true and u-t1", first.Status.Granted, got)
 	}
 	recreated := asked()
 	recreated.UID = "u-t1-again"
 	hub.Put(served(seen(hub.Now().Add(time.Second))), recreated, request())
 	handle(t, hub)
-	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTakeoverPending, Message: takeoverMessage})
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonTakeoverPending, Message: takeoverMessage})
 	expectNothingHandedOut(t, hub)
 }
 
@@ -166,7 +168,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 	older := func() *fleet.ClusterRegistration {
 		r := live()
 		r.Labels[fleet.LabelRegistrationToken] = "t1"
-		r.Annotations[fleet.AnnotationTokenUIDAtGrant] = "u-t1"
+		r.Annotations[annotation.TokenUIDAtGrant] = "u-t1"
 		return r
 	}
 	tests := map[string]struct {
@@ -219,7 +221,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 func TestAnAccountThatWasDeleted(t *testing.T) {
 	const message = "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: account, Labels: map[string]string{fleet.LabelManaged: "true"}}}
-	told := genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAccountReplaced, Message: message}
+	told := genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAccountReplaced, Message: message}
 	hub := grantedHub(t)
 	used := served(seen(hub.Now()))
 	hub.Put(used)

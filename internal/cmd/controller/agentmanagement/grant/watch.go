@@ -17,6 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Indexes. Those of requests and credentials have the keys "<workspace>/<value>".
@@ -90,13 +92,13 @@ func keysOf(found []*fleet.ClusterRegistration) (keys []types.NamespacedName) {
 func (h *handler) watchLimits() error {
 	h.app.First(h.fillQueue)
 	h.app.Clusters.Cache().AddIndexer(byCreator, func(c *fleet.Cluster) ([]string, error) {
-		if with := c.Annotations[fleet.AnnotationCreatedWithToken]; with != "" {
+		if with := c.Annotations[annotation.CreatedWithToken]; with != "" {
 			return []string{c.Namespace + "/" + with}, nil
 		}
 		return nil, nil
 	})
 	h.app.ClusterRegistrations.Cache().AddIndexer(byLackOfClusters, func(r *fleet.ClusterRegistration) ([]string, error) {
-		if said := fleet.GetCondition(r.Status.Conditions, fleet.ConditionGranted); said != nil && said.Reason == fleet.ReasonTooManyClusters {
+		if said := conditions.Get(r.Status.Conditions, conditions.Granted); said != nil && said.Reason == conditions.ReasonTooManyClusters {
 			return []string{r.Namespace}, nil
 		}
 		return nil, nil
@@ -141,7 +143,7 @@ func (h *handler) enqueue(requests []types.NamespacedName) {
 // lackingClusters returns the oldest requests that waited for the deletion of a Cluster of the same token, as many as
 // may now create one.
 func (h *handler) lackingClusters(gone *fleet.Cluster) []types.NamespacedName {
-	return h.lacking(gone.Namespace, gone.Annotations[fleet.AnnotationCreatedWithToken])
+	return h.lacking(gone.Namespace, gone.Annotations[annotation.CreatedWithToken])
 }
 
 // lacking is lackingClusters for a token, which is "" for none.

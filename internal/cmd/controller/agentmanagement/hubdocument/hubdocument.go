@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // waitDelay is the time until the next attempt while the hub's key or the token of an account does not exist yet.
@@ -129,7 +130,7 @@ func (h *handler) gather(ctx context.Context, key identity.Key, written *corev1.
 func (h *handler) returning() (count int, err error) {
 	all, err := h.app.Clusters.Cache().List(metav1.NamespaceAll, labels.Everything())
 	for _, cluster := range all {
-		if cluster.Annotations[fleet.AnnotationAgentKey] != "" {
+		if cluster.Annotations[annotation.AgentKey] != "" {
 			count++
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -290,13 +291,13 @@ func TestRecoverySpread_CountsClustersWithAKey(t *testing.T) {
 		hub.Requests()
 		handle(t, hub)
 	}
-	add(0, 1000, map[string]string{fleet.AnnotationAgentKey: "key"})
+	add(0, 1000, map[string]string{annotation.AgentKey: "key"})
 	add(1000, 1500, nil)
 	hubtest.ExpectRequests(t, hub, readOld)
 	if got := current(t, hub, key).RecoverySpread; got != 0 {
 		t.Errorf("1,000 clusters: spread %s", got)
 	}
-	add(1500, 1501, map[string]string{fleet.AnnotationAgentKey: "key"})
+	add(1500, 1501, map[string]string{annotation.AgentKey: "key"})
 	hubtest.ExpectRequests(t, hub, readOld, updates)
 	if got := current(t, hub, key).RecoverySpread; got != 2*time.Minute {
 		t.Errorf("1,001 clusters: spread %s", got)

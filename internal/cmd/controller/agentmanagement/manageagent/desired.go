@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // stage describes how a Cluster's agent is managed.
@@ -72,7 +73,7 @@ func decide(in input) outcome {
 	case notOurs(in):
 		return outcome{stage: unwanted, remove: true}
 	case importing.Inherited(in.cluster, in.bundle):
-		return outcome{stage: inherited, reason: fleet.ReasonAgentInherited, message: importing.AgentInheritedMessage}
+		return outcome{stage: inherited, reason: conditions.ReasonAgentInherited, message: importing.AgentInheritedMessage}
 	case importing.AppliedElsewhere(in.bundle) && importing.NeverDeployed(in.cluster):
 		return outcome{stage: awaitingAgent, remove: true} // the Bundle would undo what the import is about to deploy
 	}
@@ -96,7 +97,7 @@ func whereTheAgentIs(in input, values importing.AgentValues) outcome {
 	switch {
 	case agent.Namespace != "" && agent.Namespace != values.Namespace:
 		return outcome{
-			stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere,
+			stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere,
 			message: fmt.Sprintf("the agent runs in namespace %q and would be managed in %q: set spec.agentNamespace to where it is, or deploy it anew by another spec.redeployAgentGeneration or `helm install`", agent.Namespace, values.Namespace),
 		}
 	case agent.LastSeen.IsZero() && in.bundle != nil && in.bundle.Spec.DefaultNamespace != values.Namespace:

@@ -15,6 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const system = names.SystemNamespace
@@ -74,7 +76,7 @@ func theirs(in *input) {
 }
 
 func takeOver(c *fleet.Cluster) {
-	c.Annotations = map[string]string{fleet.AnnotationTakeOverAgent: "true"}
+	c.Annotations = map[string]string{annotation.TakeOverAgent: "true"}
 }
 
 func imported(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }
@@ -129,18 +131,18 @@ func TestDecide(t *testing.T) {
 		"a budget alone is named nowhere":                                 {in: given(east(imported, limited)), stage: managed},
 		"an agent that comes by itself has what its admin has brought it": {in: given(east(prioritised)), stage: managed},
 
-		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
-		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
-		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: fleet.ReasonAgentInherited},
+		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
 		"switched off, it is not even said":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
 		"the operator's order makes it ours":                         {in: given(east(takeOver), theirs), stage: managed},
 		"also before it was heard of":                                {in: given(east(takeOver, silent), theirs), stage: managed},
 		"a Cluster that goes takes their Bundle with it":             {in: given(east(leaving), theirs), stage: unwanted, remove: true},
 		"a Bundle that came before the agent goes, for the import's": {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
-		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
+		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
 		"one that is on its way has none":                            {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn(system)), stage: elsewhere, remove: true},
-		"one that should move back has none":                         {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
-		"an admin's choice of another namespace is nobody's to undo": {in: given(east(runsIn("mine"))), stage: elsewhere, remove: true, reason: fleet.ReasonAgentElsewhere},
+		"one that should move back has none":                         {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
+		"an admin's choice of another namespace is nobody's to undo": {in: given(east(runsIn("mine"))), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
 
 		"a Cluster that goes takes its Bundle with it":        {in: given(east(leaving)), stage: unwanted, remove: true},
 		"even where agents are not managed":                   {in: given(east(leaving), switchedOff), stage: unwanted, remove: true},

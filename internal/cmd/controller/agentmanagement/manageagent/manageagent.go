@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // errNoWorkspace means that a Cluster's namespace is not in the cache yet, so that the Bundle would have no owner.
@@ -94,13 +95,13 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	case out.stage == managed:
 		manifest, err := h.manifests.of(out.values)
 		if err != nil {
-			out.reason, out.message = fleet.ReasonSettingsInvalid, err.Error() // the Bundle stays as it is
+			out.reason, out.message = conditions.ReasonSettingsInvalid, err.Error() // the Bundle stays as it is
 			break
 		}
 		err = h.apply(in, bundle(in.cluster, out.values.Namespace, manifest))
 		if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
 			h.app.Clusters.EnqueueAfter(in.cluster.Namespace, in.cluster.Name, takenDelay) // its deletion causes no event
-			out.reason, out.message = fleet.ReasonNameTaken, taken.Error()
+			out.reason, out.message = conditions.ReasonNameTaken, taken.Error()
 		} else if err != nil {
 			return in.cluster, err
 		}
@@ -132,21 +133,21 @@ func (h *handler) remove(cluster types.NamespacedName) error {
 // problem has no condition. The condition is removed if the agent is not to be managed by a Bundle. Clusters of other
 // managers and Clusters that are being deleted are not written.
 func (h *handler) report(cluster *fleet.Cluster, out outcome) (*fleet.Cluster, error) {
-	previous := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionAgentManaged)
+	previous := conditions.Get(cluster.Status.Conditions, conditions.AgentManaged)
 	if previous == nil && out.reason == "" || cluster.DeletionTimestamp != nil || cluster.Labels[fleet.LabelClusterManagement] != "" {
 		return cluster, nil
 	}
 	return hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		conditions, condition := &c.Status.Conditions, genericcondition.GenericCondition{Type: fleet.ConditionAgentManaged}
+		list, condition := &c.Status.Conditions, genericcondition.GenericCondition{Type: conditions.AgentManaged}
 		switch {
 		case out.reason != "":
 			condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, out.reason, out.message
-			fleet.SetCondition(conditions, h.app.Clock(), condition)
+			conditions.Set(list, h.app.Clock(), condition)
 		case out.stage == managed:
 			condition.Status = corev1.ConditionTrue
-			fleet.SetCondition(conditions, h.app.Clock(), condition)
+			conditions.Set(list, h.app.Clock(), condition)
 		default:
-			fleet.RemoveCondition(conditions, fleet.ConditionAgentManaged)
+			conditions.Remove(list, conditions.AgentManaged)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var errServer = errors.New("the server is busy")
@@ -165,7 +166,7 @@ func TestUsersBundleOfTheAgentsName_IsLeftAsItIs(t *testing.T) {
 	hub.Put(theirs)
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub, reports)
-	condition := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
+	condition := conditions.Get(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, conditions.AgentManaged)
 	if condition == nil || condition.Status != "False" || condition.Reason != "NameTaken" || !strings.Contains(condition.Message, "kubectl -n ws label bundle.fleet.cattle.io fleet-agent-east") {
 		t.Errorf("condition %+v", condition)
 	}
@@ -227,7 +228,7 @@ func TestSettingsThatCannotBeUsedAreSaid(t *testing.T) {
 	hub.Put(east(broken))
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub, reports) // the Bundle stays as it is
-	expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonSettingsInvalid)
+	expectCondition(t, hub, corev1.ConditionFalse, conditions.ReasonSettingsInvalid)
 	if told := hub.Told(); len(told) != 1 {
 		t.Errorf("events %q", told)
 	}
@@ -251,7 +252,7 @@ func TestAnAgentThatIsElsewhereIsSaid(t *testing.T) {
 	hub.Put(east(belongsIn("a"), runsIn(system)))
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub, deletes, reports)
-	expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonAgentElsewhere)
+	expectCondition(t, hub, corev1.ConditionFalse, conditions.ReasonAgentElsewhere)
 
 	arrived := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east")
 	arrived.Status.Agent.Namespace = "a"
@@ -283,7 +284,7 @@ func TestTroubleOfAnAgentThatIsNotManaged(t *testing.T) {
 			hub := joined(t)
 			hub.Put(east(belongsIn("a"), runsIn(system)))
 			handle(t, hub, "ws/east")
-			expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonAgentElsewhere)
+			expectCondition(t, hub, corev1.ConditionFalse, conditions.ReasonAgentElsewhere)
 			hub.Sync()
 			hub.Requests()
 			cluster := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east")
@@ -291,7 +292,7 @@ func TestTroubleOfAnAgentThatIsNotManaged(t *testing.T) {
 			hub.Put(cluster)
 			handle(t, hub, "ws/east")
 			hubtest.ExpectRequests(t, hub, test.want...)
-			left := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
+			left := conditions.Get(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, conditions.AgentManaged)
 			if (left != nil) != test.stays {
 				t.Errorf("what is left: %+v", left)
 			}
@@ -301,11 +302,11 @@ func TestTroubleOfAnAgentThatIsNotManaged(t *testing.T) {
 
 func expectCondition(t *testing.T, hub *hubtest.Hub, status corev1.ConditionStatus, reason string) {
 	t.Helper()
-	found := fleet.GetCondition(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, fleet.ConditionAgentManaged)
+	found := conditions.Get(hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "east").Status.Conditions, conditions.AgentManaged)
 	if found == nil {
 		t.Fatal("there is no condition")
 	}
-	want := genericcondition.GenericCondition{Type: fleet.ConditionAgentManaged, Status: status, Reason: reason}
+	want := genericcondition.GenericCondition{Type: conditions.AgentManaged, Status: status, Reason: reason}
 	got := *found
 	got.Message, got.LastUpdateTime = "", ""
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -453,7 +454,7 @@ func TestAnInheritedAgentIsTakenOverOnOrder(t *testing.T) {
 	hub.Put(theirs)
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub, reports)
-	expectCondition(t, hub, corev1.ConditionFalse, fleet.ReasonAgentInherited)
+	expectCondition(t, hub, corev1.ConditionFalse, conditions.ReasonAgentInherited)
 	if told := hub.Told(); len(told) != 0 {
 		t.Errorf("a thousand Clusters would tell %q", told)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -254,8 +255,8 @@ func (h *handler) pinReported(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 // pin records the key that an agent has reported, unless the Cluster got a key or was blocked since.
 func (h *handler) pin(cluster *fleet.Cluster, key string) (*fleet.Cluster, error) {
 	pinned, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if c.Annotations[fleet.AnnotationAgentKey] == "" && !revocation.IsBlocked(c) {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationAgentKey, key)
+		if c.Annotations[annotation.AgentKey] == "" && !revocation.IsBlocked(c) {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.AgentKey, key)
 		}
 	})
 	if err != nil {
@@ -268,7 +269,7 @@ func (h *handler) pin(cluster *fleet.Cluster, key string) (*fleet.Cluster, error
 // writeData writes the Secret with the recovery data of a Cluster, or removes it if no key is pinned.
 func (h *handler) writeData(ctx context.Context, cluster *fleet.Cluster, account *corev1.ServiceAccount) error {
 	owner := reconcile.OwnerOf(fleet.SchemeGroupVersion.WithKind("Cluster"), cluster)
-	key := cluster.Annotations[fleet.AnnotationAgentKey]
+	key := cluster.Annotations[annotation.AgentKey]
 	if key == "" {
 		return h.data.Apply(owner)
 	}
@@ -309,7 +310,7 @@ func (h *handler) remove(owner reconcile.Owner, found *corev1.Secret) error {
 
 // offer writes the Secret with new recovery data.
 func (h *handler) offer(ctx context.Context, cluster *fleet.Cluster, account *corev1.ServiceAccount) error {
-	data, err := h.app.Recoveries.Data(ctx, cluster, cluster.Annotations[fleet.AnnotationAgentKey], account)
+	data, err := h.app.Recoveries.Data(ctx, cluster, cluster.Annotations[annotation.AgentKey], account)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const clusterNamespace = "cluster-ws-c1-552959a9c359"
@@ -124,7 +125,7 @@ func TestChangedRightsOfTheRecoveryAccount_AreRestored(t *testing.T) {
 
 func TestForeignAccount_IsLeftAloneAndReportedOnce(t *testing.T) {
 	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: names.Recovery, Labels: map[string]string{fleet.LabelManaged: "true"}}}
-	hub := start(t, cluster(annotated(fleet.AnnotationAgentKey, agentKey(t))), foreign)
+	hub := start(t, cluster(annotated(annotation.AgentKey, agentKey(t))), foreign)
 	for range 2 {
 		handle(t, hub)
 	}
@@ -146,15 +147,15 @@ func TestReportedKey_IsPinnedOnce(t *testing.T) {
 		want    string
 	}{
 		"no key":           {cluster(reporting(key)), key},
-		"another key":      {cluster(reporting(key), annotated(fleet.AnnotationAgentKey, other)), other},
-		"key was blocked":  {cluster(reporting(key), annotated(fleet.AnnotationBlockedKey, key)), ""},
-		"any key blocked":  {cluster(reporting(key), annotated(fleet.AnnotationBlockedKey, other)), ""},
+		"another key":      {cluster(reporting(key), annotated(annotation.AgentKey, other)), other},
+		"key was blocked":  {cluster(reporting(key), annotated(annotation.BlockedKey, key)), ""},
+		"any key blocked":  {cluster(reporting(key), annotated(annotation.BlockedKey, other)), ""},
 		"not a key":        {cluster(reporting("x")), ""},
 		"nothing reported": {cluster(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := settled(t, test.cluster)
-			if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationAgentKey]; got != test.want {
+			if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[annotation.AgentKey]; got != test.want {
 				t.Errorf("pinned key %q, want %q", got, test.want)
 			}
 		})
@@ -172,14 +173,14 @@ func TestReportedKey_IsPinnedTwoSecondsLater(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, "Cluster ws/c1 in 2s", "Cluster ws/c1 in 1s")
 	hub.Pass(time.Second)
 	handle(t, hub)
-	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationAgentKey]; got != key {
+	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[annotation.AgentKey]; got != key {
 		t.Errorf("pinned key %q, want %q", got, key)
 	}
 }
 
 func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 	key := agentKey(t)
-	hub := settled(t, cluster(annotated(fleet.AnnotationAgentKey, key)))
+	hub := settled(t, cluster(annotated(annotation.AgentKey, key)))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "get Secret ws/fleet-recovery-token", "create Secret "+clusterNamespace+"/fleet-recovery")
 	ticket := func() identity.Ticket {
@@ -213,14 +214,14 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 		t.Error("the ticket is not newer")
 	}
 	hub.Sync()
-	hub.Put(cluster(annotated(fleet.AnnotationAgentKey, key), func(c *fleet.Cluster) { c.Labels["env"] = "prod" }))
+	hub.Put(cluster(annotated(annotation.AgentKey, key), func(c *fleet.Cluster) { c.Labels["env"] = "prod" }))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
 	if got := ticket().Labels["env"]; got != "prod" {
 		t.Errorf("label %q", got)
 	}
 	hub.Sync()
-	hub.Put(cluster(annotated(fleet.AnnotationBlockedKey, key)))
+	hub.Put(cluster(annotated(annotation.BlockedKey, key)))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "delete Secret "+clusterNamespace+"/fleet-recovery")
 }
@@ -234,7 +235,7 @@ func TestAgentWithCurrentRecoveryData_GetsASecretOnlyWhenTheyAreOutdated(t *test
 		ticket.Time = hub.App.Clock()
 		c.Status.Agent.RecoveryTicket = identity.Receipt(public, token, hub.App.Recoveries.Key().WorkspaceKey("ws"), ticket)
 	}
-	keyed := annotated(fleet.AnnotationAgentKey, key)
+	keyed := annotated(annotation.AgentKey, key)
 	hub.Put(cluster(keyed, holding))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "get Secret ws/fleet-recovery-token")
@@ -249,7 +250,7 @@ func TestAgentWithCurrentRecoveryData_GetsASecretOnlyWhenTheyAreOutdated(t *test
 }
 
 func TestRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
-	hub := settled(t, cluster(annotated(fleet.AnnotationAgentKey, agentKey(t))))
+	hub := settled(t, cluster(annotated(annotation.AgentKey, agentKey(t))))
 	handle(t, hub)
 	hub.Requests()
 	handle(t, hub) // the cache is behind
@@ -264,7 +265,7 @@ func TestRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
 
 // The cache is behind after the change of an existing Secret.
 func TestChangedRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
-	keyed := annotated(fleet.AnnotationAgentKey, agentKey(t))
+	keyed := annotated(annotation.AgentKey, agentKey(t))
 	hub := settled(t, cluster(keyed))
 	handle(t, hub)
 	hub.Sync()

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // followDelay is the time until the caches show the orders that a token has given to its Clusters.
@@ -148,12 +149,12 @@ func (h *handler) onToken(token *fleet.ClusterRegistrationToken) error {
 // order revokes the keys of Clusters and reports whether any was not revoked before.
 func (h *handler) order(clusters []*fleet.Cluster, order string) (ordered bool, err error) {
 	for _, cluster := range clusters {
-		if cluster.Annotations[fleet.AnnotationRevokeKey] == order || cluster.Annotations[fleet.AnnotationKeyRevoked] == order {
+		if cluster.Annotations[annotation.RevokeKey] == order || cluster.Annotations[annotation.KeyRevoked] == order {
 			continue
 		}
 		ordered = true
 		if _, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, fleet.AnnotationRevokeKey, order)
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.RevokeKey, order)
 		}); err != nil {
 			return ordered, fmt.Errorf("revoking the key of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 		}

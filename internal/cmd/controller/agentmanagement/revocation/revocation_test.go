@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -44,7 +45,7 @@ func cluster(name string, annotations map[string]string) *fleet.Cluster {
 
 func request(name, cluster, token string) *fleet.ClusterRegistration {
 	return &fleet.ClusterRegistration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name, UID: types.UID("u-" + name), Annotations: map[string]string{fleet.AnnotationTokenUIDAtGrant: token}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: name, UID: types.UID("u-" + name), Annotations: map[string]string{annotation.TokenUIDAtGrant: token}},
 		Status:     fleet.ClusterRegistrationStatus{ClusterName: cluster, Granted: true},
 	}
 }
@@ -56,12 +57,12 @@ func account(of string) *corev1.ServiceAccount {
 }
 
 func TestRevokedCredential_DeletesTheAccountsOfTheClusterOnce(t *testing.T) {
-	hub := start(t, cluster("c1", map[string]string{fleet.AnnotationRevokeCredential: "1", fleet.AnnotationAgentKey: "k1"}),
+	hub := start(t, cluster("c1", map[string]string{annotation.RevokeCredential: "1", annotation.AgentKey: "k1"}),
 		request("r1", "c1", "u1"), request("r2", "c1", "u1"), request("r3", "c2", "u1"), account("r1"), account("r3"))
 	handle(t, hub, clusters, "ws/c1")
 	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
-	if got[fleet.AnnotationAgentKey] != "k1" || got[fleet.AnnotationBlockedKey] != "" || got[fleet.AnnotationCredentialRevoked] != "1" {
+	if got[annotation.AgentKey] != "k1" || got[annotation.BlockedKey] != "" || got[annotation.CredentialRevoked] != "1" {
 		t.Errorf("annotations %v", got)
 	}
 	handle(t, hub, clusters, "ws/c1")
@@ -69,21 +70,21 @@ func TestRevokedCredential_DeletesTheAccountsOfTheClusterOnce(t *testing.T) {
 }
 
 func TestRevokedKey_IsBlockedBeforeTheAccountIsDeleted(t *testing.T) {
-	hub := start(t, cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1", fleet.AnnotationAgentKey: "k1"}), request("r1", "c1", "u1"), account("r1"))
+	hub := start(t, cluster("c1", map[string]string{annotation.RevokeKey: "1", annotation.AgentKey: "k1"}), request("r1", "c1", "u1"), account("r1"))
 	hub.Fail("delete ServiceAccount "+space+"/r1-u-r1", errServer)
 	if err := hub.Handle(clusters, "ws/c1"); !errors.Is(err, errServer) {
 		t.Fatalf("error %v, want the server's", err)
 	}
 	hub.Sync()
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
-	if got[fleet.AnnotationAgentKey] != "" || got[fleet.AnnotationBlockedKey] != "k1" || got[fleet.AnnotationKeyRevoked] != "" {
+	if got[annotation.AgentKey] != "" || got[annotation.BlockedKey] != "k1" || got[annotation.KeyRevoked] != "" {
 		t.Errorf("annotations %v", got)
 	}
 	hub.Fail("delete ServiceAccount "+space+"/r1-u-r1", nil)
 	hub.Requests()
 	handle(t, hub, clusters, "ws/c1") // the order is carried out again
 	hubtest.ExpectRequests(t, hub, "delete ServiceAccount "+space+"/r1-u-r1", "patch Cluster ws/c1")
-	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations; got[fleet.AnnotationBlockedKey] != "k1" || got[fleet.AnnotationKeyRevoked] != "1" {
+	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations; got[annotation.BlockedKey] != "k1" || got[annotation.KeyRevoked] != "1" {
 		t.Errorf("annotations %v", got)
 	}
 }
@@ -92,7 +93,7 @@ func TestRevokedKey_IsBlockedBeforeTheAccountIsDeleted(t *testing.T) {
 func TestRevokedKey_ReachesARequestWhoseStatusIsNotWritten(t *testing.T) {
 	answered, other := request("r1", "", "u1"), request("r2", "", "u1")
 	answered.Spec.ClientID, other.Spec.ClientID = "client", "another"
-	of := cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1", fleet.AnnotationAgentKey: "k1"})
+	of := cluster("c1", map[string]string{annotation.RevokeKey: "1", annotation.AgentKey: "k1"})
 	of.Spec.ClientID = "client"
 	hub := start(t, of, answered, other, account("r1"), account("r2"))
 	handle(t, hub, clusters, "ws/c1")
@@ -100,18 +101,18 @@ func TestRevokedKey_ReachesARequestWhoseStatusIsNotWritten(t *testing.T) {
 }
 
 func TestRevokedCredential_IsRecordedOnAClusterThatLostItsAnnotations(t *testing.T) {
-	ordered, bare := cluster("c1", map[string]string{fleet.AnnotationRevokeCredential: "1"}), cluster("c1", nil)
+	ordered, bare := cluster("c1", map[string]string{annotation.RevokeCredential: "1"}), cluster("c1", nil)
 	ordered.UID, bare.UID = "u-c1", "u-c1"
 	hub := start(t, ordered)
 	hub.Before("patch Cluster ws/c1", func() { hub.Have(bare) })
 	handle(t, hub, clusters, "ws/c1")
-	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[fleet.AnnotationCredentialRevoked]; got != "1" {
+	if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations[annotation.CredentialRevoked]; got != "1" {
 		t.Errorf("recorded %q", got)
 	}
 }
 
 func TestClusterThatIsDeleted_IsLeftAlone(t *testing.T) {
-	going := cluster("c1", map[string]string{fleet.AnnotationRevokeKey: "1"})
+	going := cluster("c1", map[string]string{annotation.RevokeKey: "1"})
 	now := metav1.Now()
 	going.DeletionTimestamp, going.Finalizers = &now, []string{"x"}
 	hub := start(t, going)
@@ -121,7 +122,7 @@ func TestClusterThatIsDeleted_IsLeftAlone(t *testing.T) {
 
 func TestDerivedKeys_AreRevokedBeforeTheTokenIsDeleted(t *testing.T) {
 	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ws", Name: "t1", UID: "u1", Annotations: map[string]string{fleet.AnnotationRevokeDerived: "true"},
+		Namespace: "ws", Name: "t1", UID: "u1", Annotations: map[string]string{annotation.RevokeDerived: "true"},
 	}}
 	labelled := cluster("c1", nil)
 	labelled.Labels = map[string]string{fleet.LabelTokenUID: "u1"}
@@ -132,7 +133,7 @@ func TestDerivedKeys_AreRevokedBeforeTheTokenIsDeleted(t *testing.T) {
 	handle(t, hub, tokens, "ws/t1")
 	hubtest.ExpectRequests(t, hub, "delete ClusterRegistrationToken ws/t1")
 	for name, want := range map[string]string{"c1": "token-u1", "c2": "token-u1", "c3": ""} {
-		if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name).Annotations[fleet.AnnotationRevokeKey]; got != want {
+		if got := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", name).Annotations[annotation.RevokeKey]; got != want {
 			t.Errorf("order on Cluster %s: %q, want %q", name, got, want)
 		}
 	}
@@ -140,7 +141,7 @@ func TestDerivedKeys_AreRevokedBeforeTheTokenIsDeleted(t *testing.T) {
 
 func TestTokenWithoutOrder_IsLeftAlone(t *testing.T) {
 	for _, value := range []string{"", "false", "yes"} {
-		token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1", UID: "u1", Annotations: map[string]string{fleet.AnnotationRevokeDerived: value}}}
+		token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1", UID: "u1", Annotations: map[string]string{annotation.RevokeDerived: value}}}
 		labelled := cluster("c1", nil)
 		labelled.Labels = map[string]string{fleet.LabelTokenUID: "u1"}
 		hub := start(t, token, labelled)

@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Time until the next attempt when no event will come.
@@ -188,7 +189,7 @@ func (h *handler) act(ctx context.Context, token *fleet.ClusterRegistrationToken
 	err := h.set.Apply(reconcile.OwnerOf(gvk(), token), children...)
 	if taken := (*reconcile.TakenError)(nil); errors.As(err, &taken) {
 		h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, blockedDelay)
-		out.Reason, out.Message, out.Status.SecretName = fleet.ReasonNameTaken, taken.Error(), ""
+		out.Reason, out.Message, out.Status.SecretName = conditions.ReasonNameTaken, taken.Error(), ""
 		_, err = h.report(token, out)
 		return err
 	}
@@ -227,7 +228,7 @@ func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToke
 	if err != nil {
 		return nil, err
 	}
-	if out.Reason == fleet.ReasonTokenRejected {
+	if out.Reason == conditions.ReasonTokenRejected {
 		if err := h.prove(ctx, token, out.Mint, minted); err != nil {
 			return nil, err
 		}
@@ -239,20 +240,20 @@ func (h *handler) mint(ctx context.Context, token *fleet.ClusterRegistrationToke
 func (h *handler) report(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) (*fleet.ClusterRegistrationToken, error) {
 	return hub.Report(h.app, h.app.ClusterRegistrationTokens, token, func(t *fleet.ClusterRegistrationToken) {
 		t.Status.SecretName, t.Status.Expires, t.Status.DefaultTTL = out.Status.SecretName, out.Status.Expires, out.Status.DefaultTTL
-		fleet.SetCondition(&t.Status.Conditions, h.app.Clock(), readiness(out))
+		conditions.Set(&t.Status.Conditions, h.app.Clock(), readiness(out))
 	})
 }
 
 // readiness returns the condition for an outcome.
 func readiness(out tokenrule.Outcome) genericcondition.GenericCondition {
-	condition := genericcondition.GenericCondition{Type: fleet.ConditionReady, Status: corev1.ConditionFalse}
+	condition := genericcondition.GenericCondition{Type: conditions.Ready, Status: corev1.ConditionFalse}
 	switch {
 	case out.Reason != "":
 		condition.Reason, condition.Message = out.Reason, out.Message
 	case out.Stage == tokenrule.Ready, out.Stage == tokenrule.Minting:
 		condition.Status = corev1.ConditionTrue
 	default:
-		condition.Reason, condition.Message = fleet.ReasonAwaitingRights, "the account of the token is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of the token is being made"
 	}
 	return condition
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -87,11 +88,11 @@ func values(t *testing.T, hub *hubtest.Hub) protocol.Values {
 func expectReady(t *testing.T, hub *hubtest.Hub, want genericcondition.GenericCondition) {
 	t.Helper()
 	status := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", "t1").Status
-	got := fleet.GetCondition(status.Conditions, fleet.ConditionReady)
+	got := conditions.Get(status.Conditions, conditions.Ready)
 	if got == nil {
 		t.Fatalf("no condition Ready in %+v", status)
 	}
-	got.LastUpdateTime, want.Type = "", fleet.ConditionReady
+	got.LastUpdateTime, want.Type = "", conditions.Ready
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("condition (-want +got):\n%s", diff)
 	}
@@ -104,7 +105,7 @@ func TestATokenBecomesValues(t *testing.T) {
 		"create ServiceAccount ws/t1-u1", "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role",
 		"update ClusterRegistrationToken/status ws/t1")
 	hubtest.ExpectOrder(t, requests, "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role", "update ClusterRegistrationToken/status ws/t1")
-	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonAwaitingRights, Message: "the account of the token is being made"})
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of the token is being made"})
 	hubtest.ExpectWoken(t, hub) // nothing about a token without end depends on the clock
 
 	handle(t, hub) // the caches lag: what was made and told is remembered, and nothing is handed out
@@ -248,8 +249,8 @@ func TestATokenThatNoAgentCanNameGetsNothing(t *testing.T) {
 		hub.Sync()
 	}
 	expectRequests(t, hub, "update "+tokens+"/status ws/"+long)
-	condition := fleet.GetCondition(hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", long).Status.Conditions, fleet.ConditionReady)
-	if condition == nil || condition.Reason != fleet.ReasonTokenNameTooLong {
+	condition := conditions.Get(hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", long).Status.Conditions, conditions.Ready)
+	if condition == nil || condition.Reason != conditions.ReasonTokenNameTooLong {
 		t.Errorf("condition %+v", condition)
 	}
 	if event := <-hub.Events; !strings.HasPrefix(event, "Warning TokenNameTooLong ") {
@@ -296,7 +297,7 @@ func TestSecretOfAnotherOwner_IsLeftAlone(t *testing.T) {
 	settle(t, hub, 1)
 	expectRequests(t, hub, "get Secret ws/t1", "update "+tokens+"/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{
-		Status: "False", Reason: fleet.ReasonSecretNameTaken,
+		Status: "False", Reason: conditions.ReasonSecretNameTaken,
 		Message: "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token",
 	})
 	if diff := cmp.Diff(foreign.Data, hubtest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Data); diff != "" {
@@ -414,7 +415,7 @@ func TestValuesSecretOfAnother_IsLeftAsItIs(t *testing.T) {
 	hub.Requests()
 	settle(t, hub, 1)
 	got := hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", "t1")
-	ready := fleet.GetCondition(got.Status.Conditions, fleet.ConditionReady)
+	ready := conditions.Get(got.Status.Conditions, conditions.Ready)
 	if ready == nil || ready.Status != "False" || ready.Reason != "NameTaken" || !strings.HasPrefix(ready.Message, "Secret ws/t1 exists") || got.Status.SecretName != "" {
 		t.Errorf("status %+v", got.Status)
 	}

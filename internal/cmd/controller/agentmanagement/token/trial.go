@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // An API server whose signing key or issuer has changed accepts none of the tokens that it issued before, and no
@@ -155,9 +156,9 @@ func laterAfter(err error) time.Duration {
 
 // reportReplaced reports that values were replaced because the API server no longer accepts the old token.
 func (h *handler) reportReplaced(token *fleet.ClusterRegistrationToken, out tokenrule.Outcome) {
-	if out.Reason != fleet.ReasonTokenRejected {
+	if out.Reason != conditions.ReasonTokenRejected {
 		return
 	}
 	h.app.Log.Info("values of a token replaced", "token", token.Namespace+"/"+token.Name)
-	h.app.Recorder.Event(token, corev1.EventTypeWarning, fleet.ReasonTokenRejected, "the hub's API server no longer accepted the bearer token in the values Secret, and it was replaced: install agents that are still to register with the new values")
+	h.app.Recorder.Event(token, corev1.EventTypeWarning, conditions.ReasonTokenRejected, "the hub's API server no longer accepted the bearer token in the values Secret, and it was replaced: install agents that are still to register with the new values")
 }

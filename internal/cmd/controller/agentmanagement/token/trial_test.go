@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const rejectedMessage = "the hub's API server no longer accepts the bearer token in the values Secret, as after a change of its signing key: another one is being written; install agents that are still to register with the new values"
@@ -81,7 +82,7 @@ func TestWhileNoOtherTokenIsAccepted_TheConditionTells(t *testing.T) {
 	hub.RejectTokens(func(string) bool { return true })
 	h.tryAll(t.Context())
 	handle(t, hub)
-	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: fleet.ReasonTokenRejected, Message: rejectedMessage})
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonTokenRejected, Message: rejectedMessage})
 	if got := values(t, hub).Token; got != old {
 		t.Error("the values were replaced by others that are not accepted")
 	}

@@ -18,6 +18,7 @@ import (
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // act makes the writes of a round: first the Content, then the BundleDeployment of each cluster. Then it deletes the
@@ -44,10 +45,10 @@ func (h *handler) withoutContent(err error, p *progress) error {
 	p.stop()
 	switch {
 	case answers.IsTooLarge(err):
-		p.outcome = p.outcome.WithFailure(fleet.ReasonError, selection.TargetingError+errContentTooLarge.Error())
+		p.outcome = p.outcome.WithFailure(conditions.ReasonError, selection.TargetingError+errContentTooLarge.Error())
 		err = nil
 	case needsUser(err):
-		p.outcome = p.outcome.WithFailure(fleet.ReasonError, writeError+answers.Message(err))
+		p.outcome = p.outcome.WithFailure(conditions.ReasonError, writeError+answers.Message(err))
 	}
 	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
 	return err

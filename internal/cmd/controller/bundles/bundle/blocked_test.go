@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 var resembling = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Resembles"}}}
@@ -51,7 +52,7 @@ func brokenReach(closed ...string) targeting.Reach {
 	namespaces := []*corev1.Namespace{}
 	for _, name := range closed {
 		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Annotations: map[string]string{fleet.AnnotationAcceptBundlesFrom: "none"},
+			Name: name, Annotations: map[string]string{annotation.AcceptBundlesFrom: "none"},
 		}})
 	}
 	return targeting.NewReach(bundle(), []targeting.Mapping{targeting.NewMapping(&fleet.BundleNamespaceMapping{

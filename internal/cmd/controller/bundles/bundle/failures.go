@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // writeError is the prefix of messages about a BundleDeployment that the API server refuses.
@@ -34,12 +35,12 @@ const messageTooLarge = "the Bundle is so large that the API server accepts neit
 func (h *handler) reportUnprepared(bundle *fleet.Bundle, err error) error {
 	switch {
 	case answers.IsTooLarge(err):
-		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, fleet.ReasonBundleTooLarge, messageTooLarge)
+		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, conditions.ReasonBundleTooLarge, messageTooLarge)
 		return nil
 	case needsUser(err):
 		before, _ := h.ledger.Get(reconcile.KeyOf(bundle))
 		before.Generation = bundle.Generation
-		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(fleet.ReasonError, writeError+answers.Message(err)))
+		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(conditions.ReasonError, writeError+answers.Message(err)))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // repair is the suffix of messages about an invalid selector.
@@ -29,10 +30,10 @@ type input struct {
 // any other number, zero included, would be wrong.
 func setStatus(status *fleet.ClusterGroupStatus, in input) {
 	if in.broken != nil {
-		for _, conditionType := range []string{fleet.ConditionReady, fleet.ConditionProcessed} {
-			fleet.SetCondition(&status.Conditions, in.now, genericcondition.GenericCondition{
+		for _, conditionType := range []string{conditions.Ready, conditions.Processed} {
+			conditions.Set(&status.Conditions, in.now, genericcondition.GenericCondition{
 				Type: conditionType, Status: corev1.ConditionFalse,
-				Reason: fleet.ReasonSelectorInvalid, Message: in.broken.Error() + repair,
+				Reason: conditions.ReasonSelectorInvalid, Message: in.broken.Error() + repair,
 			})
 		}
 		return
@@ -54,17 +55,17 @@ func setStatus(status *fleet.ClusterGroupStatus, in input) {
 		ReadyBundles:  state.ReadyText(status.Summary),
 		State:         state.WorstState(status.Summary),
 	}
-	fleet.SetCondition(&status.Conditions, in.now, state.ReadyCondition(status.Summary, state.KindBundle))
-	fleet.SetCondition(&status.Conditions, in.now, genericcondition.GenericCondition{
-		Type: fleet.ConditionProcessed, Status: corev1.ConditionTrue,
+	conditions.Set(&status.Conditions, in.now, state.ReadyCondition(status.Summary, state.KindBundle))
+	conditions.Set(&status.Conditions, in.now, genericcondition.GenericCondition{
+		Type: conditions.Processed, Status: corev1.ConditionTrue,
 	})
 }
 
 // silent reports whether a Cluster is not ready because its agent has stopped reporting. The agent's last report still
 // counts in the sums.
 func silent(cluster *fleet.Cluster) bool {
-	ready := fleet.GetCondition(cluster.Status.Conditions, fleet.ConditionReady)
-	return ready != nil && ready.Reason == fleet.ReasonAgentNotReporting
+	ready := conditions.Get(cluster.Status.Conditions, conditions.Ready)
+	return ready != nil && ready.Reason == conditions.ReasonAgentNotReporting
 }
 
 // readyClusters returns "<ready>/<all>", followed by the names of Clusters that are not ready as listed in the status.

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -94,10 +95,10 @@ func failing(bundle string, state fleet.BundleState) func(*fleet.Cluster) {
 
 // mute makes the agent of a Cluster stop reporting.
 func mute(c *fleet.Cluster) {
-	c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Reason: fleet.ReasonAgentNotReporting}}
+	c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Reason: conditions.ReasonAgentNotReporting}}
 }
 
-func conditions(ready, processed genericcondition.GenericCondition) []genericcondition.GenericCondition {
+func conditionsOf(ready, processed genericcondition.GenericCondition) []genericcondition.GenericCondition {
 	ready.Type, processed.Type = "Ready", "Processed"
 	ready.LastUpdateTime, processed.LastUpdateTime = "2026-11-21T08:00:00Z", "2026-11-21T08:00:00Z"
 	return []genericcondition.GenericCondition{ready, processed}
@@ -121,7 +122,7 @@ func TestTell(t *testing.T) {
 		ClusterCount: 1, Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/1", ReadyBundles: "2/2"},
 		Summary:        fleet.BundleSummary{Ready: 2, DesiredReady: 2},
 		ResourceCounts: fleet.ResourceCounts{Ready: 4, DesiredReady: 4},
-		Conditions:     conditions(isTrue, isTrue),
+		Conditions:     conditionsOf(isTrue, isTrue),
 	}
 	tests := map[string]struct {
 		before fleet.ClusterGroupStatus
@@ -130,13 +131,13 @@ func TestTell(t *testing.T) {
 	}{
 		"a group without members is ready": {
 			fleet.ClusterGroupStatus{}, input{},
-			fleet.ClusterGroupStatus{Display: fleet.ClusterGroupDisplay{ReadyClusters: "0/0", ReadyBundles: "0/0"}, Conditions: conditions(isTrue, isTrue)},
+			fleet.ClusterGroupStatus{Display: fleet.ClusterGroupDisplay{ReadyClusters: "0/0", ReadyBundles: "0/0"}, Conditions: conditionsOf(isTrue, isTrue)},
 		},
 		"what its Clusters have adds up": {
 			fleet.ClusterGroupStatus{}, input{members: []*fleet.Cluster{member("a", ready(1)), member("b", ready(2)), member("c")}},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 3, Summary: fleet.BundleSummary{Ready: 3, DesiredReady: 3}, ResourceCounts: fleet.ResourceCounts{Ready: 6, DesiredReady: 6},
-				Display: fleet.ClusterGroupDisplay{ReadyClusters: "3/3", ReadyBundles: "3/3"}, Conditions: conditions(isTrue, isTrue),
+				Display: fleet.ClusterGroupDisplay{ReadyClusters: "3/3", ReadyBundles: "3/3"}, Conditions: conditionsOf(isTrue, isTrue),
 			},
 		},
 		"a Cluster whose agent is silent is named, and what it said last still adds up": {
@@ -144,7 +145,7 @@ func TestTell(t *testing.T) {
 			fleet.ClusterGroupStatus{
 				ClusterCount: 2, NonReadyClusterCount: 1, NonReadyClusters: []string{"b"},
 				Summary: fleet.BundleSummary{Ready: 3, DesiredReady: 3}, ResourceCounts: fleet.ResourceCounts{Ready: 6, DesiredReady: 6},
-				Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/2 (b)", ReadyBundles: "3/3"}, Conditions: conditions(isTrue, isTrue),
+				Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/2 (b)", ReadyBundles: "3/3"}, Conditions: conditionsOf(isTrue, isTrue),
 			},
 		},
 		"a Cluster with a Bundle that is not ready is named, and so is the Bundle": {
@@ -158,7 +159,7 @@ func TestTell(t *testing.T) {
 				}},
 				ResourceCounts: fleet.ResourceCounts{Ready: 4, DesiredReady: 6, NotReady: 1, Missing: 1},
 				Display:        fleet.ClusterGroupDisplay{ReadyClusters: "1/3 (b,c)", ReadyBundles: "2/4", State: "ErrApplied"},
-				Conditions:     conditions(isFalse("ErrApplied(1) [Bundle db]; NotReady(1) [Bundle web]"), isTrue),
+				Conditions:     conditionsOf(isFalse("ErrApplied(1) [Bundle db]; NotReady(1) [Bundle web]"), isTrue),
 			},
 		},
 		"what was true before does not show": {
@@ -170,21 +171,21 @@ func TestTell(t *testing.T) {
 				}},
 				ResourceCounts: fleet.ResourceCounts{DesiredReady: 1, NotReady: 1},
 				Display:        fleet.ClusterGroupDisplay{ReadyClusters: "0/1 (a)", ReadyBundles: "0/1", State: "NotReady"},
-				Conditions:     conditions(isFalse("NotReady(1) [Bundle web]"), isTrue),
+				Conditions:     conditionsOf(isFalse("NotReady(1) [Bundle web]"), isTrue),
 			},
 		},
 		"of a selector that does not parse, only the conditions speak": {
 			before, input{broken: bad},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 1, Summary: before.Summary, ResourceCounts: before.ResourceCounts, Display: before.Display,
-				Conditions: conditions(invalid, invalid),
+				Conditions: conditionsOf(invalid, invalid),
 			},
 		},
 		"a new group with such a selector has no members anybody knows of": {
-			fleet.ClusterGroupStatus{}, input{broken: bad}, fleet.ClusterGroupStatus{Conditions: conditions(invalid, invalid)},
+			fleet.ClusterGroupStatus{}, input{broken: bad}, fleet.ClusterGroupStatus{Conditions: conditionsOf(invalid, invalid)},
 		},
 		"once it is corrected, nothing is left of that": {
-			fleet.ClusterGroupStatus{Conditions: conditions(invalid, invalid)}, input{members: []*fleet.Cluster{member("a", ready(2))}}, before,
+			fleet.ClusterGroupStatus{Conditions: conditionsOf(invalid, invalid)}, input{members: []*fleet.Cluster{member("a", ready(2))}}, before,
 		},
 	}
 	for name, test := range tests {

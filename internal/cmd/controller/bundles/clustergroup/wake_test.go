@@ -18,7 +18,7 @@ func TestClusterMatters(t *testing.T) {
 		"a heartbeat":              {func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.NewTime(now) }, false},
 		"an annotation":            {func(c *fleet.Cluster) { c.Annotations = map[string]string{"a": "b"} }, false},
 		"its spec":                 {func(c *fleet.Cluster) { c.Generation++; c.Spec.Paused = true }, false},
-		"a condition":              {func(c *fleet.Cluster) { c.Status.Conditions = conditions(isTrue, isTrue) }, false},
+		"a condition":              {func(c *fleet.Cluster) { c.Status.Conditions = conditionsOf(isTrue, isTrue) }, false},
 		"a label":                  {func(c *fleet.Cluster) { c.Labels = map[string]string{"a": "b"} }, true},
 		"a count of its resources": {func(c *fleet.Cluster) { c.Status.ResourceCounts.Missing++ }, true},
 		"a count of its Bundles":   {func(c *fleet.Cluster) { c.Status.Summary.Pending++ }, true},

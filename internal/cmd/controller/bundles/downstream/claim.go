@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // errForged means that the hub has not made a BundleDeployment, or would no longer make it. Only the log says which of
@@ -89,7 +90,7 @@ func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	}
 	h.app.Log.Info("downstream resources of a forged BundleDeployment not copied", "bundledeployment", reconcile.KeyOf(bd).String(),
 		"bundle", index.ClaimedBy(bd).String(), "cluster", index.ClusterOf(bd).String())
-	h.app.Recorder.Event(bd, corev1.EventTypeWarning, fleet.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
+	h.app.Recorder.Event(bd, corev1.EventTypeWarning, conditions.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
 }
 
 // refused are the BundleDeployments whose resources are not all copied because of other objects.

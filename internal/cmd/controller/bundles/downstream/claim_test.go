@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // TestForgedBundleDeployment has BundleDeployments that a tenant wrote, beside Secrets that are not the tenant's.
@@ -84,7 +85,7 @@ func TestForgedBundleDeployment(t *testing.T) {
 			if copied := err == nil; copied != test.copied || err != nil && !apierrors.IsNotFound(err) {
 				t.Errorf("copied: %v, want %v (%v)", copied, test.copied, err)
 			}
-			if events := hub.Told(); slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, fleet.ReasonBundleDeploymentForged) }) != test.forged {
+			if events := hub.Told(); slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, conditions.ReasonBundleDeploymentForged) }) != test.forged {
 				t.Errorf("Events: %v", events)
 			}
 		})

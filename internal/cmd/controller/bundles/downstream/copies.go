@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // done tracks which copies each BundleDeployment has. All of it can be recomputed.
@@ -134,7 +135,7 @@ type made struct{ of, version string }
 // copies are the copies of a BundleDeployment, by "<kind>/<name>".
 type copies map[string]made
 
-// String returns the value of AnnotationCopiesTold.
+// String returns the value of annotation.CopiesTold.
 func (c copies) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -143,7 +144,7 @@ func (c copies) String() string {
 	return strings.Join(parts, " ")
 }
 
-// parseCopies parses AnnotationCopiesTold. It ignores invalid parts.
+// parseCopies parses annotation.CopiesTold. It ignores invalid parts.
 func parseCopies(annotation string) copies {
 	known := copies{}
 	for part := range strings.FieldsSeq(annotation) {
@@ -159,11 +160,11 @@ func parseCopies(annotation string) copies {
 // ended before. If only the version of the original or of the copy has changed, the data is the same: only the
 // original or the owners were written. Copies that Rancher Fleet has made are not recorded; they count as known.
 func isUnreported(bd *fleet.BundleDeployment, there copies) bool {
-	annotation, noted := bd.Annotations[fleet.AnnotationCopiesTold]
+	value, noted := bd.Annotations[annotation.CopiesTold]
 	if bd.Spec.DownstreamResourcesGeneration > 0 && !noted {
 		return false
 	}
-	known := parseCopies(annotation)
+	known := parseCopies(value)
 	for name, copied := range there {
 		if known[name].of != copied.of && known[name].version != copied.version {
 			return true

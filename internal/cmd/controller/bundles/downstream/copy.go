@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // kindDeployment is the kind of the owners of copies.
@@ -94,7 +95,7 @@ func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o 
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, fleet.AnnotationCopiedFrom, o.key.Namespace)
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, annotation.CopiedFrom, o.key.Namespace)
 	found.Data, found.OwnerReferences = read.data, owners // the type stays, because it is immutable
 	updated, err := secrets.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
@@ -124,7 +125,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 	if same && len(owners) == len(before) {
 		return found, nil
 	}
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, fleet.AnnotationCopiedFrom, o.key.Namespace)
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, annotation.CopiedFrom, o.key.Namespace)
 	found.Data, found.BinaryData, found.OwnerReferences = read.text, read.data, owners
 	updated, err := configMaps.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
@@ -135,7 +136,7 @@ func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment,
 
 // isNotedOf reports whether a copy may say that it is of an original. Copies of earlier releases name no workspace.
 func isNotedOf(found metav1.Object, o original) bool {
-	workspace, noted := found.GetAnnotations()[fleet.AnnotationCopiedFrom]
+	workspace, noted := found.GetAnnotations()[annotation.CopiedFrom]
 	return !noted || workspace == o.key.Namespace
 }
 
@@ -194,7 +195,7 @@ func mayBeWritten(err error) bool {
 func metaOf(bd *fleet.BundleDeployment, o original) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: bd.Namespace, Name: o.key.Name, OwnerReferences: withOwner(nil, bd),
-		Annotations: map[string]string{fleet.AnnotationCopiedFrom: o.key.Namespace},
+		Annotations: map[string]string{annotation.CopiedFrom: o.key.Namespace},
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // there is the namespace of Cluster ws/one.
@@ -87,7 +88,7 @@ func ownedBy(uid string) func(*corev1.Secret) {
 
 // fromWorkspace names the workspace of the original.
 func fromWorkspace(s *corev1.Secret) {
-	s.Annotations = map[string]string{fleet.AnnotationCopiedFrom: "ws"}
+	s.Annotations = map[string]string{annotation.CopiedFrom: "ws"}
 }
 
 func ofType(t corev1.SecretType) func(*corev1.Secret) {
@@ -152,7 +153,7 @@ func TestCopyAll(t *testing.T) {
 		},
 		"a copy that names another workspace": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) {
-				s.Annotations = map[string]string{fleet.AnnotationCopiedFrom: "other"}
+				s.Annotations = map[string]string{annotation.CopiedFrom: "other"}
 			})}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
 		"a ConfigMap that changed": {
@@ -438,13 +439,13 @@ func TestNextProcess_NotifiesTheAgent(t *testing.T) {
 			bd := deployment(creds)
 			bd.Spec.DownstreamResourcesGeneration = test.generation
 			if test.told != "" {
-				bd.Annotations = map[string]string{fleet.AnnotationCopiesTold: test.told}
+				bd.Annotations = map[string]string{annotation.CopiesTold: test.told}
 			}
 			put(hub, bd)
 			want := *bd.DeepCopy()
 			if test.want {
 				want.Spec.DownstreamResourcesGeneration++
-				want.Annotations = map[string]string{fleet.AnnotationCopiesTold: "secret/creds=7/7"}
+				want.Annotations = map[string]string{annotation.CopiesTold: "secret/creds=7/7"}
 			}
 			for range 2 {
 				if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {

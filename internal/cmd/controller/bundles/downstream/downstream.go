@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // byOriginal is the index of BundleDeployments by the originals that they want copied, as original.String.
@@ -196,7 +197,7 @@ func (h *handler) notifyAgent(bd *fleet.BundleDeployment) error {
 	there := h.done.versions(bd.UID).String()
 	_, err := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 		bd.Spec.DownstreamResourcesGeneration++
-		metav1.SetMetaDataAnnotation(&bd.ObjectMeta, fleet.AnnotationCopiesTold, there)
+		metav1.SetMetaDataAnnotation(&bd.ObjectMeta, annotation.CopiesTold, there)
 	})
 	if err != nil {
 		h.done.setChanged(bd.UID)

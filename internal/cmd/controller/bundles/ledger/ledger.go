@@ -9,7 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cut"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Ledger is safe for concurrent use. Create it with New.
@@ -67,7 +67,7 @@ func (l *Ledger) Forget(bundle types.NamespacedName) {
 // SetTrouble stores a problem with a BundleDeployment of a Bundle that a controller other than that of Bundles reports, such
 // as a missing original of a copy. An empty text removes it.
 func (l *Ledger) SetTrouble(deployment, bundle types.NamespacedName, text string) {
-	text = cut.Text(text, fleet.MaxMessage)
+	text = cut.Text(text, conditions.MaxMessage)
 	l.mu.Lock()
 	same := l.troubles[deployment] == text
 	if text == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 type handler struct {
@@ -83,9 +84,9 @@ func trouble(mapping *fleet.BundleNamespaceMapping, namespaces []*corev1.Namespa
 	case err == nil:
 		return refused(ready, namespaces)
 	case errors.Is(err, targeting.ErrMappingIncomplete):
-		return fleet.ReasonMappingIncomplete, err.Error()
+		return conditions.ReasonMappingIncomplete, err.Error()
 	default:
-		return fleet.ReasonSelectorInvalid, err.Error() + "; correct that selector: until then, what was deployed through the mapping stays as it is"
+		return conditions.ReasonSelectorInvalid, err.Error() + "; correct that selector: until then, what was deployed through the mapping stays as it is"
 	}
 }
 
@@ -100,5 +101,5 @@ func refused(mapping targeting.Mapping, namespaces []*corev1.Namespace) (reason,
 	if len(refusing) == 0 {
 		return "", ""
 	}
-	return fleet.ReasonMappingRefused, targeting.RefusedMessage(mapping.Workspace(), refusing)
+	return conditions.ReasonMappingRefused, targeting.RefusedMessage(mapping.Workspace(), refusing)
 }

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestTrouble(t *testing.T) {
@@ -51,7 +53,7 @@ func TestRefusedMapping(t *testing.T) {
 	namespace := func(name string, annotations map[string]string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 	}
-	accepting := func(list string) map[string]string { return map[string]string{fleet.AnnotationAcceptBundlesFrom: list} }
+	accepting := func(list string) map[string]string { return map[string]string{annotation.AcceptBundlesFrom: list} }
 	in := &fleet.BundleNamespaceMapping{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "m"}, BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{},
 	}
@@ -62,7 +64,7 @@ func TestRefusedMapping(t *testing.T) {
 	reason, message = trouble(in, []*corev1.Namespace{namespace("open", nil), namespace("shut", accepting("none")), namespace("picky", accepting("other"))})
 	want := "workspaces that do not accept Bundles of ws, so that none go to their Clusters: picky, shut; if they should, an owner of the Namespace adds ws " +
 		"to the list in its annotation: kubectl annotate namespace picky --overwrite fleet.cattle.io/accept-bundles-from=<others>,ws"
-	if reason != fleet.ReasonMappingRefused || message != want {
+	if reason != conditions.ReasonMappingRefused || message != want {
 		t.Errorf("trouble = %s: %s\nwant %s", reason, message, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // bundleInput is the input for the status of a Bundle.
@@ -90,26 +91,26 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
 	ready := state.ReadyCondition(summary, state.KindCluster)
 	if ready.Status == "False" && found.failed {
-		ready.Reason = fleet.ReasonError // a cluster cannot deploy it; the message says why
+		ready.Reason = conditions.ReasonError // a cluster cannot deploy it; the message says why
 	}
 	if in.outcome.Circle != "" && ready.Status == "False" {
-		ready.Reason, ready.Message = fleet.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
+		ready.Reason, ready.Message = conditions.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
 	}
 	if in.outcome.Blocked != "" {
-		ready.Status, ready.Reason = "False", fleet.ReasonSelectorInvalid
+		ready.Status, ready.Reason = "False", conditions.ReasonSelectorInvalid
 		ready.Message = strings.TrimSuffix(in.outcome.Blocked+"; "+ready.Message, "; ")
 	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
-			Type: fleet.ConditionReady, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,
+			Type: conditions.Ready, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,
 		}
 	}
-	fleet.SetCondition(&status.Conditions, in.now, ready)
+	conditions.Set(&status.Conditions, in.now, ready)
 	if in.outcome.Failure == "" {
-		setProblem(status, in.now, fleet.ConditionPartitioned, fleet.ReasonPartitionsIncomplete, in.outcome.Rollout.Problem)
-		setProblem(status, in.now, fleet.ConditionTargetsKnown, fleet.ReasonClusterGroupUnknown, in.outcome.Unknown)
+		setProblem(status, in.now, conditions.Partitioned, conditions.ReasonPartitionsIncomplete, in.outcome.Rollout.Problem)
+		setProblem(status, in.now, conditions.TargetsKnown, conditions.ReasonClusterGroupUnknown, in.outcome.Unknown)
 	}
-	setProblem(status, in.now, fleet.ConditionTargetsAccepted, fleet.ReasonMappingRefused, in.outcome.Refused)
+	setProblem(status, in.now, conditions.TargetsAccepted, conditions.ReasonMappingRefused, in.outcome.Refused)
 }
 
 // setProblem sets a condition that a Bundle has once it has had the problem. The condition is True if problem is empty.
@@ -118,8 +119,8 @@ func setProblem(status *fleet.BundleStatus, now time.Time, conditionType, reason
 	if problem != "" {
 		condition.Status, condition.Reason, condition.Message = "False", reason, problem
 	}
-	if problem != "" || fleet.GetCondition(status.Conditions, conditionType) != nil {
-		fleet.SetCondition(&status.Conditions, now, condition)
+	if problem != "" || conditions.Get(status.Conditions, conditionType) != nil {
+		conditions.Set(&status.Conditions, now, condition)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
@@ -72,23 +73,23 @@ func setClusterStatus(cluster *fleet.Cluster, in clusterInput) {
 	status.Display = fleet.ClusterDisplay{ReadyBundles: state.ReadyText(status.Summary), State: state.WorstState(status.Summary)}
 	ready := state.ReadyCondition(status.Summary, state.KindBundle)
 	if in.reporting == supervision.ReportingSilent {
-		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, fleet.ReasonAgentNotReporting, supervision.SilentMessage
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, conditions.ReasonAgentNotReporting, supervision.SilentMessage
 	}
 	if in.reporting == supervision.ReportingSilent || status.Agent.LastSeen.IsZero() {
 		status.Display.State = state.WaitCheckIn
 	}
-	fleet.SetCondition(&status.Conditions, in.now, ready)
+	conditions.Set(&status.Conditions, in.now, ready)
 	setReporting(cluster, in)
 }
 
 // setReporting sets the AgentReporting condition, or removes it if the Cluster has no agent that should report.
 func setReporting(cluster *fleet.Cluster, in clusterInput) {
-	conditions := &cluster.Status.Conditions
+	list := &cluster.Status.Conditions
 	if reporting := supervision.ReportingCondition(in.reporting, cluster); reporting != nil {
-		fleet.SetCondition(conditions, in.now, *reporting)
+		conditions.Set(list, in.now, *reporting)
 		return
 	}
-	fleet.RemoveCondition(conditions, fleet.ConditionAgentReporting)
+	conditions.Remove(list, conditions.AgentReporting)
 }
 
 // readySources counts the sources of the deployments, by the label that names a source, and the sources whose

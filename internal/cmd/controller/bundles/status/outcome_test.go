@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func waits(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = "" }
@@ -25,7 +26,7 @@ func notReady(bd *fleet.BundleDeployment) { bd.Status.Ready = false }
 func modified(bd *fleet.BundleDeployment) { bd.Status.NonModified = false }
 
 func notDeployed(bd *fleet.BundleDeployment) {
-	bd.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionDeployed, Status: "False"}}
+	bd.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Deployed, Status: "False"}}
 }
 
 func leaves(bd *fleet.BundleDeployment) {

@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // inPartitions is a target with a newest state that is in these partitions.
@@ -64,7 +65,7 @@ func TestPartitionProblems_AreReported(t *testing.T) {
 	var status fleet.BundleStatus
 	tell := func(outcome selection.Outcome, at time.Time) *genericcondition.GenericCondition {
 		setBundleStatus(&status, bundleInput{outcome: outcome, now: at}, addUp(bundleInput{outcome: outcome}))
-		return fleet.GetCondition(status.Conditions, "Partitioned")
+		return conditions.Get(status.Conditions, "Partitioned")
 	}
 	later, latest := now.Add(time.Hour), now.Add(2*time.Hour)
 	strange := selection.Outcome{Rollout: rollout.Layout{Problem: "spec.rolloutStrategy.partitions: no"}}

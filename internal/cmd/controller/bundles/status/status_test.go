@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -67,7 +68,7 @@ func TestRecordedClusters(t *testing.T) {
 		setClusterStatus(got, in)
 		want := c.DeepCopy()
 		ours := genericcondition.GenericCondition{Type: "AgentReporting", Status: "True"}
-		fleet.SetCondition(&want.Status.Conditions, now, ours)
+		conditions.Set(&want.Status.Conditions, now, ours)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.Name, diff)
 		}
@@ -75,7 +76,7 @@ func TestRecordedClusters(t *testing.T) {
 		status.Summary, status.ResourceCounts, status.Display = fleet.BundleSummary{}, fleet.ResourceCounts{}, fleet.ClusterDisplay{}
 		status.Conditions = nil
 		setClusterStatus(got, in)
-		ready := *fleet.GetCondition(c.Status.Conditions, fleet.ConditionReady)
+		ready := *conditions.Get(c.Status.Conditions, conditions.Ready)
 		ready.LastUpdateTime = ""
 		if diff := cmp.Diff([]genericcondition.GenericCondition{ready, ours}, withoutTimes(status.Conditions)); diff != "" {
 			t.Errorf("conditions of %s (-want +got):\n%s", c.Name, diff)
@@ -130,8 +131,8 @@ func undivided(in bundleInput) bundleInput {
 func notInstalled(bd *fleet.BundleDeployment) {
 	bd.Status.Ready = false
 	bd.Status.Conditions = []genericcondition.GenericCondition{
-		{Type: fleet.ConditionDeployed, Status: "True"},
-		{Type: fleet.ConditionInstalled, Status: "False", Reason: fleet.ReasonError, Message: "not installed: YAML parse error"},
+		{Type: conditions.Deployed, Status: "True"},
+		{Type: conditions.Installed, Status: "False", Reason: conditions.ReasonError, Message: "not installed: YAML parse error"},
 	}
 }
 

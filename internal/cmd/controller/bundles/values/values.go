@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // ErrTaken means that the values cannot be written, because a Secret of another type has that name.
@@ -84,8 +85,8 @@ func (s *Store) CheckReported(older, newer *fleet.BundleDeployment) bool {
 }
 
 func reportsInvalid(bd *fleet.BundleDeployment) bool {
-	deployed := fleet.GetCondition(bd.Status.Conditions, fleet.ConditionDeployed)
-	return bd.Spec.ValuesHash != "" && deployed != nil && deployed.Reason == fleet.ReasonHelmValuesInvalid
+	deployed := conditions.Get(bd.Status.Conditions, conditions.Deployed)
+	return bd.Spec.ValuesHash != "" && deployed != nil && deployed.Reason == conditions.ReasonHelmValuesInvalid
 }
 
 // Write writes the values of an existing BundleDeployment. Call it before the BundleDeployment gets their hash, and

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // reporting returns a BundleDeployment whose agent gives a reason why it was not deployed.
@@ -14,13 +15,13 @@ func reporting(hash, reason string) *fleet.BundleDeployment {
 	bd := valued("one")
 	bd.Spec.ValuesHash = hash
 	if reason != "" {
-		bd.Status.Conditions = []genericcondition.GenericCondition{{Type: fleet.ConditionDeployed, Status: "False", Reason: reason}}
+		bd.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Deployed, Status: "False", Reason: reason}}
 	}
 	return bd
 }
 
 func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
-	invalid := fleet.ReasonHelmValuesInvalid
+	invalid := conditions.ReasonHelmValuesInvalid
 	tests := map[string]struct {
 		older, newer *fleet.BundleDeployment
 		want         bool
@@ -29,7 +30,7 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 		"one that said so before this process":          {nil, reporting("h", invalid), true},
 		"an agent that still reports them":              {reporting("h", invalid), reporting("h", invalid), false},
 		"one that is content again":                     {reporting("h", invalid), reporting("h", ""), false},
-		"one that has another reason":                   {reporting("h", ""), reporting("h", fleet.ReasonError), false},
+		"one that has another reason":                   {reporting("h", ""), reporting("h", conditions.ReasonError), false},
 		"one whose values are in no Secret of ours":     {reporting("", ""), reporting("", invalid), false},
 	}
 	for name, test := range tests {

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // byUID is the index of Namespaces by the recorded UID.
@@ -76,7 +77,7 @@ func New(hub Hub) *Identities {
 // AddIndex adds the index that Holders uses to the cache of Namespaces, before it is filled.
 func AddIndex(namespaces Namespaces) {
 	namespaces.Cache().AddIndexer(byUID, func(namespace *corev1.Namespace) ([]string, error) {
-		if uid := namespace.Annotations[fleet.AnnotationSystemUID]; uid != "" {
+		if uid := namespace.Annotations[annotation.SystemUID]; uid != "" {
 			return []string{uid}, nil
 		}
 		return nil, nil
@@ -167,7 +168,7 @@ func (i *Identities) of(cluster *fleet.Cluster) (types.UID, error) {
 	if err != nil || namespace == nil {
 		return "", err
 	}
-	return types.UID(namespace.Annotations[fleet.AnnotationSystemUID]), nil
+	return types.UID(namespace.Annotations[annotation.SystemUID]), nil
 }
 
 // Holders returns the Clusters with a UID, by namespace and name. Those that are being deleted do not count.
@@ -226,12 +227,12 @@ func (i *Identities) Persist(cluster *fleet.Cluster) error {
 		return nil
 	}
 	namespace, err := i.namespaceOf(cluster)
-	if err != nil || namespace == nil || namespace.Annotations[fleet.AnnotationSystemUID] == string(known.system) {
+	if err != nil || namespace == nil || namespace.Annotations[annotation.SystemUID] == string(known.system) {
 		return err
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": namespace.ResourceVersion, // another namespace of this name is not changed
-		"annotations":     map[string]any{fleet.AnnotationSystemUID: annotation(known.system)},
+		"annotations":     map[string]any{annotation.SystemUID: annotationValue(known.system)},
 	}})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
@@ -246,8 +247,8 @@ func (i *Identities) Persist(cluster *fleet.Cluster) error {
 	return nil
 }
 
-// annotation returns the value for a merge patch, which removes the annotation if the UID is empty.
-func annotation(system types.UID) any {
+// annotationValue returns the value for a merge patch, which removes the annotation if the UID is empty.
+func annotationValue(system types.UID) any {
 	if system == "" {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 var errServer = errors.New("etcd is gone")
@@ -38,7 +39,7 @@ func namespaceOf(c *fleet.Cluster, modifiers ...func(*corev1.Namespace)) *corev1
 	return namespace
 }
 
-func recorded(n *corev1.Namespace) { n.Annotations[fleet.AnnotationSystemUID] = string(system) }
+func recorded(n *corev1.Namespace) { n.Annotations[annotation.SystemUID] = string(system) }
 
 func holders(t *testing.T, of *identities.Identities) (found []string) {
 	t.Helper()
@@ -61,7 +62,7 @@ func TestHolders_CountsOnlyWhatTheHubRecorded(t *testing.T) {
 	}{
 		"recorded":                        {namespace: namespaceOf(c, recorded), want: true},
 		"not recorded":                    {namespace: namespaceOf(c)},
-		"another UID":                     {namespace: namespaceOf(c, func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationSystemUID] = "system-2" })},
+		"another UID":                     {namespace: namespaceOf(c, func(n *corev1.Namespace) { n.Annotations[annotation.SystemUID] = "system-2" })},
 		"a namespace without a mark":      {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Labels = nil })},
 		"a namespace of another name":     {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Name = "mine" })},
 		"one that names another Cluster":  {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationCluster] = "west" })},
@@ -72,7 +73,7 @@ func TestHolders_CountsOnlyWhatTheHubRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)
 			c := cluster("a", "east")
-			c.Annotations = map[string]string{fleet.AnnotationSystemUID: string(system)} // of a user
+			c.Annotations = map[string]string{annotation.SystemUID: string(system)} // of a user
 			hub.Put(test.namespace)
 			if !test.gone {
 				hub.Put(c)

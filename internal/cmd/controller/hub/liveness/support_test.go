@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 const (
@@ -200,7 +201,7 @@ func (h *hub) remove(name string) {
 func unheard(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.Time{} }
 
 func imported(c *fleet.Cluster) {
-	fleet.SetCondition(&c.Status.Conditions, time.Now(), genericcondition.GenericCondition{Type: fleet.ConditionImported, Status: "True"})
+	conditions.Set(&c.Status.Conditions, time.Now(), genericcondition.GenericCondition{Type: conditions.Imported, Status: "True"})
 }
 
 func installedByHand(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }
@@ -212,7 +213,7 @@ func elsewhere(c *fleet.Cluster) {
 // mark writes the tracker's stage into a Cluster's conditions.
 func (h *hub) mark(name string) {
 	h.change(name, func(c *fleet.Cluster) {
-		fleet.SetCondition(&c.Status.Conditions, time.Now(), *supervision.ReportingCondition(h.tracker.Of(c), c))
+		conditions.Set(&c.Status.Conditions, time.Now(), *supervision.ReportingCondition(h.tracker.Of(c), c))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -26,9 +27,9 @@ func isRepeated(key string) bool {
 	switch key {
 	case fleet.AnnotationSetID, fleet.AnnotationSetOwnerGVK, fleet.AnnotationSetOwnerNamespace,
 		fleet.LabelManaged, fleet.LabelBundleNamespace, fleet.LabelClusterNamespace,
-		fleet.LabelRegistrationToken, fleet.AnnotationCreatedWithToken, fleet.LabelTokenUID,
-		fleet.AnnotationTokenUIDAtGrant, fleet.AnnotationHubAddressAtGrant, fleet.AnnotationLifetimeAtGrant,
-		fleet.AnnotationAgentKey, fleet.AnnotationAgentKeyAtGrant:
+		fleet.LabelRegistrationToken, annotation.CreatedWithToken, fleet.LabelTokenUID,
+		annotation.TokenUIDAtGrant, annotation.HubAddressAtGrant, annotation.LifetimeAtGrant,
+		annotation.AgentKey, annotation.AgentKeyAtGrant:
 		return true
 	}
 	return false

@@ -31,7 +31,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -132,7 +132,7 @@ func (g *gatherer) readSettings(ctx context.Context) error {
 	if err != nil {
 		return check.Optional(err)
 	}
-	g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[fleet.AnnotationHubUID]}
+	g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[annotation.HubUID]}
 	g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // newestReleases returns the newest revisions of the releases in the metadata of Helm's Secrets. Releases of others are left
@@ -24,7 +24,7 @@ func newestReleases(secrets []metav1.PartialObjectMetadata, namespace string) (n
 			continue
 		}
 		own := key.Namespace == namespace && key.Name == names.Agent
-		ours[key] = ours[key] || own || secret.Annotations[fleet.AnnotationReleaseSeal] != ""
+		ours[key] = ours[key] || own || secret.Annotations[annotation.ReleaseSeal] != ""
 		last[key] = max(last[key], number)
 		all = append(all, agent.Release{
 			Namespace: key.Namespace, Name: key.Name, Status: secret.Labels["status"], Revision: number, Secret: secret.Name, Since: changed(secret),

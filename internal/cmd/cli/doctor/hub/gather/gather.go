@@ -35,6 +35,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -274,7 +275,7 @@ func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 			secret := item.(*corev1.Secret)
 			if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
 				found := readKubeconfig(secret.Data, rules)
-				found.Allowed = secret.Annotations[fleet.AnnotationAllowedWorkspaces]
+				found.Allowed = secret.Annotations[annotation.AllowedWorkspaces]
 				g.Kubeconfigs[name] = found
 			}
 			return nil

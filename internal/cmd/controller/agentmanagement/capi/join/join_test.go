@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func named(namespace, name string) types.NamespacedName {
@@ -21,7 +22,7 @@ func named(namespace, name string) types.NamespacedName {
 
 func tokenFor(namespace, cluster string) *fleet.ClusterRegistrationToken {
 	return &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: joining.TokenName(cluster), Annotations: map[string]string{fleet.AnnotationTokenForCluster: cluster},
+		Namespace: namespace, Name: joining.TokenName(cluster), Annotations: map[string]string{annotation.TokenForCluster: cluster},
 	}}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // written is what is known of a Secret: its version, a hash of what its manifest is made of, and the problem with it.
@@ -132,7 +133,7 @@ func taken(secret *corev1.Secret, out joining.Outcome) Result {
 		return Result{}
 	}
 	return Result{
-		Reason: fleet.ReasonNameTaken,
+		Reason: conditions.ReasonNameTaken,
 		Message: fmt.Sprintf("Secret %s/%s exists and was not created for this cluster, and the hub writes the manifest of the agent there: delete it",
 			secret.Namespace, secret.Name),
 	}
@@ -159,10 +160,10 @@ func (j *Joiner) manifest(ctx context.Context, out joining.Outcome) ([]byte, Res
 	manifest, err := install.Manifest(out.Deploy, pullSecrets, own)
 	switch {
 	case errors.Is(err, install.ErrSettings):
-		return nil, Result{Reason: fleet.ReasonSettingsInvalid, Message: err.Error()}, nil // the chart's message, which is constant
+		return nil, Result{Reason: conditions.ReasonSettingsInvalid, Message: err.Error()}, nil // the chart's message, which is constant
 	case err == nil && len(manifest) > joining.MaxBytes:
 		return nil, Result{
-			Reason:  fleet.ReasonSettingsInvalid,
+			Reason:  conditions.ReasonSettingsInvalid,
 			Message: fmt.Sprintf("the manifest of the agent has more than %d bytes and does not fit into a Secret: shorten the agent's settings, or the pull Secrets in imagePullSecrets of the fleet chart", joining.MaxBytes),
 		}, nil
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // AnotherHubError means that an agent belongs to another hub and is left alone.
@@ -32,7 +32,7 @@ func (e *AnotherHubError) Message() string {
 		uid = "unknown"
 	}
 	return fmt.Sprintf("the agent in namespace %s downstream belongs to another hub (the UID of its namespace kube-system is %s): give this hub's agent a namespace of its own in spec.agentNamespace; or, to take it over from the other hub, remove the mark, kubectl annotate configmap -n %s %s %s-, and delete its Cluster there",
-		e.namespace, uid, e.namespace, names.Agent, fleet.AnnotationHubUID)
+		e.namespace, uid, e.namespace, names.Agent, annotation.HubUID)
 }
 
 // CheckHub returns an AnotherHubError if the agent in a downstream namespace belongs to another hub. An agent without
@@ -42,7 +42,7 @@ func CheckHub(ctx context.Context, downstream hub.Downstream, namespace string, 
 	if _, err := downstream.Find(ctx, config); err != nil {
 		return err
 	}
-	if mark := config.Annotations[fleet.AnnotationHubUID]; mark != "" && mark != string(own) {
+	if mark := config.Annotations[annotation.HubUID]; mark != "" && mark != string(own) {
 		return &AnotherHubError{namespace: namespace, uid: mark}
 	}
 	return nil
@@ -54,7 +54,7 @@ func WithHub(rendered []runtime.Object, own types.UID) []runtime.Object {
 	for _, object := range rendered {
 		if config, ok := object.(*corev1.ConfigMap); ok && config.Name == names.Agent {
 			config = config.DeepCopy()
-			config.Annotations = with(config.Annotations, fleet.AnnotationHubUID, string(own))
+			config.Annotations = with(config.Annotations, annotation.HubUID, string(own))
 			object = config
 		}
 		marked = append(marked, object)

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // ErrNoIdentity means that no Secret downstream belongs to an agent of the Cluster.
@@ -111,7 +111,7 @@ func (d *Agent) keptByAnother(ctx context.Context) (bool, error) {
 }
 
 func isWatched(stored *corev1.Secret) bool {
-	return stored.Annotations[fleet.AnnotationWatched] == "true"
+	return stored.Annotations[annotation.Watched] == "true"
 }
 
 // readdress writes the hub's address into the agent's Secret. unwatched means that the agent does not notice the

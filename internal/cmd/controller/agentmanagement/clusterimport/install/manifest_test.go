@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const secretToken = "the-bearer-token"
@@ -57,7 +58,7 @@ func TestManifest_InstallsAnAgentThatRegisters(t *testing.T) {
 		if object.GetLabels()[fleet.LabelSetHash] != names.SetHash(deploy.SetID, names.Owner{}) {
 			t.Errorf("%s %s has no mark of the set", object.GetKind(), object.GetName())
 		}
-		if mark := object.GetAnnotations()[fleet.AnnotationHubUID]; (object.GetKind() == "ConfigMap") != (mark == "hub-1") {
+		if mark := object.GetAnnotations()[annotation.HubUID]; (object.GetKind() == "ConfigMap") != (mark == "hub-1") {
 			t.Errorf("%s %s has the hub's mark %q", object.GetKind(), object.GetName(), mark)
 		}
 		if object.GetKind() != "Namespace" && !strings.HasPrefix(object.GetKind(), "ClusterRole") && object.GetNamespace() != names.SystemNamespace {

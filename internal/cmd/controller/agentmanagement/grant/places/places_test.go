@@ -14,6 +14,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func request(name, client string) *fleet.ClusterRegistration {
@@ -66,10 +68,10 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 			delete(all, key)
 			woken = queue.Drop(key)
 		case 1:
-			r.Status.Granted, r.Annotations = true, map[string]string{fleet.AnnotationLastSeenAtGrant: ""}
+			r.Status.Granted, r.Annotations = true, map[string]string{annotation.LastSeenAtGrant: ""}
 		case 2:
 			r.Status.Conditions = []genericcondition.GenericCondition{
-				{Type: fleet.ConditionGranted, Status: corev1.ConditionFalse, Reason: fleet.ReasonTakeoverPending},
+				{Type: conditions.Granted, Status: corev1.ConditionFalse, Reason: conditions.ReasonTakeoverPending},
 			}
 		}
 		if _, there := all[key]; there || random.IntN(6) > 0 {
@@ -96,7 +98,7 @@ func TestQueueInAnyOrder_OldestHaveThePlaces(t *testing.T) {
 
 func TestRecoveryRequests_HaveTheirOwnPlaces(t *testing.T) {
 	ordinary, recovery := request("r1", "c"), request("r2", "c")
-	recovery.Annotations = map[string]string{fleet.AnnotationAgentTicket: "ticket"}
+	recovery.Annotations = map[string]string{annotation.AgentTicket: "ticket"}
 	if one, other := memberOf(ordinary, "t1"), memberOf(recovery, "t1"); one.client == other.client {
 		t.Errorf("both are requests of %q", one.client)
 	}

@@ -1,4 +1,4 @@
-package v1alpha1
+package conditions_test
 
 import (
 	"flag"
@@ -17,18 +17,19 @@ var updateDocs = flag.Bool("update-docs", false, "write docs/conditions.md from 
 
 // The page for users is made from the constants' own sentences, so that neither can be forgotten.
 func TestConditionsPageIsUpToDate(t *testing.T) {
-	const page = "../../../../docs/conditions.md"
-	conditions, reasons := documented(t, "Condition"), documented(t, "Reason")
-	if len(conditions) != 1 || len(reasons) < 5 {
-		t.Fatalf("found %d blocks of conditions and %d of reasons: the constants are read wrongly", len(conditions), len(reasons))
+	const page = "../../../../../docs/conditions.md"
+	blocks := documented(t)
+	if len(blocks) < 6 {
+		t.Fatalf("found %d blocks: the constants are read wrongly", len(blocks))
 	}
+	types, reasons := blocks[0], blocks[1:]
 	want := "# Conditions and reasons\n\n" +
 		"What the objects report: `kubectl describe`, or `kubectl get -o yaml` under `status.conditions`. A condition that is not\n" +
 		"True has a reason and a message. The message names the objects and says what to do. A condition heals by itself when its\n" +
 		"cause is gone. For example:\n\n" +
 		"```\n$ kubectl get clusters.fleet.cattle.io -n fleet-default east -o jsonpath='{.status.conditions[?(@.type==\"Imported\")]}'\n" +
 		`{"type":"Imported","status":"False","reason":"KubeconfigMissing","message":"Secret fleet-default/east-kubeconfig does not exist: …"}` +
-		"\n```\n\n## Conditions\n\n| type | meaning |\n|---|---|\n" + rows(conditions[0].constants)
+		"\n```\n\n## Conditions\n\n| type | meaning |\n|---|---|\n" + rows(types.constants)
 	for _, block := range reasons {
 		title, hint, _ := strings.Cut(block.doc, ". To see them: ")
 		want += "\n## " + strings.TrimSuffix(title, ".") + "\n\n"
@@ -51,16 +52,21 @@ func TestConditionsPageIsUpToDate(t *testing.T) {
 	}
 }
 
-type documentedConstant struct{ value, meaning string }
+type constant struct{ name, value, doc string }
+
+// meaning returns what the comment says of the value.
+func (c constant) meaning() string {
+	return strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(c.doc, c.name), " means that "), ", ")
+}
 
 // documentedBlock is a block of constants, with its comment.
 type documentedBlock struct {
 	doc       string
-	constants []documentedConstant
+	constants []constant
 }
 
-// documented reads the constants of conditions.go whose names begin with prefix, in their blocks and order.
-func documented(t *testing.T, prefix string) (found []documentedBlock) {
+// documented reads the text constants of conditions.go, in their blocks and order.
+func documented(t *testing.T) (found []documentedBlock) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "conditions.go", nil, parser.ParseComments)
 	if err != nil {
@@ -73,7 +79,7 @@ func documented(t *testing.T, prefix string) (found []documentedBlock) {
 		}
 		block := documentedBlock{doc: strings.Join(strings.Fields(decl.Doc.Text()), " ")}
 		for _, spec := range decl.Specs {
-			if constant := documentedOf(t, spec.(*ast.ValueSpec), prefix); constant.value != "" {
+			if constant, isText := documentedOf(t, spec.(*ast.ValueSpec)); isText {
 				block.constants = append(block.constants, constant)
 			}
 		}
@@ -84,33 +90,36 @@ func documented(t *testing.T, prefix string) (found []documentedBlock) {
 	return found
 }
 
-// documentedOf returns a constant whose name begins with prefix, or none.
-func documentedOf(t *testing.T, spec *ast.ValueSpec, prefix string) documentedConstant {
+// documentedOf returns a constant with its comment, and false for one that is no text.
+func documentedOf(t *testing.T, spec *ast.ValueSpec) (constant, bool) {
 	t.Helper()
-	name := spec.Names[0].Name
-	if !strings.HasPrefix(name, prefix) || len(spec.Values) == 0 {
-		return documentedConstant{}
+	if len(spec.Values) == 0 {
+		return constant{}, false
 	}
 	literal, ok := spec.Values[0].(*ast.BasicLit)
-	if !ok {
-		return documentedConstant{}
+	if !ok || literal.Kind != token.STRING {
+		return constant{}, false
 	}
 	value, err := strconv.Unquote(literal.Value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	meaning := strings.Join(strings.Fields(spec.Doc.Text()), " ")
-	meaning = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(meaning, name), " means that "), ", ")
-	if meaning == "" {
-		t.Errorf("%s has no sentence", name)
-	}
-	return documentedConstant{value, meaning}
+	return constant{spec.Names[0].Name, value, strings.Join(strings.Fields(spec.Doc.Text()), " ")}, true
 }
 
-func rows(constants []documentedConstant) string {
+// constants lists the text constants of conditions.go.
+func constants(t *testing.T) (all []constant) {
+	t.Helper()
+	for _, block := range documented(t) {
+		all = append(all, block.constants...)
+	}
+	return all
+}
+
+func rows(constants []constant) string {
 	var text strings.Builder
 	for _, c := range constants {
-		text.WriteString("| `" + c.value + "` | " + c.meaning + " |\n")
+		text.WriteString("| `" + c.value + "` | " + c.meaning() + " |\n")
 	}
 	return text.String()
 }

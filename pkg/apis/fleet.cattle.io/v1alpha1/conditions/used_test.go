@@ -1,4 +1,4 @@
-package v1alpha1_test
+package conditions_test
 
 import (
 	"go/ast"
@@ -13,8 +13,8 @@ import (
 
 // Whoever reads the table of reasons may rely on it: each of them is given by somebody, and nobody gives another.
 func TestReasonsAreThoseOfTheTableAndAllAreGiven(t *testing.T) {
-	named, texts := givenReasons(t, filepath.Join("..", "..", "..", "..", "internal"))
-	for _, constant := range constants(t, "conditions.go") {
+	named, texts := givenReasons(t, filepath.Join("..", "..", "..", "..", "..", "internal"))
+	for _, constant := range constants(t) {
 		if !named[constant.name] {
 			t.Errorf("%s is given by nobody: delete it", constant.name)
 		}
@@ -27,7 +27,7 @@ func TestReasonsAreThoseOfTheTableAndAllAreGiven(t *testing.T) {
 	}
 }
 
-// givenReasons reads the product's code: which constants Condition… and Reason… of the API it names, and where it
+// givenReasons reads the product's code: which constants of package conditions it names, and where it
 // writes a Reason as text.
 func givenReasons(t *testing.T, root string) (named map[string]bool, texts []string) {
 	t.Helper()
@@ -47,7 +47,7 @@ func givenReasons(t *testing.T, root string) (named map[string]bool, texts []str
 		ast.Inspect(file, func(node ast.Node) bool {
 			switch n := node.(type) {
 			case *ast.SelectorExpr:
-				if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "fleet" {
+				if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "conditions" {
 					named[n.Sel.Name] = true
 				}
 			case *ast.KeyValueExpr:

@@ -1,11 +1,7 @@
-package v1alpha1_test
+package conditions_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +11,7 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 
-	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 type condition = genericcondition.GenericCondition
@@ -23,7 +19,7 @@ type condition = genericcondition.GenericCondition
 func TestRemoveCondition(t *testing.T) {
 	list := []condition{{Type: "A"}, {Type: "B"}, {Type: "C"}}
 	for _, step := range []struct{ remove, left string }{{"B", "AC"}, {"B", "AC"}, {"A", "C"}, {"C", ""}, {"C", ""}} {
-		fleet.RemoveCondition(&list, step.remove)
+		conditions.Remove(&list, step.remove)
 		left := ""
 		for _, c := range list {
 			left += c.Type
@@ -93,12 +89,12 @@ func TestSetCondition(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := append([]condition(nil), test.list...)
-			fleet.SetCondition(&got, now, test.set)
+			conditions.Set(&got, now, test.set)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			again := append([]condition(nil), got...)
-			fleet.SetCondition(&again, now.Add(time.Hour), test.set)
+			conditions.Set(&again, now.Add(time.Hour), test.set)
 			if diff := cmp.Diff(got, again); diff != "" {
 				t.Errorf("set an hour later (-once +twice):\n%s", diff)
 			}
@@ -121,7 +117,7 @@ func TestGetCondition(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, fleet.GetCondition(test.list, test.conditionType)); diff != "" {
+			if diff := cmp.Diff(test.want, conditions.Get(test.list, test.conditionType)); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
 			}
 		})
@@ -130,15 +126,11 @@ func TestGetCondition(t *testing.T) {
 
 func TestConditionsAndReasonsAreWordsWithASentence(t *testing.T) {
 	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // what API machinery asks of a reason
-	found := constants(t, "conditions.go")
+	found := constants(t)
 	seen := map[string]string{}
 	for _, constant := range found {
-		prefix, rest, ok := strings.Cut(constant.name, "Condition")
-		if !ok {
-			prefix, rest, _ = strings.Cut(constant.name, "Reason")
-		}
-		if prefix != "" || rest != constant.value || !word.MatchString(constant.value) {
-			t.Errorf("%s = %q: want Condition<value> or Reason<value>, and a word", constant.name, constant.value)
+		if strings.TrimPrefix(constant.name, "Reason") != constant.value || !word.MatchString(constant.value) {
+			t.Errorf("%s = %q: want <value> for a type or Reason<value>, and a word", constant.name, constant.value)
 		}
 		if !strings.HasPrefix(constant.doc, constant.name+" means that ") && !strings.HasPrefix(constant.doc, constant.name+", on ") || !strings.HasSuffix(constant.doc, ".") {
 			t.Errorf("%s needs a sentence, has %q", constant.name, constant.doc)
@@ -151,56 +143,4 @@ func TestConditionsAndReasonsAreWordsWithASentence(t *testing.T) {
 	if len(found) < 30 {
 		t.Errorf("only %d constants: the file was not read", len(found))
 	}
-}
-
-func TestLabelsAreOfTheirKindAndDescribed(t *testing.T) {
-	key := regexp.MustCompile(`^(fleet\.cattle\.io|objectset\.rio\.cattle\.io|management\.cattle\.io)/[a-z0-9/-]+$`)
-	kind := regexp.MustCompile(`^(Label|Annotation|Finalizer|SecretType)[A-Z]`)
-	seen := map[string]string{}
-	found := constants(t, "labels.go")
-	for _, constant := range found {
-		if !kind.MatchString(constant.name) || !key.MatchString(constant.value) {
-			t.Errorf("%s = %q", constant.name, constant.value)
-		}
-		if !strings.HasPrefix(constant.doc, constant.name) {
-			t.Errorf("%s needs a sentence, has %q", constant.name, constant.doc)
-		}
-		sort := kind.FindStringSubmatch(constant.name)[1]
-		if other, ok := seen[sort+constant.value]; ok {
-			t.Errorf("%s and %s are the same key", other, constant.name)
-		}
-		seen[sort+constant.value] = constant.name
-	}
-	if len(found) < 40 {
-		t.Errorf("only %d constants: the file was not read", len(found))
-	}
-}
-
-type constant struct{ name, value, doc string }
-
-// constants lists the text constants of a file of the package under test.
-func constants(t *testing.T, file string) []constant {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []constant
-	ast.Inspect(parsed, func(node ast.Node) bool {
-		spec, ok := node.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 {
-			return true
-		}
-		literal, ok := spec.Values[0].(*ast.BasicLit)
-		if !ok {
-			return true
-		}
-		value, err := strconv.Unquote(literal.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, constant{spec.Names[0].Name, value, strings.Join(strings.Fields(spec.Doc.Text()), " ")})
-		return true
-	})
-	return found
 }

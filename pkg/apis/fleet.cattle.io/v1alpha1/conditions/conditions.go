@@ -1,4 +1,4 @@
-package v1alpha1
+package conditions
 
 import (
 	"slices"
@@ -16,46 +16,46 @@ const MaxMessage = 6 << 10
 
 // Types of conditions. Each type is written by one controller, or by the agent.
 const (
-	// ConditionProcessed, on Cluster and ClusterGroup, is True when the last change was processed.
-	ConditionProcessed = "Processed"
-	// ConditionImported, on Cluster, is True when this hub has installed the agent, or need not because the Cluster has no
+	// Processed, on Cluster and ClusterGroup, is True when the last change was processed.
+	Processed = "Processed"
+	// Imported, on Cluster, is True when this hub has installed the agent, or need not because the Cluster has no
 	// kubeconfig.
-	ConditionImported = "Imported"
-	// ConditionReconciled, on Cluster, is True when the agent's settings were compared with the spec.
-	ConditionReconciled = "Reconciled"
-	// ConditionAddressKnown, on Cluster, is False while an agent that was installed by hand uses another URL or CA of
+	Imported = "Imported"
+	// Reconciled, on Cluster, is True when the agent's settings were compared with the spec.
+	Reconciled = "Reconciled"
+	// AddressKnown, on Cluster, is False while an agent that was installed by hand uses another URL or CA of
 	// the hub than the configured one. The condition is absent if that has never happened.
-	ConditionAddressKnown = "AddressKnown"
-	// ConditionAgentManaged, on Cluster, is False while the agent should be managed by its Bundle but cannot be. The
+	AddressKnown = "AddressKnown"
+	// AgentManaged, on Cluster, is False while the agent should be managed by its Bundle but cannot be. The
 	// condition is absent if that has never happened.
-	ConditionAgentManaged = "AgentManaged"
-	// ConditionAgentReporting, on Cluster, is True while the agent's heartbeats arrive. It is absent if the Cluster
+	AgentManaged = "AgentManaged"
+	// AgentReporting, on Cluster, is True while the agent's heartbeats arrive. It is absent if the Cluster
 	// expects no agent.
-	ConditionAgentReporting = "AgentReporting"
-	// ConditionFollowsClusterAPI, on Cluster, is True while the hub keeps the Cluster like the Cluster of Cluster API
+	AgentReporting = "AgentReporting"
+	// FollowsClusterAPI, on Cluster, is True while the hub keeps the Cluster like the Cluster of Cluster API
 	// for which it created it. The condition is absent on Clusters that the hub did not create for Cluster API.
-	ConditionFollowsClusterAPI = "FollowsClusterAPI"
-	// ConditionPartitioned, on Bundle, is False while the partitions of its rollout strategy look wrong: one names a
+	FollowsClusterAPI = "FollowsClusterAPI"
+	// Partitioned, on Bundle, is False while the partitions of its rollout strategy look wrong: one names a
 	// ClusterGroup that does not exist, or some clusters are in no partition. The condition is absent if that has
 	// never happened.
-	ConditionPartitioned = "Partitioned"
-	// ConditionTargetsKnown, on Bundle, is False while a target or restriction names a ClusterGroup that does not
+	Partitioned = "Partitioned"
+	// TargetsKnown, on Bundle, is False while a target or restriction names a ClusterGroup that does not
 	// exist. The condition is absent if that has never happened.
-	ConditionTargetsKnown = "TargetsKnown"
-	// ConditionTargetsAccepted, on Bundle, is False while a BundleNamespaceMapping points to a workspace that does
+	TargetsKnown = "TargetsKnown"
+	// TargetsAccepted, on Bundle, is False while a BundleNamespaceMapping points to a workspace that does
 	// not accept the Bundle. The condition is absent if that has never happened.
-	ConditionTargetsAccepted = "TargetsAccepted"
-	// ConditionReady, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
+	TargetsAccepted = "TargetsAccepted"
+	// Ready, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
 	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
-	ConditionReady = "Ready"
-	// ConditionGranted, on ClusterRegistration, is True when the credential was written.
-	ConditionGranted = "Granted"
-	// ConditionDeployed, on BundleDeployment, is True when the desired state was applied.
-	ConditionDeployed = "Deployed"
-	// ConditionInstalled, on BundleDeployment, is True when the release exists.
-	ConditionInstalled = "Installed"
-	// ConditionMonitored, on BundleDeployment, is True when the deployed resources could be checked.
-	ConditionMonitored = "Monitored"
+	Ready = "Ready"
+	// Granted, on ClusterRegistration, is True when the credential was written.
+	Granted = "Granted"
+	// Deployed, on BundleDeployment, is True when the desired state was applied.
+	Deployed = "Deployed"
+	// Installed, on BundleDeployment, is True when the release exists.
+	Installed = "Installed"
+	// Monitored, on BundleDeployment, is True when the deployed resources could be checked.
+	Monitored = "Monitored"
 )
 
 // The constants below are reasons for conditions that are not True, grouped by kind. Messages are constant for each
@@ -408,9 +408,9 @@ func IsTrouble(condition genericcondition.GenericCondition) bool {
 		!strings.HasPrefix(condition.Reason, "Awaiting") && condition.Reason != ReasonAgentInherited
 }
 
-// GetCondition finds the condition of a type; nil when there is none. The result
+// Get finds the condition of a type; nil when there is none. The result
 // points into the list: do not change it.
-func GetCondition(list []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
+func Get(list []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
 	for i := range list {
 		if list[i].Type == conditionType {
 			return &list[i]
@@ -419,19 +419,19 @@ func GetCondition(list []genericcondition.GenericCondition, conditionType string
 	return nil
 }
 
-// RemoveCondition takes the condition of a type out of the list, which keeps its order.
-func RemoveCondition(list *[]genericcondition.GenericCondition, conditionType string) {
+// Remove takes the condition of a type out of the list, which keeps its order.
+func Remove(list *[]genericcondition.GenericCondition, conditionType string) {
 	*list = slices.DeleteFunc(*list, func(c genericcondition.GenericCondition) bool { return c.Type == conditionType })
 }
 
-// SetCondition adds a condition to the list, or replaces the one of its type. The
+// Set adds a condition to the list, or replaces the one of its type. The
 // lastUpdateTime becomes now, in UTC and whole seconds, when status, reason or
 // message differ, and stays otherwise; lastTransitionTime is never written. The rest of the list keeps its place.
 // A message that is longer than MaxMessage is cut, and holds no control characters.
-func SetCondition(list *[]genericcondition.GenericCondition, now time.Time, condition genericcondition.GenericCondition) {
+func Set(list *[]genericcondition.GenericCondition, now time.Time, condition genericcondition.GenericCondition) {
 	condition.Message = cut.Text(condition.Message, MaxMessage)
 	condition.LastTransitionTime = ""
-	old := GetCondition(*list, condition.Type)
+	old := Get(*list, condition.Type)
 	if old == nil {
 		condition.LastUpdateTime = now.UTC().Format(time.RFC3339)
 		*list = append(*list, condition)
