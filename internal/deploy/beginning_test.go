@@ -31,9 +31,10 @@ type storedReleases struct {
 // RoundTrip implements http.RoundTripper.
 func (s *storedReleases) RoundTrip(request *http.Request) (*http.Response, error) {
 	query, path := request.URL.Query(), request.URL.Path
+	ofCopies := query.Get("labelSelector") == fleet.LabelBundleDeployment
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name := path[strings.LastIndexByte(path, '/')+1:]; name == "secrets" && query.Get("watch") == "" {
+	if name := path[strings.LastIndexByte(path, '/')+1:]; name == "secrets" && query.Get("watch") == "" && !ofCopies {
 		s.asked = append(s.asked, strings.TrimSpace("list "+query.Get("labelSelector")))
 	} else if strings.HasPrefix(name, "sh.helm.release.v1.") {
 		s.asked = append(s.asked, strings.ToLower(request.Method)+" "+name)

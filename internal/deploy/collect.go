@@ -41,7 +41,7 @@ func (d *deployer) collect(ctx context.Context) {
 	}
 }
 
-// orphans holds the BundleDeployments that have releases in the cluster and that the hub has not listed since this
+// orphans holds the BundleDeployments that have releases or copies in the cluster and that the hub has not listed since this
 // process started. The value is the time of the first round in which the BundleDeployment was missing; zero before
 // that. Only collect uses it.
 //
@@ -63,16 +63,41 @@ func (d *deployer) sweep(ctx context.Context) error {
 		}
 		errs = append(errs, d.adoptRelease(ctx, key, found))
 	}
+	if errors.Join(errs...) == nil {
+		errs = append(errs, d.findCopies(ctx))
+	}
 	d.enqueueLeftovers(ctx, newest)
 	return errors.Join(errs...)
+}
+
+// findCopies looks for copies that earlier processes have left, until that has worked once. An unreadable release may
+// need them.
+func (d *deployer) findCopies(ctx context.Context) error {
+	if d.copiesFound {
+		return nil
+	}
+	left, err := d.copier.Leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for name := range left {
+		d.records.leaveCopies(name, true)
+		if d.hub.Cached(name) != nil {
+			d.queue.Add(name)
+		} else if len(d.inventory.Of(name)) == 0 {
+			d.orphans[name] = time.Time{}
+		}
+	}
+	d.copiesFound = true
+	return nil
 }
 
 // enqueueLeftovers enqueues deleted BundleDeployments, and those with more than one release.
 func (d *deployer) enqueueLeftovers(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
-		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0
+		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0 && !d.records.hasLeftCopies(name)
 	})
-	for _, name := range d.inventory.Names() {
+	for _, name := range append(d.inventory.Names(), d.records.leftCopies()...) { // the queue drops duplicates
 		if d.hub.Cached(name) != nil {
 			if len(d.inventory.Of(name)) > 1 {
 				d.queue.Add(name)
@@ -110,7 +135,8 @@ func (d *deployer) mayGo(ctx context.Context, name string, newest map[placement.
 // beingTakenDown reports whether all releases of a BundleDeployment are in the middle of an uninstallation. If
 // another release exists, only a former release may have been uninstalled.
 func (d *deployer) beingTakenDown(ctx context.Context, name string, newest map[placement.Release]release.RevisionSecret) bool {
-	return !slices.ContainsFunc(d.inventory.Of(name), func(key placement.Release) bool {
+	owned := d.inventory.Of(name)
+	return len(owned) > 0 && !slices.ContainsFunc(owned, func(key placement.Release) bool {
 		return !d.reader.IsBeingUninstalled(ctx, key, newest[key])
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/copies"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/inventory"
@@ -73,6 +74,7 @@ func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 		found.Labels["status"] = status
 		secrets[secret.Name], listed = secret, append(listed, found)
 	}
+	client := deploytest.NewMetadataClient(t, listed...)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
 		if name == releases.SecretName(c.unreadable, 1) {
@@ -97,7 +99,8 @@ func newCollecting(t *testing.T, status string, stored ...string) *collecting {
 	c.deployer = &deployer{
 		Options: Options{AgentNamespace: "agents", Clock: func() time.Time { return c.now }, GarbageCollectionInterval: defaultCollection},
 		log:     slog.New(slog.DiscardHandler), hub: onHub, inventory: inventory.New(), orphans: orphans{},
-		reader: releases.NewReader(&access.Identity{Clientset: typed}, deploytest.NewMetadataClient(t, listed...), "agents", nil,
+		copier: copies.New(copies.Options{Hub: onHub, Metadata: client, AgentNamespace: "agents"}), records: newRecords(),
+		reader: releases.NewReader(&access.Identity{Clientset: typed}, client, "agents", nil,
 			func() time.Time { return c.now }, nil),
 		queue: workqueue.NewTypedRateLimitingQueue(pace.NewBackoff(func() float64 { return 0 })),
 	}

@@ -98,14 +98,16 @@ func (d *deployer) take(ctx context.Context, name string, who *access.Identity, 
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, stale []placement.Release) error {
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
 	marks := namespaces.MarksOf(&bd.Spec.Options)
-	if r.finished && r.marks.Same(marks) && len(stale) == 0 {
+	left := d.records.hasLeftCopies(bd.Name)
+	if r.finished && r.marks.Same(marks) && len(stale) == 0 && !left {
 		return nil
 	}
-	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies))
+	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies, left))
 	if err != nil {
 		return err
 	}
 	r.finish(marks)
+	d.records.leaveCopies(bd.Name, false)
 	return nil
 }
 

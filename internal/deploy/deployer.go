@@ -50,6 +50,8 @@ type deployer struct {
 	accounts   *access.Accounts
 	namespaces *namespaces.Namespaces
 	wakeups    *wakeups.Wakeups
+	// copiesFound is true when collect has looked for the copies of earlier processes.
+	copiesFound bool
 }
 
 func newDeployer(options Options) (*deployer, error) {

@@ -16,7 +16,7 @@ type records struct {
 	users map[string]map[string]bool
 	// restored are the BundleDeployments with an older version than before, because the hub was restored from a backup.
 	restored map[string]bool
-	// copied are deleted BundleDeployments that may have left copies.
+	// copied are BundleDeployments that may have left copies: those that were deleted, or created again.
 	copied map[string]bool
 	// kept are deleted BundleDeployments whose objects stay, until one of the name exists again.
 	kept map[string]bool
@@ -34,6 +34,9 @@ func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
 	defer r.mu.Unlock()
 	found := r.byName[bd.Name]
 	if found == nil || found.uid != bd.UID {
+		if found != nil && found.copies.MayExist() {
+			r.copied[bd.Name] = true
+		}
 		found = &record{uid: bd.UID}
 		r.byName[bd.Name] = found
 	}
@@ -73,7 +76,7 @@ func (r *records) keeps(name string) bool {
 	return r.kept[name]
 }
 
-// leaveCopies records whether a deleted BundleDeployment may have left copies.
+// leaveCopies records whether a BundleDeployment may have left copies.
 func (r *records) leaveCopies(name string, left bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,11 +85,18 @@ func (r *records) leaveCopies(name string, left bool) {
 	}
 }
 
-// hasLeftCopies reports whether a deleted BundleDeployment may have left copies.
+// hasLeftCopies reports whether a BundleDeployment may have left copies.
 func (r *records) hasLeftCopies(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.copied[name]
+}
+
+// leftCopies returns the BundleDeployments that may have left copies.
+func (r *records) leftCopies() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.copied))
 }
 
 // drop deletes the record of a BundleDeployment and returns it, or nil if there was none.

@@ -30,35 +30,38 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		d.records.leaveCopies(name, true)
 	}
 	var errs []error
+	kept := false
 	for i, key := range owned {
-		var beforePurge func()
+		var beforePurge func(keep bool) error
 		if i == len(owned)-1 {
 			// The history goes last: it is how the next process finds a BundleDeployment that is gone.
-			beforePurge = func() { _ = d.removeLeft(ctx, name) } // repeated below after an error
+			beforePurge = func(keep bool) error { return d.removeLeft(ctx, name, kept || keep) }
 		}
-		kept, err := d.takeDown(ctx, name, key, nil, beforePurge)
-		if kept {
-			d.records.leaveCopies(name, false)
-		}
-		errs = append(errs, err)
+		keep, err := d.takeDown(ctx, name, key, nil, beforePurge)
+		kept, errs = kept || keep, append(errs, err)
 	}
-	return errors.Join(append(errs, d.removeLeft(ctx, name))...)
+	return errors.Join(append(errs, d.removeLeft(ctx, name, kept))...)
 }
 
-// removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any.
-func (d *deployer) removeLeft(ctx context.Context, name string) error {
+// removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any. Kept copies lose their label.
+func (d *deployer) removeLeft(ctx context.Context, name string, kept bool) error {
 	if !d.records.hasLeftCopies(name) {
 		return nil
 	}
-	err := d.copier.Remove(ctx, name, nil)
+	var err error
+	if kept {
+		err = d.copier.Keep(ctx, name)
+	} else {
+		err = d.copier.Remove(ctx, name, nil)
+	}
 	d.records.leaveCopies(name, err != nil) // retry after an error
 	return err
 }
 
 // takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
 // and returns true. It does not touch a release that belongs to another owner, or objects in keep. It calls beforePurge,
-// if that is not nil, between the objects and the history.
-func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref, beforePurge func()) (kept bool, err error) {
+// if that is not nil, between the objects and the history. If the objects stay, an error of beforePurge keeps the history.
+func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref, beforePurge func(kept bool) error) (kept bool, err error) {
 	h, err := d.releaser.History(ctx, key)
 	if err != nil {
 		return false, err
@@ -71,10 +74,13 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 	}
 	holdsAgent := func(text string) bool { return d.holdsAgent(text, last.Namespace) }
 	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true" || d.records.keeps(name)
-	if kept {
+	if beforePurge == nil {
+		beforePurge = func(bool) error { return nil }
+	}
+	if !kept {
+		err = d.uninstall(ctx, h, name, keep, func() { _ = beforePurge(false) }) // the caller repeats it after an error
+	} else if err = beforePurge(true); err == nil {
 		err = d.releaser.Forget(h)
-	} else {
-		err = d.uninstall(ctx, h, name, keep, beforePurge)
 	}
 	err = errors.Join(err, h.DeleteForged(ctx))
 	if err != nil {

@@ -133,3 +133,60 @@ func TestUnrestorableCopy_IsReported(t *testing.T) {
 		return ""
 	})
 }
+
+// Copies of deleted BundleDeployments do not stay, also if no agent has seen the deletion, and if no release shows that
+// there was a BundleDeployment. Copies that are to stay do.
+func TestBundleDeploymentDeleted_CopiesGo(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]bool{"seen": false, "unseen": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, "copy-goes-"+name)
+			l.interval = shortInterval
+			apply := func(name string, files map[string]string, keep bool) {
+				l.original(name + "-copy")
+				options, generation := copyingThem(l.Name, name+"-copy")
+				options.KeepResources = keep
+				l.apply(bundle{Name: name, Files: files, Options: options, Change: generation})
+			}
+			failing := deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/cm.yaml": `{{ fail "no" }}`})
+			copies := func(want string) {
+				t.Helper()
+				l.eventually(func() string {
+					var there []string
+					for _, name := range []string{"again", "failed", "kept", "stays"} {
+						if l.configMapIsThere(l.Name, name+"-copy") {
+							there = append(there, name)
+						}
+					}
+					if got := strings.Join(there, " "); got != want {
+						return fmt.Sprintf("the copies are those of %q, want %q", got, want)
+					}
+					return ""
+				})
+			}
+			l.start()
+			apply("again", deploytest.HelloFiles("hi"), false)
+			apply("kept", deploytest.HelloFiles("hi"), true)
+			apply("stays", deploytest.HelloFiles("hi"), false)
+			apply("failed", failing, false)
+			for _, installed := range []string{"again", "kept", "stays"} {
+				l.expectStatus(installed, ready)
+			}
+			copies("again failed kept stays")
+			l.delete("kept")
+			l.expectNoRelease(l.Name, "kept")
+			if away {
+				l.halt()
+			}
+			l.delete("failed")
+			l.delete("again")
+			l.apply(bundle{Name: "again", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+			if away {
+				l.start()
+			}
+			l.expectStatus("again", ready)
+			copies("kept stays")
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -275,9 +277,9 @@ func copying(err error, kind, namespace, name string) error {
 	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
 }
 
-// Prune deletes copies that are no longer wanted, if there may be any.
-func (c *Copier) Prune(ctx context.Context, bd *fleet.BundleDeployment, s *State) error {
-	if !s.surplus {
+// Prune deletes copies that are no longer wanted, if this process or an earlier one (left) may have made any.
+func (c *Copier) Prune(ctx context.Context, bd *fleet.BundleDeployment, s *State, left bool) error {
+	if !s.surplus && !left {
 		return nil
 	}
 	wanted := map[copied]bool{}
@@ -298,21 +300,59 @@ type copied struct{ resource, namespace, name string }
 // except the given ones. Copies without the annotation of an agent are deleted as well: they were made by an
 // earlier version, or by the agent of Rancher Fleet that this one has replaced.
 func (c *Copier) Remove(ctx context.Context, name string, except map[copied]bool) error {
-	selector := metav1.ListOptions{LabelSelector: fleet.LabelBundleDeployment + "=" + name}
+	return c.each(ctx, fleet.LabelBundleDeployment+"="+name, func(client metadata.ResourceInterface, one copied, found *metav1.PartialObjectMetadata) error {
+		anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !c.copiedIt(found.ObjectMeta)
+		if anothers || except[one] {
+			return nil
+		}
+		if err := outcome.IgnoreNotFound(client.Delete(ctx, one.name, metav1.DeleteOptions{})); err != nil {
+			return fmt.Errorf("deleting the copy %s/%s: %w", one.namespace, one.name, err)
+		}
+		return nil
+	})
+}
+
+// Keep removes the label of a deleted BundleDeployment from its copies, so that no later process deletes them.
+func (c *Copier) Keep(ctx context.Context, name string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.LabelBundleDeployment)
+	return c.each(ctx, fleet.LabelBundleDeployment+"="+name, func(client metadata.ResourceInterface, one copied, found *metav1.PartialObjectMetadata) error {
+		if !c.copiedIt(found.ObjectMeta) {
+			return nil
+		}
+		_, err := client.Patch(ctx, one.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: access.FieldManager})
+		if err := outcome.IgnoreNotFound(err); err != nil {
+			return fmt.Errorf("removing the label of the copy %s/%s: %w", one.namespace, one.name, err)
+		}
+		return nil
+	})
+}
+
+// Leftovers returns the BundleDeployments for which this agent made copies that they do not want, or that do not exist.
+func (c *Copier) Leftovers(ctx context.Context) (names map[string]bool, err error) {
+	names = map[string]bool{}
+	err = c.each(ctx, fleet.LabelBundleDeployment, func(_ metadata.ResourceInterface, one copied, found *metav1.PartialObjectMetadata) error {
+		name := found.Labels[fleet.LabelBundleDeployment]
+		bd := c.Hub.Cached(name)
+		if c.copiedIt(found.ObjectMeta) && (bd == nil || !slices.Contains(copiesOf(bd), one)) {
+			names[name] = true
+		}
+		return nil
+	})
+	return names, err
+}
+
+// each calls do for every Secret and ConfigMap with a label.
+func (c *Copier) each(ctx context.Context, selector string, do func(metadata.ResourceInterface, copied, *metav1.PartialObjectMetadata) error) error {
 	for _, resource := range []string{copiedSecrets, copiedConfigMaps} {
 		client := c.Metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource})
-		copies, err := client.List(ctx, selector)
+		found, err := client.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return fmt.Errorf("listing the copied %s: %w", resource, err)
 		}
-		for _, found := range copies.Items {
-			anothers := found.Annotations[fleet.AnnotationAgentNamespace] != "" && !c.copiedIt(found.ObjectMeta)
-			if anothers || except[copied{resource, found.Namespace, found.Name}] {
-				continue
-			}
-			err := client.Namespace(found.Namespace).Delete(ctx, found.Name, metav1.DeleteOptions{})
-			if err := outcome.IgnoreNotFound(err); err != nil {
-				return fmt.Errorf("deleting the copy %s/%s: %w", found.Namespace, found.Name, err)
+		for i := range found.Items {
+			item := &found.Items[i]
+			if err := do(client.Namespace(item.Namespace), copied{resource, item.Namespace, item.Name}, item); err != nil {
+				return err
 			}
 		}
 	}
