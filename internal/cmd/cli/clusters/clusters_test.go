@@ -76,7 +76,7 @@ func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 		"plain": nil, "list": {"list"}, "list-all": {"list", "-A"}, "list-local": {"-n", "fleet-local"}, "list-json": {"-A", "-o", "json"},
 		"list-yaml": {"list", "-o", "yaml"}, "list-name": {"list", "-o", "name"}, "list-none": {"-n", "other"}, "list-none-json": {"-n", "other", "-o", "json"},
 		"describe-east": {"describe", "east"}, "describe-east-json": {"describe", "east", "-o", "json"},
-		"describe-west": {"describe", "west"}, "describe-local-yaml": {"describe", "local", "-n", "fleet-local", "-o", "yaml"},
+		"describe-west": {"describe", "west"}, "describe-new": {"describe", "new"}, "describe-local-yaml": {"describe", "local", "-n", "fleet-local", "-o", "yaml"},
 		"describe-name": {"describe", "east", "-o", "name"}, "describe-missing": {"describe", "none"}, "unknown-subcommand": {"no-such"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,9 +116,9 @@ func (d Description) print(out io.Writer, now time.Time, hub remedy.Target) erro
 
 // facts returns the first lines of the description.
 func (d Description) facts(now time.Time) [][2]string {
-	lastSeen, nodes, kubeconfig := "never", "-", "none: the agent was installed by hand"
+	lastSeen, nodes, kubeconfig := "never", "-", "none: no agent has reported yet"
 	if d.LastSeen != nil {
-		lastSeen = since(*d.LastSeen, now) + " ago"
+		lastSeen, kubeconfig = since(*d.LastSeen, now)+" ago", "none: the agent was installed by hand"
 	}
 	if d.Nodes != nil && d.NodesReady != nil {
 		nodes = strconv.Itoa(int(*d.NodesReady)) + "/" + strconv.Itoa(int(*d.Nodes)) + " ready"
