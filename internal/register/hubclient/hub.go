@@ -2,6 +2,7 @@ package hubclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -92,11 +93,23 @@ func (h apiHub) WatchCredential(ctx context.Context, namespace, name string) (wa
 // has the latest write, which does not matter for a test of rights.
 const anyVersion = "0"
 
+// errNoList means that a server answered without an error, but not with a list: it is a proxy or a load balancer.
+var errNoList = errors.New("the server answered with something else than a list of BundleDeployments: the hub's URL must be that of its API server")
+
 func (h apiHub) Prove(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
-	return h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
-		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Error()
+	text, err := h.fleet.Get().Namespace(namespace).Resource("bundledeployments").
+		VersionedParams(&metav1.ListOptions{Limit: 1, ResourceVersion: anyVersion}, metav1.ParameterCodec).MaxRetries(noRetries).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	// client-go returns an answer of an unknown content type without an error.
+	var list metav1.TypeMeta
+	if json.Unmarshal(text, &list) != nil || list.GroupVersionKind() != fleet.SchemeGroupVersion.WithKind("BundleDeploymentList") {
+		return errNoList
+	}
+	return nil
 }
 
 func (h apiHub) Document(ctx context.Context) (string, error) {

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,11 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !known {
 		a.t.Errorf("asked for %s", key)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	contentType := "application/json"
+	if strings.HasPrefix(given.body, "<") {
+		contentType = "text/html"
+	}
+	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(given.status)
 	if _, err := w.Write([]byte(given.body)); err != nil {
 		a.t.Error(err)
@@ -160,6 +165,8 @@ func TestHubProve(t *testing.T) {
 		"502 of a load balancer":  {answer{502, "<html>bad gateway</html>"}, registering.Unanswered},
 		"500 while etcd is away":  {status(500, metav1.StatusReasonInternalError), registering.Unanswered},
 		"a redirect to elsewhere": {answer{302, ""}, registering.Unanswered},
+		"a page of a proxy":       {answer{200, "<html>sign in</html>"}, registering.Unanswered},
+		"JSON of another server":  {answer{200, `{"status":"ok"}`}, registering.Unanswered},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
