@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -37,8 +38,7 @@ func (h *handler) act(ctx context.Context, in gathered, out capirule.Outcome) er
 	case capirule.Keeping:
 		return h.keep(in.Input, out)
 	case capirule.Deleting:
-		h.forgetIdentity(in.Key)
-		if err := errors.Join(h.delete(in.Fleet), h.join.Remove(ctx, in.Fleet)); err != nil {
+		if err := h.end(ctx, in.Input); err != nil {
 			return err
 		}
 	case capirule.ImportedByHand:
@@ -110,6 +110,35 @@ func (h *handler) keep(in capirule.Input, out capirule.Outcome) error {
 		return err
 	}
 	return h.report(kept, out)
+}
+
+// end deletes the Cluster of Fleet and its manifest.
+func (h *handler) end(ctx context.Context, in capirule.Input) error {
+	if err := h.confirm(ctx, in); err != nil {
+		return err
+	}
+	h.forgetIdentity(in.Key)
+	return errors.Join(h.delete(in.Fleet), h.join.Remove(ctx, in.Fleet))
+}
+
+// errBehind means that the watch has not seen the cluster yet for which a Cluster of Fleet was created.
+var errBehind = errors.New("the watch of Cluster API is behind, so its Cluster is not deleted")
+
+// confirm returns an error if a Cluster of Fleet is to be deleted because its cluster is gone, but only the watch does not
+// have it. An API server that is behind may answer the first list with an older state.
+func (h *handler) confirm(ctx context.Context, in capirule.Input) error {
+	mark := in.Fleet.Annotations[annotation.CAPICluster]
+	if in.Cluster != nil && capirule.MarkOf(in.Cluster) == mark {
+		return nil // the cluster itself is the cause
+	}
+	found, err := h.watch.source.find(ctx, h.watch.version(), in.Key)
+	if err != nil {
+		return fmt.Errorf("looking for it before its Cluster is deleted: %w", err)
+	}
+	if found != nil && capirule.MarkOf(found) == mark {
+		return errBehind
+	}
+	return nil
 }
 
 // delete deletes the Cluster of Fleet, but not another one that was created with its name since.

@@ -40,6 +40,9 @@ type bench struct {
 	behind types.UID
 	silent error
 	asked  int
+	// stored is the Cluster of Cluster API on the API server that the watch does not have, and unreadable the error instead.
+	stored     *capirule.Cluster
+	unreadable error
 }
 
 // cluster is what a kubeconfig leads to.
@@ -64,6 +67,12 @@ func newBench(t testing.TB) *bench {
 	h.watch = newWatch(server.App.Log, source{}, h.seen, h.synced)
 	h.watch.running, h.watch.store = "v1beta2", cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	b := &bench{Hub: server, handler: h, t: t, behind: "system-1"}
+	h.watch.source.find = func(_ context.Context, version string, key types.NamespacedName) (*capirule.Cluster, error) {
+		if version != "v1beta2" || key != (types.NamespacedName{Namespace: ws, Name: "east"}) {
+			t.Errorf("version %q of %s is read", version, key)
+		}
+		return b.stored, b.unreadable
+	}
 	server.App.Dial = func(context.Context, []byte, string, bool) (hub.Downstream, error) { return cluster{b: b}, nil }
 	h.submit = func(job remote.Job) {
 		kubeconfig, err := job.Kubeconfig(t.Context())
@@ -252,6 +261,30 @@ func TestADeletionThatNothingWatched_IsNoticed(t *testing.T) {
 		t.Errorf("%d keys are enqueued", b.queue.Len())
 	}
 	b.expect("delete Cluster team-a/east")
+}
+
+func TestAWatchThatIsBehind_DeletesNothing(t *testing.T) {
+	older := capiCluster(func(c *capirule.Cluster) { c.UID = "capi-0" })
+	for name, watched := range map[string]*capirule.Cluster{"none": nil, "an earlier cluster": older} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.Put(capirule.NewCluster(capiCluster()))
+			if watched != nil {
+				b.have(watched)
+			}
+			b.stored = capiCluster()
+			if err := b.step(); !errors.Is(err, errBehind) {
+				t.Errorf("error %v", err)
+			}
+			b.stored, b.unreadable = nil, errServer
+			if err := b.step(); !errors.Is(err, errServer) {
+				t.Errorf("error %v", err)
+			}
+			hubtest.ExpectRequests(t, b.Hub)
+			b.stored, b.unreadable = older, nil
+			b.expect("delete Cluster team-a/east")
+		})
+	}
 }
 
 func TestWithoutAWatch_NothingIsDeleted(t *testing.T) {

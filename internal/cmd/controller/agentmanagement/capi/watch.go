@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -38,6 +39,8 @@ type source struct {
 	served func(context.Context) (string, error)
 	// informer returns an informer of all Clusters of Cluster API.
 	informer func(version string) cache.SharedIndexInformer
+	// find reads a Cluster of Cluster API from the store, or nil if it does not exist.
+	find func(ctx context.Context, version string, key types.NamespacedName) (*capirule.Cluster, error)
 }
 
 func newSource(cfg *rest.Config) (source, error) {
@@ -49,11 +52,22 @@ func newSource(cfg *rest.Config) (source, error) {
 	if err != nil {
 		return source{}, fmt.Errorf("building the client for Cluster API: %w", err)
 	}
+	clusters := func(version string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: capirule.Group, Version: version, Resource: resource}
+	}
 	return source{
 		served: func(ctx context.Context) (string, error) { return servedVersion(ctx, found.RESTClient()) },
 		informer: func(version string) cache.SharedIndexInformer {
-			gvr := schema.GroupVersionResource{Group: capirule.Group, Version: version, Resource: resource}
-			return dynamicinformer.NewFilteredDynamicInformer(client, gvr, metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
+			return dynamicinformer.NewFilteredDynamicInformer(client, clusters(version), metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
+		},
+		find: func(ctx context.Context, version string, key types.NamespacedName) (*capirule.Cluster, error) {
+			// The controller may list Clusters, but not get them.
+			named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()}
+			list, err := client.Resource(clusters(version)).Namespace(key.Namespace).List(ctx, named)
+			if err != nil || len(list.Items) == 0 {
+				return nil, err
+			}
+			return capirule.Parse(&list.Items[0]), nil
 		},
 	}, nil
 }
