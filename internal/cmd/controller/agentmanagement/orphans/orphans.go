@@ -1,4 +1,4 @@
-// Package orphans removes, once at startup, the objects that lost their owner while no controller was running.
+// Package orphans removes, at startup, the objects that lost their owner while no controller was running.
 //
 //	caches filled ─► owner not in the cache ─► nor on the server ─► delete rights ─► Secrets, Bundles ─► namespaces
 //
@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -16,14 +17,17 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 )
 
 const (
-	// timeout limits the sweep, because the controllers wait for it. The remaining orphans are removed at the next
-	// start.
+	// timeout limits the sweep, because the controllers wait for it. The remaining orphans are removed by the next one.
 	timeout = time.Minute
+	// retryMin and retryMax limit the growing pauses before a sweep that failed is repeated.
+	retryMin = time.Minute
+	retryMax = time.Hour
 	// atATime is the number of parallel requests.
 	atATime = 16
 )
@@ -35,10 +39,11 @@ type sweeper struct {
 	owners owners
 }
 
-// Register runs the sweep after the caches are filled and before any controller starts.
+// Register runs the sweep after the caches are filled and before any controller starts. If it fails, it is repeated while
+// the controllers work.
 func Register(_ context.Context, a *hub.Context) error {
 	s := newSweeper(a)
-	a.First(s.sweep)
+	a.First(s.start)
 	return nil
 }
 
@@ -71,9 +76,29 @@ func newSweeper(a *hub.Context) *sweeper {
 	}
 }
 
+// start sweeps once, and repeats a sweep that failed in the background until one succeeds or ctx ends.
+func (s *sweeper) start(ctx context.Context) {
+	if s.sweep(ctx) {
+		return
+	}
+	pauses := wait.Backoff{Duration: retryMin, Factor: 2, Steps: math.MaxInt32, Cap: retryMax}
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pauses.Step()):
+			}
+			if s.sweep(ctx) {
+				return
+			}
+		}
+	}()
+}
+
 // sweep removes all orphans and logs their number in one line. It stops at the first error, because later stages must
-// not run before earlier ones are complete.
-func (s *sweeper) sweep(ctx context.Context) {
+// not run before earlier ones are complete, and reports whether there was none.
+func (s *sweeper) sweep(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	census := newCensus(s.owners)
@@ -93,12 +118,13 @@ func (s *sweeper) sweep(ctx context.Context) {
 	counts = append([]any{"total", total}, counts...)
 	switch {
 	case err != nil:
-		s.log.Warn("orphans swept in part, the rest stays for now", append(counts, "error", err)...)
+		s.log.Warn("orphans swept in part, the rest will be retried", append(counts, "error", err)...)
 	case total > 0:
 		s.log.Info("orphans swept", counts...)
 	default:
 		s.log.Debug("no orphans")
 	}
+	return err == nil
 }
 
 // sweepKind removes the orphans of one kind, if they are unchanged, and returns how many it removed. Objects whose

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -139,7 +141,7 @@ func TestOwnerThatCannotBeLookedUp_KeepsTheObject(t *testing.T) {
 			hub := hubtest.New(t)
 			hub.Put(left()...)
 			hub.Fail("get ClusterRegistration ws/r1", test.err)
-			expectLog(t, sweepOf(t.Context(), hub), `level=WARN msg="orphans swept in part, the rest stays for now" total=0 error="looking for the ClusterRegistration ws/r1: `+test.want+"\"\n")
+			expectLog(t, sweepOf(t.Context(), hub), `level=WARN msg="orphans swept in part, the rest will be retried" total=0 error="looking for the ClusterRegistration ws/r1: `+test.want+"\"\n")
 			hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
 		})
 	}
@@ -150,13 +152,39 @@ func TestNothingGoesBeforeTheRightsAreGone(t *testing.T) {
 	hub.Put(left()...)
 	account := "ServiceAccount " + names.ClusterNamespace("ws", "c") + "/r1-u1"
 	hub.Fail("delete "+account, errServer)
-	expectLog(t, sweepOf(t.Context(), hub), `level=WARN msg="orphans swept in part, the rest stays for now" total=2 clusterrolebindings=1 rolebindings=1 error="removing one of the serviceaccounts: the server is upset"`+"\n")
+	expectLog(t, sweepOf(t.Context(), hub), `level=WARN msg="orphans swept in part, the rest will be retried" total=2 clusterrolebindings=1 rolebindings=1 error="removing one of the serviceaccounts: the server is upset"`+"\n")
 	if hubtest.Get[*corev1.Namespace](hub, "", names.ClusterNamespace("ws", "c")) == nil {
 		t.Error("the namespace went before the account in it")
 	}
 	hub.Fail("delete "+account, nil)
 	hub.Sync()
 	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=7 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
+}
+
+func TestSweepThatFails_IsRepeated(t *testing.T) {
+	hub := hubtest.New(t)
+	hub.Put(left()...)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		pass := func(duration time.Duration) {
+			<-time.After(duration)
+			synctest.Wait()
+		}
+		hub.Fail("get ClusterRegistration ws/r1", errServer)
+		newSweeper(hub.App).start(ctx)
+		hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
+		pass(retryMin)
+		hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
+		hub.Fail("get ClusterRegistration ws/r1", nil)
+		pass(2 * retryMin)
+		if hubtest.Get[*corev1.Namespace](hub, "", names.ClusterNamespace("ws", "c")) != nil {
+			t.Error("orphans stay until the next start")
+		}
+		hub.Requests()
+		pass(2 * retryMax)
+		hubtest.ExpectRequests(t, hub) // nothing is left to do
+	})
 }
 
 func TestObjectChangedSince_Stays(t *testing.T) {
@@ -188,7 +216,7 @@ func TestSweep_StopsWithTheProcess(t *testing.T) {
 	hub.Put(left()...)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	expectLog(t, sweepOf(ctx, hub), `level=WARN msg="orphans swept in part, the rest stays for now" total=0 error="context canceled"`+"\n")
+	expectLog(t, sweepOf(ctx, hub), `level=WARN msg="orphans swept in part, the rest will be retried" total=0 error="context canceled"`+"\n")
 	hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
 }
 
