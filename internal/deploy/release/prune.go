@@ -2,6 +2,7 @@ package release
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -66,9 +67,13 @@ func nameOf(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind(), object.GetNamespace(), object.GetName())
 }
 
-// contentOf returns a hash of an object. Maps are printed in the order of their keys.
+// contentOf returns a hash of an object as JSON, in which the order of keys and the Go type of a number do not matter.
 func contentOf(object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%#v", object.Object)))
+	text, err := json.Marshal(object.Object)
+	if err != nil {
+		return nameOf(object) // cannot happen: a manifest has only what JSON has
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // deleteFailed deletes failed revisions, the oldest first, while the history has more revisions than wanted. The last

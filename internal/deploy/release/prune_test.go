@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/release"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/fake"
 )
 
@@ -77,5 +78,17 @@ func TestFailedRevisions(t *testing.T) {
 				t.Errorf("most %d, want %d", most, test.most)
 			}
 		})
+	}
+}
+
+func TestContentOf_SameForSameJSON(t *testing.T) {
+	of := func(data any) string {
+		return contentOf(&unstructured.Unstructured{Object: map[string]any{"data": data}})
+	}
+	if of(int64(1000000)) != of(float64(1000000)) {
+		t.Error("the Go type of a number makes another object")
+	}
+	if of("1") == of(int64(1)) || of([]any{}) == of(nil) {
+		t.Error("different objects have the same content")
 	}
 }
