@@ -18,7 +18,7 @@ type records struct {
 	restored map[string]bool
 	// copied are BundleDeployments that may have left copies: those that were deleted, or created again.
 	copied map[string]bool
-	// kept are deleted BundleDeployments whose objects stay, until one of the name exists again.
+	// kept are deleted BundleDeployments whose objects stay, until they are removed or one of the name exists again.
 	kept map[string]bool
 }
 
@@ -74,6 +74,14 @@ func (r *records) keeps(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.kept[name]
+}
+
+// removed forgets a deleted BundleDeployment after everything that it left was removed.
+func (r *records) removed(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.kept, name)
+	delete(r.restored, name)
 }
 
 // leaveCopies records whether a BundleDeployment may have left copies.

@@ -40,7 +40,11 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		keep, err := d.takeDown(ctx, name, key, nil, beforePurge)
 		kept, errs = kept || keep, append(errs, err)
 	}
-	return errors.Join(append(errs, d.removeLeft(ctx, name, kept))...)
+	err := errors.Join(append(errs, d.removeLeft(ctx, name, kept))...)
+	if err == nil {
+		d.records.removed(name)
+	}
+	return err
 }
 
 // removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any. Kept copies lose their label.

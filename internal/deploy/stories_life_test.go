@@ -110,6 +110,37 @@ func TestBundleDeletedWhileAgentDown_IsUninstalled(t *testing.T) {
 	}
 }
 
+func TestKeptObjects_AreForgottenWithTheirBundleDeployment(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "keep-forgets")
+	d := l.byHand()
+	keep := deploytest.InNamespace(l.Name)
+	keep.KeepResources = true
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: keep})
+	l.eventually(func() string {
+		if d.hub.Cached("x") == nil {
+			return "it is not known"
+		}
+		return ""
+	})
+	if err := d.reconcile(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	l.delete("x")
+	l.eventually(func() string {
+		if !d.records.keeps("x") {
+			return "the deletion is not known"
+		}
+		return ""
+	})
+	if err := d.reconcile(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	if !l.configMapIsThere(l.Name, "x") || d.records.keeps("x") {
+		t.Error("the object is gone, or the name is kept for good")
+	}
+}
+
 func TestKeepResources_DeletesHistoryOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "kept")
