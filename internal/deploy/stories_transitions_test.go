@@ -190,6 +190,39 @@ func TestAgentKilledBeforeReport_FormerReadinessIsNotReported(t *testing.T) {
 	}
 }
 
+// A correction needs a kind that was deleted. Other objects are corrected.
+func TestKindDeletedUnderCorrection_IsReported(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "crd-corrected")
+	l.start()
+	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
+	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
+	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	settings := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": settings}, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.expectStatus("things", ready)
+	l.deleteCRD("things." + group)
+	l.expectStatus("things", says(conditions.Ready, "no matches for kind"))
+	l.edit("configmaps", "settings", `{"data":{"a":"edited"}}`)
+	l.eventually(func() string {
+		if got := l.field("configmaps", "settings", dig("data", "a")); got != "b" {
+			return "the other object is " + got
+		}
+		return ""
+	})
+	l.expectStatus("things", says(conditions.Ready, "no matches for kind"))
+	l.eventually(func() string { // an attempt may be under way
+		if got := l.revisionsOf(l.Name, "things"); !slices.Equal(got, []string{"1 deployed"}) {
+			return fmt.Sprintf("the revisions are %v", got)
+		}
+		return ""
+	})
+}
+
 // A correction fails, and the API server is not available when the agent cleans up. The next correction fails, too.
 func TestFailedCorrectionNotCleanedUp_ReleaseStays(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/resource"
 
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -58,7 +59,27 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 		return result, err
 	}
 	result.Deleted, err = c.deleteSurplus(former, target)
-	return result, err
+	return result, errors.Join(err, c.lacking(target))
+}
+
+// lacking returns an error if target lacks an object that is to be changed: Build leaves out objects whose kind was deleted.
+// It looks at what Build made of the manifest, so that a kind that is deleted later makes the request for the object fail
+// instead.
+func (c *Client) lacking(target kube.ResourceList) error {
+	there := map[manifest.Ref]bool{}
+	for _, info := range target {
+		there[refOf(info)] = true
+	}
+	var lacking []string
+	for ref := range c.Only {
+		if !there[ref] {
+			lacking = append(lacking, ref.Text())
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	return fmt.Errorf("changing %s: the API server had no matches for kind: create its CustomResourceDefinition again", slices.Min(lacking))
 }
 
 // DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have. Objects that the identity
