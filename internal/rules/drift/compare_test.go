@@ -1,7 +1,10 @@
 package drift
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -465,5 +468,44 @@ func TestAllowMissing(t *testing.T) {
 	}
 	if RulesOf(nil).AllowMissing(gvk, "ns", "a") {
 		t.Error("an object may be missing without rules")
+	}
+}
+
+// Lists may be as long as an object.
+func TestLongLists_AreMergedInLinearTime(t *testing.T) {
+	const count = 20_000
+	var keyed, same, set, tolerations [2][]any // live and wanted
+	for i := range count {
+		for side, prefix := range []string{"a", "b"} {
+			keyed[side] = append(keyed[side], map[string]any{"name": fmt.Sprint(prefix, i)})
+			same[side] = append(same[side], map[string]any{"name": "same", "value": fmt.Sprint(prefix, i)})
+			set[side] = append(set[side], fmt.Sprint(prefix, i))
+			tolerations[side] = append(tolerations[side], map[string]any{"key": fmt.Sprint(prefix, i)})
+		}
+	}
+	byName := listRule{merged: true, key: "name"}
+	for name, test := range map[string]struct {
+		lists [2][]any
+		rule  listRule
+		want  int
+	}{
+		"by key":                    {keyed, byName, 2 * count},
+		"by key, all keys equal":    {same, byName, count},
+		"as a set":                  {set, listRule{merged: true}, 2 * count},
+		"a list that others extend": {tolerations, listRule{open: true}, 2 * count},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			got, _ := mergeList(test.lists[0], test.lists[1], test.rule).([]any)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if len(got) != test.want {
+				t.Errorf("%d items, want %d", len(got), test.want)
+			}
+			if again, _ := mergeList(got, test.lists[1], test.rule).([]any); name != "a list that others extend" && !reflect.DeepEqual(again, got) {
+				t.Error("what was merged differs again")
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package drift
 import (
 	"reflect"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
@@ -74,11 +75,15 @@ func replaceList(live, want []any, rule listRule) any {
 	return out
 }
 
-// extendList returns live with the items of want that it does not cover.
+// extendList returns live with the items of want that it does not cover. An item is looked for at its own place, and among
+// the first ones.
 func extendList(live, want []any, rule listRule) any {
-	out := slices.Clone(live)
-	for _, item := range want {
-		if !slices.ContainsFunc(live, func(have any) bool { return covers(have, item, rule) }) {
+	out, first := slices.Clone(live), live[:min(len(live), mostTried)]
+	for i, item := range want {
+		if i < len(live) && covers(live[i], item, rule) {
+			continue
+		}
+		if !slices.ContainsFunc(first, func(have any) bool { return covers(have, item, rule) }) {
 			out = append(out, plain(item))
 		}
 	}
@@ -95,10 +100,13 @@ func covers(live, want any, rule listRule) bool {
 
 // unite returns live with the items of want that it does not contain.
 func unite(live, want []any) any {
-	out := slices.Clone(live)
+	out, known := slices.Clone(live), map[string]bool{}
+	for _, have := range live {
+		known[identify(have)] = true
+	}
 	for _, item := range want {
-		if !slices.ContainsFunc(out, func(have any) bool { return sameScalar(have, item) }) {
-			out = append(out, plain(item))
+		if id := identify(plain(item)); !known[id] {
+			known[id], out = true, append(out, plain(item))
 		}
 	}
 	return out
@@ -107,38 +115,55 @@ func unite(live, want []any) any {
 // mergeByKey merges items with the same key, in the order of live. New items are appended. The key need not be unique:
 // TCP and UDP services may use the same port. Items that match completely are paired first.
 func mergeByKey(live, want []any, rule listRule) any {
-	out, taken := slices.Clone(live), make([]bool, len(live))
-	var rest []any
-	find := func(item any, accept func(have any) bool) int {
-		return slices.IndexFunc(indexes(live), func(i int) bool {
-			return !taken[i] && sameScalar(keyOf(live[i], rule.key), keyOf(item, rule.key)) && accept(live[i])
-		})
+	out, free := slices.Clone(live), candidates{}
+	for i, have := range live {
+		id := identify(keyOf(have, rule.key))
+		free[id] = append(free[id], i)
 	}
+	var rest []any
 	for _, item := range want {
-		if i := find(item, func(have any) bool { return covers(have, item, rule) }); i >= 0 {
-			taken[i] = true
-			continue
+		id := identify(keyOf(item, rule.key))
+		if free.take(id, func(i int) bool { return covers(live[i], item, rule) }) < 0 {
+			rest = append(rest, item)
 		}
-		rest = append(rest, item)
 	}
 	for _, item := range rest {
-		i := find(item, func(any) bool { return true })
+		id := identify(keyOf(item, rule.key))
+		i := free.take(id, func(int) bool { return true })
 		if i < 0 {
 			out = append(out, plain(item))
 			continue
 		}
-		taken[i] = true
 		out[i] = merge(live[i], item, rule.items, rule.strategy)
 	}
 	return out
 }
 
-func indexes(list []any) []int {
-	out := make([]int, len(list))
-	for i := range out {
-		out[i] = i
+// mostTried limits the number of items among which one that covers another is looked for.
+const mostTried = 32
+
+// candidates are the positions of the items that are not paired yet, by their key.
+type candidates map[string][]int
+
+// take returns the first accepted item with a key and removes it, or -1.
+func (c candidates) take(key string, accept func(int) bool) int {
+	queue := c[key]
+	for at, i := range queue[:min(len(queue), mostTried)] {
+		if accept(i) {
+			copy(queue[1:at+1], queue[:at])
+			c[key] = queue[1:]
+			return i
+		}
 	}
-	return out
+	return -1
+}
+
+// identify returns the same text for the same value. Numbers are equal in any representation.
+func identify(value any) string {
+	if number(value) {
+		return strconv.FormatFloat(asFloat(value), 'g', -1, 64)
+	}
+	return encode(value)
 }
 
 func keyOf(item any, key string) any {
