@@ -42,3 +42,19 @@ func Merge(base, over map[string]any) map[string]any {
 	}
 	return merged
 }
+
+// MergeInto merges like Merge, but changes and returns base. The result shares the parts of over.
+func MergeInto(base, over map[string]any) map[string]any {
+	if base == nil {
+		base = make(map[string]any, len(over))
+	}
+	for key, value := range over {
+		below, isObject := base[key].(map[string]any)
+		above, alsoObject := value.(map[string]any)
+		if isObject && alsoObject {
+			value = MergeInto(below, above)
+		}
+		base[key] = value
+	}
+	return base
+}

@@ -51,6 +51,9 @@ func TestMerge(t *testing.T) {
 			if diff := cmp.Diff(values(t, test.over), over); diff != "" {
 				t.Errorf("what was laid over it was changed:\n%s", diff)
 			}
+			if diff := cmp.Diff(values(t, test.want), MergeInto(base, over)); diff != "" {
+				t.Errorf("merged in place (-want +got):\n%s", diff)
+			}
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	"github.com/fleet-hub/fleet/internal/rules/templating"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
@@ -177,5 +179,59 @@ func TestUnknownGroupOfManyTargets_IsTriedOnce(t *testing.T) {
 	}
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("two clusters took %s", took)
+	}
+}
+
+// Many targets may name different groups that do not exist.
+func TestManyUnknownGroups_PickWithoutALook(t *testing.T) {
+	b := targetingtest.Bundle(func(b *fleet.Bundle) {
+		for i := range 20_000 {
+			b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterGroup: fmt.Sprint("gone-", i), ClusterName: "other"})
+		}
+	})
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := selection.UnknownGroups(nil)
+	began := time.Now()
+	if !selection.PicksIf(targetingtest.Cluster("k"), Groups{}, unknown) {
+		t.Error("a deployment would be deleted because of groups that do not exist")
+	}
+	if selection.PicksIf(targetingtest.Cluster("k"), Groups{}, unknown[:mostUnknown]) {
+		t.Error("a cluster is picked that no target names")
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// With AllMatches, all customisations of a Bundle may apply to each cluster.
+func TestManyCustomisations_AreMergedInLinearTime(t *testing.T) {
+	const count = 5_000
+	b := targetingtest.Bundle(targetingtest.AllMatches, func(b *fleet.Bundle) {
+		for i := range count {
+			target := fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}, NamespaceLabels: map[string]string{fmt.Sprint("l-", i): ""}}
+			target.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"v": map[string]any{fmt.Sprint("k-", i): "x"}}}}
+			target.DownstreamResources = []fleet.DownstreamResource{{Kind: "Secret", Name: fmt.Sprint("s-", i)}}
+			b.Spec.Targets = append(b.Spec.Targets, target)
+		}
+		b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}})
+		b.Spec.TargetRestrictions = []fleet.BundleTargetRestriction{{ClusterSelector: &metav1.LabelSelector{}}}
+	})
+	began := time.Now()
+	got, err := targetsOf(t, b, []*fleet.Cluster{targetingtest.Cluster("k")})[0].Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("it took %s", took)
+	}
+	values, _ := got.Options.Helm.Values.Data["v"].(map[string]any)
+	if len(values) != count || len(got.Options.DownstreamResources) != count || len(got.Options.NamespaceLabels) != count {
+		t.Errorf("%d values, %d resources, %d labels", len(values), len(got.Options.DownstreamResources), len(got.Options.NamespaceLabels))
+	}
+	if first := b.Spec.Targets[0]; len(first.NamespaceLabels) != 1 || len(first.DownstreamResources) != 1 {
+		t.Error("the Bundle was changed")
 	}
 }

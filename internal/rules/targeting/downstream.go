@@ -15,8 +15,9 @@ func (s *Selection) DownstreamResources(cluster *fleet.Cluster, groups Groups) [
 		return nil
 	}
 	out := slices.Clone(s.bundle.Spec.DownstreamResources)
+	var known places
 	for _, overlay := range picked.overlays {
-		out = union(out, overlay.DownstreamResources, downstreamKey)
+		out = union(out, overlay.DownstreamResources, downstreamKey, &known)
 	}
 	return out
 }

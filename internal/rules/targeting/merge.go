@@ -12,8 +12,26 @@ import (
 // Merge returns the options of a Bundle with those of a target applied. Fields that are not listed here can only be
 // set by the Bundle. The inputs are not changed, and the result shares no memory with them.
 func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
-	out := *base.DeepCopy()
-	custom := overlay.DeepCopy()
+	return mergeAll(base, overlay)
+}
+
+// mergeAll applies overlays one after another. Its cost grows with the sum of their sizes.
+func mergeAll(base fleet.BundleDeploymentOptions, overlays ...fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
+	m := merger{out: *base.DeepCopy()}
+	for i := range overlays {
+		m.add(overlays[i].DeepCopy())
+	}
+	return m.out
+}
+
+// merger merges overlays into options. It remembers the places of entries in the lists that are merged by key.
+type merger struct {
+	out                               fleet.BundleDeploymentOptions
+	patches, downstream, valuesSource places
+}
+
+func (m *merger) add(custom *fleet.BundleDeploymentOptions) {
+	out := &m.out
 	replace(&out.DefaultNamespace, custom.DefaultNamespace)
 	replace(&out.TargetNamespace, custom.TargetNamespace)
 	replace(&out.ServiceAccount, custom.ServiceAccount)
@@ -21,7 +39,7 @@ func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOp
 		if out.Helm == nil {
 			out.Helm = &fleet.HelmOptions{}
 		}
-		mergeHelm(out.Helm, custom.Helm)
+		m.addHelm(out.Helm, custom.Helm)
 	}
 	if custom.Kustomize != nil {
 		if out.Kustomize == nil {
@@ -33,7 +51,7 @@ func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOp
 		if out.Diff == nil {
 			out.Diff = &fleet.DiffOptions{}
 		}
-		out.Diff.ComparePatches = union(out.Diff.ComparePatches, custom.Diff.ComparePatches, comparePatchKey)
+		out.Diff.ComparePatches = union(out.Diff.ComparePatches, custom.Diff.ComparePatches, comparePatchKey, &m.patches)
 	}
 	if custom.YAML != nil {
 		if out.YAML == nil {
@@ -48,11 +66,10 @@ func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOp
 	if custom.CorrectDrift != nil {
 		out.CorrectDrift = custom.CorrectDrift
 	}
-	out.DownstreamResources = union(out.DownstreamResources, custom.DownstreamResources, downstreamKey)
-	return out
+	out.DownstreamResources = union(out.DownstreamResources, custom.DownstreamResources, downstreamKey, &m.downstream)
 }
 
-func mergeHelm(out, custom *fleet.HelmOptions) {
+func (m *merger) addHelm(out, custom *fleet.HelmOptions) {
 	switch {
 	case custom.TimeoutSeconds > 0:
 		out.TimeoutSeconds = custom.TimeoutSeconds
@@ -63,14 +80,14 @@ func mergeHelm(out, custom *fleet.HelmOptions) {
 	case out.Values == nil:
 		out.Values = custom.Values
 	case custom.Values != nil:
-		out.Values.Data = helmvalues.Merge(out.Values.Data, custom.Values.Data)
+		out.Values.Data = helmvalues.MergeInto(out.Values.Data, custom.Values.Data)
 	}
 	if out.TemplateValues == nil {
 		out.TemplateValues = custom.TemplateValues
 	} else {
 		maps.Copy(out.TemplateValues, custom.TemplateValues)
 	}
-	out.ValuesFrom = union(out.ValuesFrom, custom.ValuesFrom, valuesFromKey)
+	out.ValuesFrom = union(out.ValuesFrom, custom.ValuesFrom, valuesFromKey, &m.valuesSource)
 	replace(&out.Repo, custom.Repo)
 	replace(&out.Chart, custom.Chart)
 	replace(&out.Version, custom.Version)
@@ -89,26 +106,34 @@ func replace(base *string, custom string) {
 	}
 }
 
+// places are the positions of the first entries with each key, or nil before the first union.
+type places map[string]int
+
 // union adds the custom entries to the base. A custom entry replaces the base's entry with the same key. An empty key
 // matches no other entry. If several custom entries have the same key, the first one is used.
-func union[T any](base, custom []T, key func(T) string) []T {
+func union[T any](base, custom []T, key func(T) string, known *places) []T {
 	if len(custom) == 0 {
 		return base
 	}
-	places := make(map[string]int, len(base)) // of the first entry with a key
-	for i, entry := range slices.Backward(base) {
-		places[key(entry)] = i
+	if *known == nil {
+		*known = make(places, len(base))
+		for i, entry := range slices.Backward(base) {
+			(*known)[key(entry)] = i
+		}
 	}
 	used := make(map[string]bool, len(custom))
 	for _, entry := range custom {
 		wanted := key(entry)
-		at, replaces := places[wanted]
+		at, replaces := (*known)[wanted]
 		switch {
 		case wanted != "" && used[wanted]:
 			continue
 		case wanted != "" && replaces:
 			base[at] = entry
 		default:
+			if !replaces {
+				(*known)[wanted] = len(base)
+			}
 			base = append(base, entry)
 		}
 		used[wanted] = true

@@ -181,32 +181,33 @@ func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
 	if len(c.overlays) == 0 {
 		return *s.bundle.Spec.BundleDeploymentOptions.DeepCopy()
 	}
-	overlay := c.overlays[0].BundleDeploymentOptions
-	for _, customisation := range c.overlays[1:] {
-		overlay = Merge(overlay, customisation.BundleDeploymentOptions)
+	options := make([]fleet.BundleDeploymentOptions, 0, len(c.overlays))
+	for _, overlay := range c.overlays {
+		options = append(options, overlay.BundleDeploymentOptions)
 	}
-	return Merge(s.bundle.Spec.BundleDeploymentOptions, overlay)
+	return Merge(s.bundle.Spec.BundleDeploymentOptions, mergeAll(options[0], options[1:]...))
 }
 
 // namespaceMetadata applies the targets' labels and annotations for the release's namespace. They do not affect the
 // deployment ID.
 func (c chosen) namespaceMetadata(options *fleet.BundleDeploymentOptions) {
+	options.NamespaceLabels, options.NamespaceAnnotations = maps.Clone(options.NamespaceLabels), maps.Clone(options.NamespaceAnnotations)
 	for _, overlay := range c.overlays {
 		options.NamespaceLabels = overlaid(options.NamespaceLabels, overlay.NamespaceLabels)
 		options.NamespaceAnnotations = overlaid(options.NamespaceAnnotations, overlay.NamespaceAnnotations)
 	}
 }
 
+// overlaid returns base, which it changes, with the entries of overlay.
 func overlaid(base, overlay map[string]string) map[string]string {
 	if len(overlay) == 0 {
 		return base
 	}
-	out := maps.Clone(base)
-	if out == nil {
-		out = map[string]string{}
+	if base == nil {
+		base = map[string]string{}
 	}
-	maps.Copy(out, overlay)
-	return out
+	maps.Copy(base, overlay)
+	return base
 }
 
 // UsesGroups reports whether the clusters of the Bundle, or the order of their rollout, depend on ClusterGroups.

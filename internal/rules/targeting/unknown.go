@@ -33,14 +33,21 @@ func (s *Selection) UnknownGroups(groups []*fleet.ClusterGroup) (unknown []Group
 	return unknown
 }
 
+// mostUnknown limits the number of groups for which PicksIf evaluates the targets.
+const mostUnknown = 50
+
 // PicksIf reports whether the Bundle would go to a cluster that was also in groups of these names, with any labels.
-// Callers should keep deployments that exist because of a deleted group, because no user asked to remove them.
+// Callers should keep deployments that exist because of a deleted group, because no user asked to remove them. If the
+// Bundle names very many groups that do not exist, it returns true without a look at the targets.
 func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []GroupRef) bool {
 	in := slices.Clone(groups.Of(cluster))
 	added := map[string]bool{}
 	for _, ref := range unknown {
 		if added[ref.Name] {
 			continue // several targets may name the same group
+		}
+		if len(added) == mostUnknown {
+			return true
 		}
 		added[ref.Name] = true
 		group := &fleet.ClusterGroup{}
