@@ -120,7 +120,7 @@ verify: ## Fail if generated files, go.mod or the format of the code are not up 
 	@./dev/verify.sh
 
 lint: ## Run the linters.
-	@go tool -modfile=dev/tools/lint/go.mod golangci-lint run ./...
+	@./dev/lint.sh
 
 measure: ## Print the size of each package, its largest knot of files, and the lengths of functions.
 	@go run -C dev/tools/measure . -dir $(CURDIR)
