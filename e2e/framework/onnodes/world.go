@@ -89,7 +89,7 @@ func (w *World) Stop() error {
 // Build builds the images for this machine in a directory.
 func Build(ctx context.Context, root, archives string, progress func(format string, args ...any)) error {
 	_, err := images.Build(ctx, images.Options{
-		Repo: Repo, Tag: Tag, Root: root, Out: archives, Form: images.Form{Fast: true}, Local: true,
+		Repo: Repo, Tag: Tag, Root: root, Out: archives, Form: images.Form{Fast: true},
 		Platforms: []string{runtime.GOOS + "/" + runtime.GOARCH},
 		Progress:  func(line string) { progress("%s", line) },
 	})
