@@ -16,8 +16,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
-	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
 // The tokens of all workspaces are reviewed at start and then at this interval, each time up to a fifth later, and at
@@ -74,9 +72,9 @@ func (h *handler) reviewAll(ctx context.Context) {
 // review replaces a token that the API server rejects although it accepts a new token of the same account. It also
 // replaces an account whose token Secret was deleted: every process caches the token by the UID of the account.
 func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) error {
-	secret, err := reconcile.Optional(h.app.Kube.CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
+	secret, err := h.app.Recoveries.ReadToken(ctx, account)
 	if err != nil {
-		return fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+		return err
 	}
 	if secret == nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > newAccount {
 		return h.deleteAccount(account, "its Secret does not exist")

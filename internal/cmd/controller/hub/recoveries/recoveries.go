@@ -46,7 +46,10 @@ type Recoveries struct {
 }
 
 // token is the token of the recovery account with a UID.
-type token struct{ account, bearer string }
+type token struct {
+	account, bearer string
+	ours            bool // the hub has created the Secret
+}
 
 // New returns a Recoveries without a key. kube is called at each use. system is the hub's system namespace.
 func New(kube func() kubernetes.Interface, system string, clock func() time.Time) *Recoveries {
@@ -146,31 +149,49 @@ func (r *Recoveries) Token(ctx context.Context, account *corev1.ServiceAccount) 
 	if account == nil {
 		return "", ErrPending
 	}
-	r.mu.Lock()
-	known := r.tokens[account.Namespace]
-	r.mu.Unlock()
-	if known.account == string(account.UID) {
+	if known := r.known(account); known.bearer != "" {
 		return known.bearer, nil
 	}
-	found, err, _ := r.reads.Do("token "+account.Namespace+" "+string(account.UID), func() (any, error) { return r.readToken(ctx, account) })
-	bearer, _ := found.(string)
-	return bearer, err
-}
-
-// readToken reads the token of an account and remembers it.
-func (r *Recoveries) readToken(ctx context.Context, account *corev1.ServiceAccount) (string, error) {
-	secret, err := reconcile.Optional(r.kube().CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
+	secret, err := r.ReadToken(ctx, account)
 	if err != nil {
-		return "", fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+		return "", err
 	}
 	bearer := TokenIn(secret, account)
 	if bearer == "" {
 		return "", ErrPending
 	}
+	return bearer, nil
+}
+
+// known returns the token of an account that was read before, or the zero token.
+func (r *Recoveries) known(account *corev1.ServiceAccount) token {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tokens[account.Namespace] = token{string(account.UID), bearer}
-	return bearer, nil
+	if known := r.tokens[account.Namespace]; known.account == string(account.UID) {
+		return known
+	}
+	return token{}
+}
+
+// ReadToken reads the token Secret of a recovery account and remembers the token. It returns nil if the Secret does not
+// exist.
+func (r *Recoveries) ReadToken(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
+	found, err, _ := r.reads.Do("read "+account.Namespace+" "+string(account.UID), func() (any, error) { return r.readToken(ctx, account) })
+	secret, _ := found.(*corev1.Secret)
+	return secret, err
+}
+
+func (r *Recoveries) readToken(ctx context.Context, account *corev1.ServiceAccount) (*corev1.Secret, error) {
+	secret, err := reconcile.Optional(r.kube().CoreV1().Secrets(account.Namespace).Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+	}
+	if bearer := TokenIn(secret, account); bearer != "" {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.tokens[account.Namespace] = token{string(account.UID), bearer, secret.Labels[fleet.LabelManaged] == "true"}
+	}
+	return secret, nil
 }
 
 // IsTokenOf reports whether a Secret is the token Secret of an account: the API server has filled it for this account.
@@ -201,10 +222,12 @@ func (r *Recoveries) EnsureToken(ctx context.Context, account *corev1.ServiceAcc
 }
 
 func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAccount) error {
-	secrets := r.kube().CoreV1().Secrets(account.Namespace)
-	found, err := reconcile.Optional(secrets.Get(ctx, names.RecoveryToken, metav1.GetOptions{}))
+	if r.known(account).ours {
+		return nil
+	}
+	found, err := r.ReadToken(ctx, account)
 	if err != nil {
-		return fmt.Errorf("reading Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
+		return err
 	}
 	if found != nil && (found.Type != corev1.SecretTypeServiceAccountToken || found.Labels[fleet.LabelManaged] != "true") {
 		return fmt.Errorf("%w: Secret %s/%s", ErrTaken, account.Namespace, names.RecoveryToken)
@@ -217,7 +240,7 @@ func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAcc
 			return err
 		}
 	}
-	if _, err = secrets.Create(ctx, tokenSecret(account), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err = r.kube().CoreV1().Secrets(account.Namespace).Create(ctx, tokenSecret(account), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
 	}
 	return nil

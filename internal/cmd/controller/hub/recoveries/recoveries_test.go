@@ -149,8 +149,8 @@ func TestWorkersThatNeedOneToken_ReadItOnce(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		if reads != 2 {
-			t.Errorf("%d reads, want one for the token and one for its Secret", reads)
+		if reads != 1 {
+			t.Errorf("%d reads, want 1", reads)
 		}
 	})
 }
