@@ -147,7 +147,8 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 // checkAtStart is what a controller does first.
 func checkAtStart(t *testing.T, cluster *plane.Cluster) error {
 	t.Helper()
-	return hub.Check(t.Context(), hub.Options{
+	_, err := hub.Check(t.Context(), hub.Options{
 		Own: kube.Own{Config: kube.Tune(cluster.Config())}, Env: env.Controller{Namespace: systemNamespace}, Version: "test", Log: slog.New(slog.DiscardHandler),
 	}, time.Minute)
+	return err
 }

@@ -112,9 +112,11 @@ func run(ctx context.Context, options env.Controller, out io.Writer) error {
 		Own: own, Env: options, Version: version.Version, Log: log, Metrics: counted, Registry: process.Registry(),
 	}
 	state.SetReady(false, "checking the hub's API server, CRDs and configuration")
-	if err := hub.Check(ctx, shared, hub.StartTimeout); err != nil {
+	loaded, err := hub.Check(ctx, shared, hub.StartTimeout)
+	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("refusing to start: %w", err))
 	}
+	shared.Config = &loaded
 	state.SetReady(false, "waiting for the lease")
 	return unlessEnded(ctx, lead(ctx, shared, state))
 }

@@ -138,7 +138,7 @@ const (
 	BootstrapSetID = "fleet-bootstrap"
 )
 
-// New reads the configuration and prepares caches and clients. Nothing is watched before Start.
+// New prepares caches and clients, and reads the configuration if Options has none. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
 		o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clock
@@ -173,11 +173,14 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		Metrics:    o.Metrics,
 		registry:   o.Registry,
 	}
-	loaded, err := loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
-	if err != nil {
-		return nil, err
+	if o.Config == nil {
+		loaded, err := loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
+		if err != nil {
+			return nil, err
+		}
+		o.Config = &loaded
 	}
-	a.Config.Set(loaded)
+	a.Config.Set(*o.Config)
 	a.Identities = identities.New(identities.Hub{
 		Kube:       func() kubernetes.Interface { return a.Kube },
 		Namespaces: func() identities.Namespaces { return a.AllNamespaces },

@@ -136,7 +136,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Minute)
+			_, err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Minute)
 			switch {
 			case test.says == "" && err != nil:
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestCheck(t *testing.T) {
 func TestCheck_OverloadedServerAsksForALongPause_IsAskedAgainSoon(t *testing.T) {
 	t.Parallel()
 	s, once := &server{answers: map[string][]any{groupPath: {everything()}}}, sync.Once{}
-	err := Check(t.Context(), options(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, err := Check(t.Context(), options(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isFirst := false
 		once.Do(func() { isFirst = true })
 		if !isFirst {
@@ -176,7 +176,7 @@ func TestCheck_MissingCRDs_TimesOut(t *testing.T) {
 	t.Parallel()
 	for within := 2 * time.Second; ; within *= 3 {
 		s := &server{answers: map[string][]any{groupPath: {served("clusters", "bundles", "contents")}}}
-		err := Check(t.Context(), options(t, s, io.Discard), within)
+		_, err := Check(t.Context(), options(t, s, io.Discard), within)
 		if !errors.Is(err, ErrCRDsMissing) && within < time.Minute {
 			t.Logf("within %s: %v", within, err)
 			continue
@@ -195,13 +195,13 @@ func TestCheck_MissingCRDs_TimesOut(t *testing.T) {
 func TestCheck_UnreachableServer_TimesOut(t *testing.T) {
 	o := options(t, http.NotFoundHandler(), io.Discard)
 	o.Own.Config.Host = "http://127.0.0.1:1"
-	err := Check(t.Context(), o, 300*time.Millisecond)
+	_, err := Check(t.Context(), o, 300*time.Millisecond)
 	if !errors.Is(err, foreign.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Check(ended, o, time.Hour); err == nil {
+	if _, err := Check(ended, o, time.Hour); err == nil {
 		t.Error("want an error after the end")
 	}
 }
@@ -226,6 +226,10 @@ func TestNew(t *testing.T) {
 	o.Own.Config.Host = "http://127.0.0.1:1"
 	if _, err := New(t.Context(), o); !errors.Is(err, foreign.ErrUnreachable) {
 		t.Errorf("error %v", err)
+	}
+	o.Config = &want // the check has read it
+	if a, err := New(t.Context(), o); err != nil || !cmp.Equal(want, a.Config.Get()) {
+		t.Errorf("with a configuration: error %v", err)
 	}
 }
 

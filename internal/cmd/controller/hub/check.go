@@ -41,8 +41,9 @@ var (
 )
 
 // Check refuses a start that would otherwise fail later and less clearly. It waits for the API server and the CRDs
-// until the timeout (StartTimeout if 0), and asks again soon, whatever pause an overloaded one wants. Problems that only a person can fix are returned at once.
-func Check(ctx context.Context, o Options, timeout time.Duration) error {
+// until the timeout (StartTimeout if 0), and asks again soon, whatever pause an overloaded one wants. Problems that only a
+// person can fix are returned at once. It returns the configuration.
+func Check(ctx context.Context, o Options, timeout time.Duration) (config.Config, error) {
 	if timeout == 0 {
 		timeout = StartTimeout
 	}
@@ -50,16 +51,15 @@ func Check(ctx context.Context, o Options, timeout time.Duration) error {
 	defer cancel()
 	client, err := kubernetes.NewForConfig(kube.RetrySoon(o.Own.Config))
 	if err != nil {
-		return fmt.Errorf("building client: %w", err)
+		return config.Config{}, fmt.Errorf("building client: %w", err)
 	}
 	if err := awaitCRDs(ctx, client, o); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w (waited %s)", err, timeout)
+			return config.Config{}, fmt.Errorf("%w (waited %s)", err, timeout)
 		}
-		return err
+		return config.Config{}, err
 	}
-	_, err = loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
-	return err
+	return loadConfig(ctx, client, o.Env.Namespace, o.Version, o.Log)
 }
 
 // awaitCRDs polls until the CRDs are served with all fields, ctx ends, or only a person can help. It returns the error

@@ -121,7 +121,7 @@ func TestCheckOfTheFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Minute)
+			_, err := Check(t.Context(), options(t, &server{answers: test.answers}, &log), time.Minute)
 			switch {
 			case test.says == "" && err != nil:
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestCheckOfTheFields(t *testing.T) {
 // TestCheckAsksForEachKindOnce counts requests, because a start must not cost more than necessary.
 func TestCheckAsksForEachKindOnce(t *testing.T) {
 	s := &server{answers: current(t, func(*apiextensions.CustomResourceDefinition) {})}
-	if err := Check(t.Context(), options(t, s, io.Discard), time.Minute); err != nil {
+	if _, err := Check(t.Context(), options(t, s, io.Discard), time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	asked := slices.DeleteFunc(s.asked, func(request string) bool { return !strings.HasPrefix(request, "GET "+crdsPath) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/metrics"
 )
@@ -21,6 +22,8 @@ type Options struct {
 	Own kube.Own
 	// Env is the configuration of the process.
 	Env env.Controller
+	// Config is the configuration that Check has returned. If it is nil, New reads it.
+	Config *config.Config
 	// Version is the version of the binary, for the default agent image and the configuration's version gate.
 	Version string
 	// Log must not be nil. If Clock is nil, the clock of the hub's API server is used.
