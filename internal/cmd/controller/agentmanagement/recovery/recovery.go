@@ -56,6 +56,8 @@ type handler struct {
 	// compared maps a workspace to the state in which its account and rights were last compared with the desired ones. All
 	// Clusters of a workspace have the same ones.
 	compared sync.Map
+	// applying is held while an account and its rights are compared and written.
+	applying sync.Mutex
 	// workspaces are the names of the namespaces that have or had a recovery account.
 	workspaces sync.Map
 }
@@ -206,8 +208,8 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 	}
 	now := compared{namespace.UID, versions}
 	if before, _ := h.compared.Load(namespace.Name); before != now || !recoveries.IsAccount(account) {
-		if err := h.accounts.Apply(owner, recovery.Account(namespace.Name)...); err != nil {
-			return nil, fmt.Errorf("creating the recovery account of workspace %s: %w", namespace.Name, err)
+		if err := h.applyAccount(namespace.Name, owner); err != nil {
+			return nil, err
 		}
 		h.compared.Store(namespace.Name, now)
 	}
@@ -223,6 +225,17 @@ func (h *handler) ensureAccount(ctx context.Context, cluster *fleet.Cluster) (*c
 	}
 	h.tokens.Store(namespace.Name, account.UID)
 	return account, nil
+}
+
+// applyAccount creates or corrects the recovery account of a workspace and its rights. Only one worker does this at a time:
+// the workers of the first Clusters of a workspace would create the same objects.
+func (h *handler) applyAccount(workspace string, owner reconcile.Owner) error {
+	h.applying.Lock()
+	defer h.applying.Unlock()
+	if err := h.accounts.Apply(owner, recovery.Account(workspace)...); err != nil {
+		return fmt.Errorf("creating the recovery account of workspace %s: %w", workspace, err)
+	}
+	return nil
 }
 
 // pinDelay is the time until a reported key is pinned. An agent reports it with its first heartbeat, after which other
