@@ -99,13 +99,21 @@ func implied(q requests.Request) (all []requests.Request) {
 
 // seldomUsed are rights that a run of all tests may leave unused, each with what uses it.
 var seldomUsed = map[string]string{
-	"get bundles.fleet.cattle.io":                   again,
-	"get clustergroups.fleet.cattle.io":             again,
-	"get clusterregistrationtokens.fleet.cattle.io": again,
-	"patch clusters/status.fleet.cattle.io":         "grant: agents get it, and only who has a right may give it to others",
-	"patch clustergroups.fleet.cattle.io":           "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
-	"list clusters.cluster.x-k8s.io":                "capi: client-go's informer lists only where an API server cannot stream a list",
+	"get bundles.fleet.cattle.io":                        again,
+	"get clustergroups.fleet.cattle.io":                  again,
+	"get clusterregistrationtokens.fleet.cattle.io":      again,
+	"patch clusters/status.fleet.cattle.io":              "grant: agents get it, and only who has a right may give it to others",
+	"patch clustergroups.fleet.cattle.io":                "bootstrap: ClusterGroup default of the hub's own workspace was changed by a user",
+	"list bundlenamespacemappings.fleet.cattle.io":       stream,
+	"list clustergroups.fleet.cattle.io":                 stream,
+	"list clusterregistrationtokens.fleet.cattle.io":     stream,
+	"list clusterrolebindings.rbac.authorization.k8s.io": stream,
+	"list clusterroles.rbac.authorization.k8s.io":        stream,
+	"list clusters.cluster.x-k8s.io":                     stream,
+	"list deployments.apps fleet-controller":             stream,
 }
+
+const stream = "client-go's informer lists only where an API server cannot stream a list"
 
 const again = "reconcile.WriteStatus, reconcile.Patch: the object is read again after a conflict"
 

@@ -23,6 +23,7 @@ func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
+	secrets := []schema.GroupVersionKind{all["Secret"].gvk} // of each selection there are few at a time
 	main = newScope(clients, scopeOptions{
 		undecodable: a.undecodable,
 		namespaces: map[schema.GroupVersionKind]string{
@@ -40,17 +41,19 @@ func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err err
 			all["Deployment"].gvk:         byField("metadata.name", names.ControllerConfig),
 			all["Secret"].gvk:             byField("type", string(protocol.SecretTypeCredential)),
 		},
+		few: append(secrets, all["BundleNamespaceMapping"].gvk, all["ClusterGroup"].gvk, all["ClusterRegistrationToken"].gvk,
+			all["ClusterRole"].gvk, all["ClusterRoleBinding"].gvk, all["ConfigMap"].gvk, all["Deployment"].gvk),
 	})
-	values = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	values = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byField("type", string(protocol.SecretTypeValues)),
 	}})
-	recovery = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	recovery = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: func(o *metav1.ListOptions) {
 			managed(o) // the hub's own agent has one with its private key
 			byField("type", string(protocol.SecretTypeRecovery))(o)
 		},
 	}})
-	bootstrap = newScope(clients, scopeOptions{selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	bootstrap = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{})),
 	}})
 	a.scopes = []*scope{main, values, recovery, bootstrap}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -116,5 +117,45 @@ func TestListsComeInPages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, server.requests()[:len(want)]); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// TestShortLists_AreStreamed counts requests: a stream is the list and the watch in one.
+func TestShortLists_AreStreamed(t *testing.T) {
+	asked := make(chan string, 10)
+	a, err := New(t.Context(), options(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.HasSuffix(r.URL.Path, "/clustergroups") {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		asked <- r.Method + " sendInitialEvents=" + r.URL.Query().Get("sendInitialEvents")
+		group := fleet.ClusterGroup{
+			TypeMeta:   metav1.TypeMeta{APIVersion: fleet.SchemeGroupVersion.String(), Kind: "ClusterGroup"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "a", ResourceVersion: "7"},
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": group})
+		group.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "8", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "BOOKMARK", "object": group})
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}), io.Discard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	informer := a.ClusterGroups.Informer()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := a.scopes[0].caches.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		t.Fatal("the cache did not fill")
+	}
+	if keys := informer.GetStore().ListKeys(); len(keys) != 1 || keys[0] != "ws/a" {
+		t.Errorf("the cache has %q", keys)
+	}
+	if got := <-asked; got != "GET sendInitialEvents=true" || len(asked) > 0 {
+		t.Errorf("requests %q and %d more", got, len(asked))
 	}
 }

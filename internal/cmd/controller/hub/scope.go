@@ -38,6 +38,8 @@ type scopeOptions struct {
 	undecodable *undecodable.Objects
 	namespaces  map[schema.GroupVersionKind]string
 	selections  map[schema.GroupVersionKind]func(*metav1.ListOptions)
+	// few are kinds of which there are few objects. Their lists are streamed.
+	few []schema.GroupVersionKind
 }
 
 func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
@@ -45,12 +47,17 @@ func newScope(clients client.SharedClientFactory, o scopeOptions) *scope {
 	for gvk, selection := range o.selections {
 		selections[gvk] = selection
 	}
+	pages := map[schema.GroupVersionKind]bool{}
+	for _, gvk := range o.few {
+		pages[gvk] = false
+	}
 	shared := &caches{
 		SharedCacheFactory: lassocache.NewSharedCachedFactory(clients, &lassocache.SharedCacheFactoryOptions{
 			KindNamespace: o.namespaces,
 			KindTweakList: selections,
-			// For the API server, pages cost a fraction of a streamed list.
+			// For the API server, pages cost a fraction of a long streamed list. A short one saves a request.
 			DefaultDisableWatchList: true,
+			KindDisableWatchList:    pages,
 		}),
 		undecodable: o.undecodable,
 		transform:   strip.New(),
