@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
-	"github.com/fleet-hub/fleet/internal/register/pace"
+	"github.com/fleet-hub/fleet/internal/register/recovery"
 	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -38,8 +38,7 @@ type Options struct {
 	Connect func(*rest.Config) (hubclient.Hub, error)
 	// FetchDocument reads the hub document at an address without a credential. Nil means recovery.Fetch.
 	FetchDocument func(ctx context.Context, server string) (string, error)
-	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the
-	// callback.
+	// OnStage is called when the stage or its reason changes. The reason is empty for Use. Nil disables the callback.
 	OnStage func(stage registering.Stage, reason string)
 	// OnRenew is called with each renewed token of the identity in use. Nil disables the callback.
 	OnRenew func(token string)
@@ -73,7 +72,10 @@ type agent struct {
 	seen     *stored.Sightings // what the watches have reported of them
 	rejected chan struct{}     // the hub rejected a request of the identity in use
 
-	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
+	paces
+
+	store  stored.Store   // of the three objects
+	keeper recovery.Store // of the recovery Secret
 
 	found   stored.Objects      // result of the last look
 	current bool                // nothing has changed since that look, so that the next one is not needed
@@ -87,10 +89,10 @@ type agent struct {
 	attempt *attempt            // with the current bootstrap secret; nil before the first
 	renewal renewal             // of the token in use
 
-	kept       kept                               // the recovery Secret
-	loss       loss                               // since when there has been no identity that the hub accepts
-	recovering *attempt                           // with the recovery token; nil before the first
-	reported   *atomic.Pointer[fleet.AgentStatus] // of the recovery Secret
+	kept       kept                              // the recovery Secret
+	loss       loss                              // since when there has been no identity that the hub accepts
+	recovering *attempt                          // with the recovery token; nil before the first
+	reported   atomic.Pointer[fleet.AgentStatus] // of the recovery Secret
 
 	obtained string            // the last token that this process was granted
 	stage    registering.Stage // as last reported
@@ -99,10 +101,6 @@ type agent struct {
 
 func (a *agent) now() time.Time { return a.Clock() }
 
-func (a *agent) stored() stored.Store {
-	return stored.Store{Local: a.Local, Namespace: a.Namespace, Log: a.log}
-}
-
 // attempt records what this process did with one bootstrap secret, or with one recovery token.
 type attempt struct {
 	registering.Attempt
@@ -110,17 +108,15 @@ type attempt struct {
 	isRecovery bool
 	access     hubclient.Access  // after applying the TLS mode; set once a request was made
 	hub        hubclient.Hub     // client for access
-	reminded   time.Time         // when the missing grant was last logged
+	reminded   time.Time         // when the missing grant was last logged, or the request was made
 	warned     bool              // the incomplete credential was logged
 	granted    protocol.Recovery // together with the credential; the zero value if the hub gives none
 }
 
-// grantedAccess returns the access of the granted identity: the address and CA of the request, with the new
-// token.
+// grantedAccess returns the access of the granted identity: the address and CA of the request, with the new token.
 func (at *attempt) grantedAccess() hubclient.Access {
 	access := at.access
-	access.Token = at.Credential.Token
-	access.Namespace = at.Credential.DeploymentNamespace
+	access.Token, access.Namespace = at.Credential.Token, at.Credential.DeploymentNamespace
 	return access
 }
 

@@ -23,51 +23,38 @@ var errAnotherHub = errors.New("the server there is not proven to be the agent's
 // test that is due first runs.
 func (a *agent) ask(ctx context.Context, step registering.Outcome) {
 	here, there := a.asks.Until(a.now()), a.moves.Until(a.now())
-	switch {
-	case !step.AskElsewhere, step.AskAgain && here <= there:
-		if a.pause(ctx, here) {
-			a.askStored(ctx)
-		}
-	case step.Stage == registering.Use && !step.AskAgain: // the identity works; keep watching the hub's responses to it
-		due := time.NewTimer(there)
-		defer due.Stop()
-		if a.attend(ctx, due.C) {
-			a.askElsewhere(ctx)
-		}
-	default:
-		if a.pause(ctx, there) {
-			a.askElsewhere(ctx)
-		}
+	if !step.AskElsewhere || step.AskAgain && here <= there {
+		a.askStored(ctx, here)
+		return
+	}
+	wait := a.pause
+	if step.Stage == registering.Use && !step.AskAgain {
+		wait = a.attend // the identity works; keep watching the hub's responses to it
+	}
+	if wait(ctx, there) {
+		a.askElsewhere(ctx)
 	}
 }
 
-// askStored tests whether the hub accepts the stored identity.
-func (a *agent) askStored(ctx context.Context) {
-	err := a.trusts()
-	if err == nil {
+// askStored tests, after a pause, whether the hub accepts the stored identity.
+func (a *agent) askStored(ctx context.Context, after time.Duration) {
+	if !a.pause(ctx, after) {
+		return
+	}
+	// An identity without a CA was stored while the system's roots were enough.
+	err := fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
+	if a.found.Config.AgentTLSMode != kube.TLSModeStrict || len(a.found.Access.CA) > 0 {
 		err = a.prove(ctx, a.found.Access, a.found.Identity.DeploymentNamespace)
 	}
 	if ctx.Err() != nil {
 		return // no answer: the context was canceled
 	}
-	a.asks.Tried(a.now(), err)
+	a.asks.Settle(a.now(), err)
 	before := a.verdict.Answer
-	a.verdict = judge(a.verdict, hubclient.AnswerOf(err), a.now())
-	switch {
-	case err == nil:
-		a.asks.Reset()
-	case before != a.verdict.Answer:
+	a.verdict = a.verdict.With(hubclient.AnswerOf(err), a.now())
+	if err != nil && before != a.verdict.Answer {
 		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
 	}
-}
-
-// trusts returns an error if the mode is strict and the stored identity has no CA. Such an identity was stored
-// while the system's roots were enough. A configuration that sets no mode never causes an error here.
-func (a *agent) trusts() error {
-	if a.found.Config.AgentTLSMode == kube.TLSModeStrict && len(a.found.Access.CA) == 0 {
-		return fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
-	}
-	return nil
 }
 
 // askElsewhere tests the stored identity at the address in the bootstrap secret.
@@ -81,7 +68,7 @@ func (a *agent) askElsewhere(ctx context.Context) {
 	if errors.Is(err, errAnotherHub) {
 		answer = registering.Rejected
 	}
-	a.there, a.moved = there, judge(a.moved, answer, a.now())
+	a.there, a.moved = there, a.moved.With(answer, a.now())
 	if err != nil && before != a.moved.Answer {
 		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", a.found.Bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
 	}
@@ -93,7 +80,7 @@ func (a *agent) proveElsewhere(ctx context.Context) (hubclient.Access, error) {
 	bootstrap := a.found.Bootstrap
 	there, err := a.trusting(ctx, hubclient.Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: bootstrap.Token, Namespace: a.found.Access.Namespace,
-	})
+	}, false)
 	if err == nil {
 		err = a.proveHub(ctx, there)
 	}
@@ -118,9 +105,8 @@ func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
 	}
 	text, err := a.readDocument(ctx, there)
 	if apierrors.IsUnauthorized(err) { // the import token may have expired
-		text, err = a.FetchDocument(ctx, there.Server)
-		if err != nil {
-			err = fmt.Errorf("%w: %w", errAnotherHub, err)
+		if text, err = a.FetchDocument(ctx, there.Server); err != nil {
+			return fmt.Errorf("%w: %w", errAnotherHub, err)
 		}
 	}
 	if err != nil {
@@ -147,31 +133,18 @@ func (a *agent) prove(ctx context.Context, access hubclient.Access, namespace st
 	return hub.Prove(ctx, namespace)
 }
 
-// judge returns the verdict for an answer. If the answer has not changed, Since keeps its time.
-func judge(v registering.Verdict, answer registering.Answer, now time.Time) registering.Verdict {
-	if v.Answer == answer {
-		return v
+// trusting returns the access with the CA that applies in the TLS mode. isKept means that the access has the CA that last
+// worked. It is used as it is if the agent's configuration was lost.
+func (a *agent) trusting(ctx context.Context, access hubclient.Access, isKept bool) (hubclient.Access, error) {
+	if isKept && a.found.Config.AgentTLSMode == "" {
+		return access, nil
 	}
-	return registering.Verdict{Answer: answer, Since: now}
-}
-
-// trusting returns the access with the CA that applies in the TLS mode.
-func (a *agent) trusting(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
 	trusting, err := kube.WithTLSMode(ctx, access.Config(), a.found.TLSMode())
 	if err != nil {
 		return hubclient.Access{}, fmt.Errorf("reaching the hub at %s: %w", access.Server, err)
 	}
 	access.CA = trusting.CAData
 	return access, nil
-}
-
-// trustingKept returns the access with the CA that applies in the TLS mode. The recovery Secret has the CA that last
-// worked, so that it is used as it is if the agent's configuration was lost.
-func (a *agent) trustingKept(ctx context.Context, access hubclient.Access) (hubclient.Access, error) {
-	if a.found.Config.AgentTLSMode == "" {
-		return access, nil
-	}
-	return a.trusting(ctx, access)
 }
 
 // proveCredential asks the hub whether the credential it granted works.
@@ -184,7 +157,7 @@ func (a *agent) proveCredential(ctx context.Context, at *attempt) {
 		return
 	}
 	a.proofs.Tried(a.now(), err)
-	at.Proof = judge(at.Proof, hubclient.AnswerOf(err), a.now())
+	at.Proof = at.Proof.With(hubclient.AnswerOf(err), a.now())
 	if err != nil {
 		a.log.Warn("the hub does not accept the new credential yet", "answer", at.Proof.Answer, "error", err)
 	}

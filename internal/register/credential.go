@@ -16,8 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// watchFor limits one watch for a credential, so that a connection that broke unnoticed does not block for
-// longer.
+// watchFor limits one watch for a credential, so that a connection that broke unnoticed does not block for longer.
 const watchFor = 30 * time.Second
 
 // fetchCredential polls for the credential of the pending request. It returns when the credential exists, the
@@ -62,15 +61,10 @@ func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
 // reminding is the interval between log lines about a request that is not granted.
 const reminding = time.Minute
 
-// remind logs that the request is still not granted and where the reason is shown. Only the hub knows the
-// reason.
+// remind logs that the request is still not granted and where the reason is shown. Only the hub knows the reason.
 func (a *agent) remind(at *attempt, err error) {
 	request := *at.Request
-	since := request.MadeAt
-	if at.reminded.After(since) {
-		since = at.reminded
-	}
-	if a.now().Sub(since) < reminding {
+	if a.now().Sub(at.reminded) < reminding {
 		return
 	}
 	at.reminded = a.now()

@@ -15,12 +15,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// errElsewhere means that no hub that the agent knows answers at the address of a hub document with its CA.
-var errElsewhere = errors.New("no hub that this CA verifies answers at the address of the hub document")
-
-// errNothingNew means that a hub document contains what the agent has already.
-var errNothingNew = errors.New("the hub document has no other address, CA or recovery token")
-
 // refreshDocument reads the hub document over the verified connection. A hub without one, or one that does not show
 // it, is no error.
 func (a *agent) refreshDocument(ctx context.Context) error {
@@ -55,9 +49,7 @@ func (a *agent) readDocument(ctx context.Context, at hubclient.Access) (string, 
 func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	due := a.documents.Until(a.now())
 	if asks := a.asks.Until(a.now()); step.AskAgain && asks < due {
-		if a.pause(ctx, asks) {
-			a.askStored(ctx)
-		}
+		a.askStored(ctx, asks)
 		return
 	}
 	if !a.pause(ctx, due) {
@@ -69,7 +61,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 		return
 	}
 	if err == nil && a.verdict == verdict && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
-		err = errNothingNew
+		err = errors.New("the hub document has no other address, CA or recovery token")
 	}
 	a.documents.Tried(a.now(), err)
 	a.recovering = nil
@@ -147,7 +139,7 @@ func (a *agent) currentAccess() hubclient.Access {
 func (a *agent) moveTo(ctx context.Context, from hubclient.Access, document identity.Document) (hubclient.Access, error) {
 	to := from
 	to.Server, to.CA = document.URL, document.CA
-	there, err := a.trustingKept(ctx, to)
+	there, err := a.trusting(ctx, to, true)
 	if err != nil {
 		return from, err
 	}
@@ -162,5 +154,5 @@ func (a *agent) moveTo(ctx context.Context, from hubclient.Access, document iden
 	case answer == registering.Accepted, answer == registering.Rejected:
 		return there, nil
 	}
-	return from, fmt.Errorf("%w %s: %w", errElsewhere, document.URL, err)
+	return from, fmt.Errorf("no hub that this CA verifies answers at the address of the hub document %s: %w", document.URL, err)
 }

@@ -16,13 +16,9 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-func (a *agent) store() recovery.Store {
-	return recovery.Store{Local: a.Local, Namespace: a.Namespace, Log: a.log}
-}
-
 // loadKept reads the recovery Secret, and creates a missing one. If that fails, the agent works without it.
 func (a *agent) loadKept(ctx context.Context) error {
-	key, data, err := a.store().Load(ctx)
+	key, data, err := a.keeper.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,18 +67,16 @@ func (k kept) documentOf(hubKey string) (serial int64, spread time.Duration) {
 
 // keep stores the data in the recovery Secret if it has changed.
 func (a *agent) keep(ctx context.Context, data protocol.Kept) error {
-	key := a.kept.key
-	if key.Public() == "" {
+	if a.kept.key.Public() == "" {
 		if err := a.loadKept(ctx); err != nil {
 			return err
 		}
-		key = a.kept.key
 	}
-	if err := a.store().Save(context.WithoutCancel(ctx), key, data); err != nil {
-		return err
+	err := a.keeper.Save(context.WithoutCancel(ctx), a.kept.key, data)
+	if err == nil {
+		a.setKept(kept{a.kept.key, data})
 	}
-	a.setKept(kept{key, data})
-	return nil
+	return err
 }
 
 // sign adds the agent's public key and a proof to a request, for the account of the token that it is made with. A token

@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"maps"
 
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -24,7 +23,7 @@ func (a *agent) observe(ctx context.Context) (registering.Input, error) {
 
 // look reads the agent's three objects. It discards answers about an object that was deleted or changed.
 func (a *agent) look(ctx context.Context) error {
-	f, err := a.stored().Read(ctx, a.found.Config)
+	f, err := a.store.Read(ctx, a.found.Config)
 	if err != nil {
 		return err
 	}
@@ -33,7 +32,7 @@ func (a *agent) look(ctx context.Context) error {
 	otherMode := before.Config.AgentTLSMode != f.Config.AgentTLSMode // discards the answers about both
 	otherIdentity := otherMode || !f.HasIdentityOf(&before)
 	otherBootstrap := otherMode || !f.HasBootstrapOf(&before)
-	if before.Config.ClientID != f.Config.ClientID || !maps.Equal(before.Config.Labels, f.Config.Labels) {
+	if otherBootstrap || !f.HasClientOf(&before) {
 		a.requests.Reset() // the hub may accept the corrected request
 		a.renewals.Reset()
 	}
@@ -48,8 +47,6 @@ func (a *agent) look(ctx context.Context) error {
 	}
 	if otherBootstrap {
 		a.attempt, a.used = nil, false
-		a.requests.Reset()
-		a.renewals.Reset()
 	}
 	return nil
 }

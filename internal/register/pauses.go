@@ -2,40 +2,45 @@ package register
 
 import (
 	"context"
+	"io"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// The pauses between attempts at an operation that may succeed later.
 const (
-	firstPause = time.Second
-	longPause  = 15 * time.Second
-	// A new credential is tested again quickly, because its rights are being granted.
-	firstProofPause = 100 * time.Millisecond
-	longProofPause  = 2 * time.Second
-	// longRenewalPause is the longest pause between two requests that the hub accepted but whose credentials do not
-	// work, or that the hub refused as invalid.
-	longRenewalPause = 10 * time.Minute
-	// longMovePause is the longest pause between two tests at the address in the bootstrap secret, where no hub may
-	// run yet.
-	longMovePause = time.Minute
-	// A token expires a quarter of its lifetime after its renewal is due at the latest, which is at least two minutes.
-	firstTokenPause = 5 * time.Second
-	longTokenPause  = 10 * time.Minute
+	// firstPause and longPause are the pauses between attempts at an operation that may succeed later.
+	firstPause, longPause = time.Second, 15 * time.Second
 	// A recovery request that the hub refuses or does not grant is repeated ever more slowly.
-	firstRecoveryPause = 10 * time.Second
-	longRecoveryPause  = 2 * time.Minute
-	longDocumentPause  = 5 * time.Minute
-	// longKeepPause is the longest pause between two attempts to read the recovery Secret.
-	longKeepPause = time.Minute
+	firstRecoveryPause, longRecoveryPause = 10 * time.Second, 2 * time.Minute
 	// What the hub has for a recovery is read about once a day, or sooner until there is something. A token that lasts a
 	// day is renewed after 18 hours at the latest, so that each refresh belongs to a renewal.
-	firstRefreshPause = 70 * time.Second
-	longRefreshPause  = 18 * time.Hour
+	firstRefreshPause, longRefreshPause = 70 * time.Second, 18 * time.Hour
 	// doubtPause is the minimum time between two tests that are caused by the hub's responses to other requests.
 	doubtPause = 5 * time.Second
 )
+
+// paces are when each operation is tried next.
+type paces struct {
+	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
+}
+
+func newPaces(random io.Reader) paces {
+	of := func(first, long time.Duration) pace.Pace { return pace.New(first, long, random) }
+	usual := of(firstPause, longPause)
+	return paces{
+		looks: usual, asks: usual, requests: usual, writes: usual,
+		moves:      of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
+		proofs:     of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
+		renewals:   of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
+		tokens:     of(5*time.Second, 10*time.Minute),       // a token lasts at least two minutes after its renewal is due
+		recoveries: of(firstRecoveryPause, longRecoveryPause),
+		keeps:      of(firstPause, time.Minute), // reads of the recovery Secret
+		refreshes:  of(firstRefreshPause, longRefreshPause),
+		documents:  of(firstRecoveryPause, 5*time.Minute),
+	}
+}
 
 // pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work
 // ends. It reports whether d has passed.
@@ -60,12 +65,13 @@ func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 }
 
 // attend waits while the identity is in use. It returns when one of the agent's Secrets or its configuration
-// changes, the hub rejects the identity, the work ends, or due fires (nil never fires). It reports whether due
-// fired.
-func (a *agent) attend(ctx context.Context, due <-chan time.Time) bool {
+// changes, the hub rejects the identity, or the work ends. It reports whether d has passed.
+func (a *agent) attend(ctx context.Context, d time.Duration) bool {
+	due := time.NewTimer(d)
+	defer due.Stop()
 	for {
 		select {
-		case <-due:
+		case <-due.C:
 			return true
 		case <-a.rejected:
 			a.verdict = registering.Verdict{}

@@ -32,12 +32,8 @@ func (a *agent) lookAtKept(ctx context.Context) {
 		return
 	}
 	err := a.loadKept(ctx)
-	if err == nil {
-		a.keeps.Reset()
-		return
-	}
-	a.keeps.Tried(a.now(), err)
-	if ctx.Err() == nil {
+	a.keeps.Settle(a.now(), err)
+	if err != nil && ctx.Err() == nil {
 		a.log.Debug("the agent's recovery Secret cannot be used", "error", err)
 	}
 }
@@ -66,7 +62,5 @@ func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {
 		a.pause(ctx, step.Pause)
 		return
 	}
-	if a.pause(ctx, min(step.Pause, max(step.AskPause, a.asks.Until(a.now())))) {
-		a.askStored(ctx)
-	}
+	a.askStored(ctx, min(step.Pause, max(step.AskPause, a.asks.Until(a.now()))))
 }

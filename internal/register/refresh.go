@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/pace"
 )
-
-// scheduleRefresh makes the first refresh of a process due soon, because the agent may not have been there when the
-// hub's data changed.
-func (a *agent) scheduleRefresh() {
-	if !a.refreshes.IsScheduled() {
-		a.refreshes.Schedule(a.now().Add(pace.Jitter(firstRefreshPause, a.Random)))
-	}
-}
 
 // refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
 func (a *agent) refresh(ctx context.Context) {
@@ -79,12 +72,8 @@ func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept
 	data.Recovery = given
 	data.APIServerURL, data.APIServerCA = access.Server, access.CA
 	data.ClusterNamespace = a.found.Identity.ClusterNamespace
-	if all.SystemRegistrationNamespace != "" {
-		data.SystemRegistrationNamespace = all.SystemRegistrationNamespace
-	}
-	if data.SystemRegistrationNamespace == "" {
-		data.SystemRegistrationNamespace = names.RegistrationNamespace(names.SystemNamespace)
-	}
+	data.SystemRegistrationNamespace = cmp.Or(
+		all.SystemRegistrationNamespace, data.SystemRegistrationNamespace, names.RegistrationNamespace(names.SystemNamespace))
 	if ticket, err := identity.VerifyTicket(given.HubKey, given.Ticket); err == nil {
 		data.ClientID = ticket.ClientID
 	}
@@ -111,6 +100,6 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 
 func (a *agent) warnUnlessKept(err error) {
 	if err != nil {
-		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.store().Name(), "error", err)
+		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.keeper.Name(), "error", err)
 	}
 }

@@ -3,26 +3,22 @@ package register
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
-	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/register/recovery"
 	"github.com/fleet-hub/fleet/internal/register/stored"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers
-// for one. When the identity is lost, Run cancels use's context, waits until use has returned, and starts over
-// with the next identity. Run returns nil when ctx ends, and use's error if use returns on its own. Otherwise it
-// returns one of the sentinels of rules/registering with a remedy, when only a human or another replica can
-// help.
+// Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers for one.
+// When the identity is lost, Run cancels use's context, waits until use has returned, and starts over with the next
+// identity. Run returns nil when ctx ends, and use's error if use returns on its own. Otherwise it returns one of the
+// sentinels of rules/registering with a remedy, when only a human or another replica can help.
 func Run(ctx context.Context, o Options, use func(context.Context, Session) error) error {
 	a := newAgent(o, use)
 	ctx, cancel := context.WithCancel(ctx)
-	watching := a.stored().Watch(ctx, a.seen, a.changed)
+	watching := a.store.Watch(ctx, a.seen, a.changed)
 	defer func() { cancel(); watching.Wait() }()
 	defer a.stopServing()
 	for ctx.Err() == nil {
@@ -60,24 +56,16 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 	if o.FetchDocument == nil {
 		o.FetchDocument = recovery.Fetch
 	}
-	a := &agent{Options: o, log: o.Log, use: use, changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1), seen: stored.NewSightings()}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	for p, long := range map[*pace.Pace]time.Duration{
-		&a.looks: longPause, &a.asks: longPause, &a.requests: longPause, &a.writes: longPause,
-		&a.moves: longMovePause, &a.renewals: longRenewalPause,
-	} {
-		*p = pace.New(firstPause, long, o.Random)
+	a := &agent{
+		Options: o, log: o.Log, use: use, paces: newPaces(o.Random), seen: stored.NewSightings(),
+		changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1),
+		store:  stored.Store{Local: o.Local, Namespace: o.Namespace, Log: o.Log},
+		keeper: recovery.Store{Local: o.Local, Namespace: o.Namespace, Log: o.Log},
 	}
-	a.recoveries = pace.New(firstRecoveryPause, longRecoveryPause, o.Random)
-	a.documents = pace.New(firstRecoveryPause, longDocumentPause, o.Random)
-	a.keeps = pace.New(firstPause, longKeepPause, o.Random)
-	a.refreshes = pace.New(firstRefreshPause, longRefreshPause, o.Random)
-	a.reported = &atomic.Pointer[fleet.AgentStatus]{}
 	a.reported.Store(&fleet.AgentStatus{})
-	a.tokens = pace.New(firstTokenPause, longTokenPause, o.Random)
-	a.proofs = pace.New(firstProofPause, longProofPause, o.Random)
 	return a
 }
 
@@ -115,9 +103,9 @@ func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 	case registering.AwaitBootstrap:
 		if step.AskAgain {
 			a.ask(ctx, step)
-			return nil
+		} else {
+			a.pause(ctx, longPause)
 		}
-		a.pause(ctx, longPause)
 	case registering.GiveUp:
 		return step.Err
 	}

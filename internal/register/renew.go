@@ -51,12 +51,10 @@ func (a *agent) renew(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	a.tokens.Tried(a.now(), err)
-	if err != nil {
+	if a.tokens.Settle(a.now(), err); err != nil {
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
 		return false
 	}
-	a.tokens.Reset()
 	a.log.Info("token renewed")
 	return true
 }

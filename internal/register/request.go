@@ -90,12 +90,13 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
 		TokenName: at.bootstrap.TokenName, MadeAt: a.now(),
 	}
+	at.reminded = at.Request.MadeAt
 	a.proofs.Reset()
+	what := "registration"
 	if at.isRecovery {
-		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
-		return nil
+		what = "recovery"
 	}
-	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+	a.log.Info(what+" requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 	return nil
 }
 
@@ -138,16 +139,10 @@ func (a *agent) systemUID(ctx context.Context) (string, error) {
 // reach creates the client for the token of an attempt. It determines the trusted CA again for each request, because a
 // hub that was unreachable last time could not show its certificate.
 func (a *agent) reach(ctx context.Context, at *attempt) error {
-	access := hubclient.Access{
+	access, err := a.trusting(ctx, hubclient.Access{
 		Server: at.bootstrap.APIServerURL, CA: at.bootstrap.APIServerCA,
 		Token: at.bootstrap.Token, Namespace: at.bootstrap.ClusterNamespace,
-	}
-	var err error
-	if at.isRecovery {
-		access, err = a.trustingKept(ctx, access)
-	} else {
-		access, err = a.trusting(ctx, access)
-	}
+	}, at.isRecovery)
 	if err != nil {
 		return err
 	}
@@ -163,5 +158,5 @@ func (a *agent) judgeToken(at *attempt, err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		answer = registering.Accepted
 	}
-	at.Token = judge(at.Token, answer, a.now())
+	at.Token = at.Token.With(answer, a.now())
 }

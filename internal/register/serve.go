@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -50,9 +51,7 @@ func (a *agent) attendUntilRenewal(ctx context.Context) {
 	if expires {
 		wait = min(wait, left)
 	}
-	due := time.NewTimer(wait)
-	defer due.Stop()
-	if !a.attend(ctx, due.C) {
+	if !a.attend(ctx, wait) {
 		return
 	}
 	if left, expires = a.renewalDue(); !expires || left > 0 || a.renew(ctx) {
@@ -118,7 +117,9 @@ func (a *agent) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	started := &serving{key: key, collects: collects, token: renewed, cancel: cancel, done: make(chan struct{})}
 	a.serving, a.running = started, true
-	a.scheduleRefresh()
+	if !a.refreshes.IsScheduled() { // the hub's data may have changed while no agent was running
+		a.refreshes.Schedule(a.now().Add(pace.Jitter(firstRefreshPause, a.Random)))
+	}
 	go func() {
 		defer close(started.done)
 		started.err = a.use(ctx, session)
@@ -134,8 +135,7 @@ func (a *agent) heartbeatStatus(token string) fleet.AgentStatus {
 	return status
 }
 
-// collects returns the configured interval. While the configuration cannot be read, it returns the interval in
-// use.
+// collects returns the configured interval. While the configuration cannot be read, it returns the interval in use.
 func (a *agent) collects() time.Duration {
 	if a.found.ConfigErr != nil && a.serving != nil {
 		return a.serving.collects

@@ -24,13 +24,11 @@ func (a *agent) write(ctx context.Context, access hubclient.Access, identity pro
 	var err error
 	var written *corev1.Secret
 	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
-		written, err = a.stored().Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
+		written, err = a.store.Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
 	}
-	if err != nil {
-		a.writes.Tried(a.now(), err)
+	if a.writes.Settle(a.now(), err); err != nil {
 		return err
 	}
-	a.writes.Reset()
 	a.found.SetIdentity(written, identity, access)
 	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
 	a.moved, a.used = registering.Verdict{}, true
@@ -49,8 +47,7 @@ func (a *agent) storeMove(ctx context.Context) bool {
 	return true
 }
 
-// clearBootstrap deletes the bootstrap secret of the last look, if there was one. It reports whether none is
-// left.
+// clearBootstrap deletes the bootstrap secret of the last look, if there was one. It reports whether none is left.
 func (a *agent) clearBootstrap(ctx context.Context) bool {
 	seen := a.found.BootstrapSecret
 	if seen == nil {
@@ -59,12 +56,11 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	if !a.pause(ctx, max(a.writes.Until(a.now()), a.settling())) {
 		return false
 	}
-	if err := a.stored().DropBootstrap(ctx, seen); err != nil {
-		a.writes.Tried(a.now(), err)
+	err := a.store.DropBootstrap(ctx, seen)
+	if a.writes.Settle(a.now(), err); err != nil {
 		a.log.Warn("deleting the bootstrap secret, which is no longer needed, failed; trying again", "error", err)
 		return false
 	}
-	a.writes.Reset()
 	a.log.Info("bootstrap secret deleted", "secret", seen.Namespace+"/"+seen.Name, "used", a.used)
 	a.used = false
 	return true
@@ -78,12 +74,9 @@ const settled = 5 * time.Second
 // needs none, or the current configuration is invalid. Otherwise it returns zero.
 func (a *agent) settling() time.Duration {
 	f := a.found
-	if a.used || f.Bootstrap == nil {
+	needless := f.Config.AgentTLSMode == kube.TLSModeSystemStore && len(f.Access.CA) == 0 && f.Bootstrap != nil && len(f.Bootstrap.APIServerCA) > 0
+	if a.used || f.Bootstrap == nil || !needless && f.ConfigErr == nil {
 		return 0
 	}
-	needless := f.Config.AgentTLSMode == kube.TLSModeSystemStore && len(f.Access.CA) == 0 && len(f.Bootstrap.APIServerCA) > 0
-	if needless || f.ConfigErr != nil {
-		return settled
-	}
-	return 0
+	return settled
 }

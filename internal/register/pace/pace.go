@@ -62,6 +62,13 @@ func (p *Pace) Tried(now time.Time, answer error) {
 	p.last, p.due = now, now.Add(max(Jitter(pause, p.random), Spread(kube.RetryAfter(answer), p.random)))
 }
 
+// Settle is Tried for an attempt that failed. After one that succeeded, the next attempt is due at once.
+func (p *Pace) Settle(now time.Time, err error) {
+	if p.Tried(now, err); err == nil {
+		p.Reset()
+	}
+}
+
 // Jitter returns d, randomly up to 50 % shorter or longer. If random fails, it returns d.
 func Jitter(d time.Duration, random io.Reader) time.Duration {
 	return d + d/2*time.Duration(Chance(random)-128)/128

@@ -3,6 +3,7 @@ package stored
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,11 @@ func (o *Objects) HasIdentityOf(other *Objects) bool { return sameIdentity(o.Ide
 // HasBootstrapOf reports whether both have the same version of the bootstrap secret.
 func (o *Objects) HasBootstrapOf(other *Objects) bool {
 	return sameVersion(o.BootstrapSecret, other.BootstrapSecret)
+}
+
+// HasClientOf reports whether both configurations request the same client ID and labels.
+func (o *Objects) HasClientOf(other *Objects) bool {
+	return o.Config.ClientID == other.Config.ClientID && maps.Equal(o.Config.Labels, other.Config.Labels)
 }
 
 // IdentityKey returns a hash that is equal for equal identities and reveals no secret. There must be an identity.

@@ -83,6 +83,14 @@ type Verdict struct {
 	Since  time.Time
 }
 
+// With returns the verdict after an answer. If the answer has not changed, Since keeps its time.
+func (v Verdict) With(answer Answer, now time.Time) Verdict {
+	if v.Answer == answer {
+		return v
+	}
+	return Verdict{Answer: answer, Since: now}
+}
+
 // against reports whether the hub has rejected the identity, or has been untrusted, for at least patience.
 func (v Verdict) against(now time.Time, patience time.Duration) bool {
 	return (v.Answer == Rejected || v.Answer == Untrusted) && now.Sub(v.Since) >= patience
