@@ -29,33 +29,19 @@ func keyOf(in Input) string {
 	if isAnswered(in) {
 		return annotations[annotation.AgentKeyAtGrant]
 	}
+	hubs := []string{""}
 	if requests.IsRecovery(in.Request) {
-		return recoveryKey(in)
-	}
-	if Signer(in) == nil || in.ReaderAccount == "" {
+		hubs = []string{identity.Thumbprint(in.Recovery.Hub), ""} // an agent that does not know the hub's key signs for none
+	} else if Signer(in) == nil {
 		return ""
 	}
-	key := annotations[annotation.AgentKey]
-	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
-	if identity.Verify(key, annotations[annotation.AgentProof], claims) != nil {
-		return ""
-	}
-	return key
-}
-
-// recoveryKey returns the key that has signed a recovery request, or "". An agent that does not know the hub's key signs
-// for none.
-func recoveryKey(in Input) string {
 	if in.ReaderAccount == "" {
 		return ""
 	}
-	annotations := in.Request.Annotations
 	claims := identity.Claims{ClientID: in.Request.Spec.ClientID, ClientRandom: in.Request.Spec.ClientRandom, Account: in.ReaderAccount}
-	key := annotations[annotation.AgentKey]
-	for _, hub := range []string{identity.Thumbprint(in.Recovery.Hub), ""} {
-		claims.Hub = hub
-		if identity.Verify(key, annotations[annotation.AgentProof], claims) == nil {
-			return key
+	for _, claims.Hub = range hubs {
+		if identity.Verify(annotations[annotation.AgentKey], annotations[annotation.AgentProof], claims) == nil {
+			return annotations[annotation.AgentKey]
 		}
 	}
 	return ""
