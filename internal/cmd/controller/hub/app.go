@@ -138,7 +138,7 @@ const (
 	BootstrapSetID = "fleet-bootstrap"
 )
 
-// New prepares caches and clients, and reads the configuration if Options has none. Nothing is watched before Start.
+// New prepares caches and clients. It reads the configuration, unless Options contains it. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
 	if o.Clock == nil {
 		o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clock

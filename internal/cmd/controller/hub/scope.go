@@ -38,7 +38,7 @@ type scopeOptions struct {
 	undecodable *undecodable.Objects
 	namespaces  map[schema.GroupVersionKind]string
 	selections  map[schema.GroupVersionKind]func(*metav1.ListOptions)
-	// few are kinds of which there are few objects. Their lists are streamed.
+	// few are the kinds with few objects. Their lists are streamed.
 	few []schema.GroupVersionKind
 }
 
