@@ -92,11 +92,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	}
 	at.reminded = at.Request.MadeAt
 	a.proofs.Reset()
-	what := "registration"
 	if at.isRecovery {
-		what = "recovery"
+		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+		return nil
 	}
-	a.log.Info(what+" requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 	return nil
 }
 
