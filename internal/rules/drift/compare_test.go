@@ -509,3 +509,17 @@ func TestLongLists_AreMergedInLinearTime(t *testing.T) {
 		})
 	}
 }
+
+// A webhook may put a toleration before the others.
+func TestLongListThatWasExtendedInFront_IsNoDrift(t *testing.T) {
+	const count = 3 * mostTried
+	var live, want []any
+	live = append(live, map[string]any{"key": "added"})
+	for i := range count {
+		item := map[string]any{"key": fmt.Sprint(i), "operator": "Exists"}
+		live, want = append(live, item), append(want, item)
+	}
+	if got := mergeList(live, want, listRule{open: true}); !reflect.DeepEqual(got, live) {
+		t.Errorf("%d items differ from %d", len(got.([]any)), len(live))
+	}
+}

@@ -75,12 +75,12 @@ func replaceList(live, want []any, rule listRule) any {
 	return out
 }
 
-// extendList returns live with the items of want that it does not cover. An item is looked for at its own place, and among
-// the first ones.
+// extendList returns live with the items of want that it does not cover. An equal item may be anywhere in live. One that
+// has more fields is looked for at the place of the item, and among the first ones.
 func extendList(live, want []any, rule listRule) any {
-	out, first := slices.Clone(live), live[:min(len(live), mostTried)]
+	out, first, known := slices.Clone(live), live[:min(len(live), mostTried)], identities(live)
 	for i, item := range want {
-		if i < len(live) && covers(live[i], item, rule) {
+		if known[identify(plain(item))] || i < len(live) && covers(live[i], item, rule) {
 			continue
 		}
 		if !slices.ContainsFunc(first, func(have any) bool { return covers(have, item, rule) }) {
@@ -100,10 +100,7 @@ func covers(live, want any, rule listRule) bool {
 
 // unite returns live with the items of want that it does not contain.
 func unite(live, want []any) any {
-	out, known := slices.Clone(live), map[string]bool{}
-	for _, have := range live {
-		known[identify(have)] = true
-	}
+	out, known := slices.Clone(live), identities(live)
 	for _, item := range want {
 		if id := identify(plain(item)); !known[id] {
 			known[id], out = true, append(out, plain(item))
@@ -156,6 +153,14 @@ func (c candidates) take(key string, accept func(int) bool) int {
 		}
 	}
 	return -1
+}
+
+func identities(list []any) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, item := range list {
+		out[identify(item)] = true
+	}
+	return out
 }
 
 // identify returns the same text for the same value. Numbers are equal in any representation.
