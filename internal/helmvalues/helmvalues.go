@@ -28,7 +28,16 @@ func Hash(current, staged []byte) string {
 // Merge merges over into base. Objects are merged. All other values, also lists and null, replace those of base.
 // Neither argument is changed. The result is never nil and shares the parts that were not merged.
 func Merge(base, over map[string]any) map[string]any {
-	merged := maps.Clone(base)
+	return merge(base, over, maps.Clone)
+}
+
+// MergeInto merges like Merge, but changes and returns base. The result shares the parts of over.
+func MergeInto(base, over map[string]any) map[string]any {
+	return merge(base, over, func(base map[string]any) map[string]any { return base })
+}
+
+func merge(base, over map[string]any, start func(map[string]any) map[string]any) map[string]any {
+	merged := start(base)
 	if merged == nil {
 		merged = make(map[string]any, len(over))
 	}
@@ -36,25 +45,9 @@ func Merge(base, over map[string]any) map[string]any {
 		below, isObject := merged[key].(map[string]any)
 		above, alsoObject := value.(map[string]any)
 		if isObject && alsoObject {
-			value = Merge(below, above)
+			value = merge(below, above, start)
 		}
 		merged[key] = value
 	}
 	return merged
-}
-
-// MergeInto merges like Merge, but changes and returns base. The result shares the parts of over.
-func MergeInto(base, over map[string]any) map[string]any {
-	if base == nil {
-		base = make(map[string]any, len(over))
-	}
-	for key, value := range over {
-		below, isObject := base[key].(map[string]any)
-		above, alsoObject := value.(map[string]any)
-		if isObject && alsoObject {
-			value = MergeInto(below, above)
-		}
-		base[key] = value
-	}
-	return base
 }
