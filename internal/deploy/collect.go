@@ -70,8 +70,7 @@ func (d *deployer) sweep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// findCopies looks for copies that earlier processes have left, until that has worked once. An unreadable release may
-// need them.
+// findCopies looks once for copies that earlier processes have left. An unreadable release may need them.
 func (d *deployer) findCopies(ctx context.Context) error {
 	if d.copiesFound {
 		return nil
@@ -82,9 +81,7 @@ func (d *deployer) findCopies(ctx context.Context) error {
 	}
 	for name := range left {
 		d.records.leaveCopies(name, true)
-		if d.hub.Cached(name) != nil {
-			d.queue.Add(name)
-		} else if len(d.inventory.Of(name)) == 0 {
+		if len(d.inventory.Of(name)) == 0 {
 			d.orphans[name] = time.Time{}
 		}
 	}
@@ -92,14 +89,14 @@ func (d *deployer) findCopies(ctx context.Context) error {
 	return nil
 }
 
-// enqueueLeftovers enqueues deleted BundleDeployments, and those with more than one release.
+// enqueueLeftovers enqueues deleted BundleDeployments, and those with more than one release or with copies of before.
 func (d *deployer) enqueueLeftovers(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
 		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0 && !d.records.hasLeftCopies(name)
 	})
 	for _, name := range append(d.inventory.Names(), d.records.leftCopies()...) { // the queue drops duplicates
 		if d.hub.Cached(name) != nil {
-			if len(d.inventory.Of(name)) > 1 {
+			if len(d.inventory.Of(name)) > 1 || d.records.hasLeftCopies(name) {
 				d.queue.Add(name)
 			}
 		} else if d.mayGo(ctx, name, newest) {

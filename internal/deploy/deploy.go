@@ -193,7 +193,7 @@ func (d *deployer) removeStale(ctx context.Context, name, namespace, wanted stri
 	keep := append(slices.Collect(maps.Keys(found)), manifest.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Name: namespace})
 	var errs []error
 	for _, key := range slices.Backward(stale) {
-		_, err := d.takeDown(ctx, name, key, keep, nil)
+		_, err := d.takeDown(ctx, name, key, keep, func(bool) error { return nil })
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

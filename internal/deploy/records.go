@@ -113,8 +113,7 @@ func (r *records) drop(name, hash string) *record {
 	defer r.mu.Unlock()
 	known := r.byName[name]
 	delete(r.byName, name)
-	delete(r.users[hash], name)
-	if len(r.users[hash]) == 0 {
+	if delete(r.users[hash], name); len(r.users[hash]) == 0 {
 		delete(r.users, hash)
 	}
 	return known

@@ -32,7 +32,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	var errs []error
 	kept := false
 	for i, key := range owned {
-		var beforePurge func(keep bool) error
+		beforePurge := func(bool) error { return nil }
 		if i == len(owned)-1 {
 			// The history goes last: it is how the next process finds a BundleDeployment that is gone.
 			beforePurge = func(keep bool) error { return d.removeLeft(ctx, name, kept || keep) }
@@ -52,19 +52,18 @@ func (d *deployer) removeLeft(ctx context.Context, name string, kept bool) error
 	if !d.records.hasLeftCopies(name) {
 		return nil
 	}
-	var err error
+	end := func() error { return d.copier.Remove(ctx, name, nil) }
 	if kept {
-		err = d.copier.Keep(ctx, name)
-	} else {
-		err = d.copier.Remove(ctx, name, nil)
+		end = func() error { return d.copier.Keep(ctx, name) }
 	}
+	err := end()
 	d.records.leaveCopies(name, err != nil) // retry after an error
 	return err
 }
 
 // takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
-// and returns true. It does not touch a release that belongs to another owner, or objects in keep. It calls beforePurge,
-// if that is not nil, between the objects and the history. If the objects stay, an error of beforePurge keeps the history.
+// and returns true. It does not touch a release that belongs to another owner, or objects in keep. It calls beforePurge
+// between the objects and the history. If the objects stay, an error of beforePurge keeps the history.
 func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref, beforePurge func(kept bool) error) (kept bool, err error) {
 	h, err := d.releaser.History(ctx, key)
 	if err != nil {
@@ -78,9 +77,6 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 	}
 	holdsAgent := func(text string) bool { return d.holdsAgent(text, last.Namespace) }
 	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true" || d.records.keeps(name)
-	if beforePurge == nil {
-		beforePurge = func(bool) error { return nil }
-	}
 	if !kept {
 		err = d.uninstall(ctx, h, name, keep, func() { _ = beforePurge(false) }) // the caller repeats it after an error
 	} else if err = beforePurge(true); err == nil {

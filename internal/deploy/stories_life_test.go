@@ -438,15 +438,21 @@ func (l *lab) expectNamespace(name string, labels, annotations map[string]string
 	})
 }
 
+// thing returns the group and the definition of a kind of this lab's own, and an object of it.
+func (l *lab) thing() (group, crd, object string) {
+	group = strings.ReplaceAll(l.Name, "-", "") + ".example.com"
+	crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
+		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
+		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
+	object = "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	return group, crd, object
+}
+
 func TestCRDAndCustomResource_MayComeInAnyOrder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crds")
 	l.start()
-	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
-	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
-		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
-		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
-	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	_, crd, thing := l.thing()
 	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("things", says(conditions.Deployed, "no matches for kind"))
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
@@ -463,11 +469,7 @@ func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crd-gone")
 	l.start()
-	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
-	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
-		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
-		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
-	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	group, crd, thing := l.thing()
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
 	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing, "b.yaml": deploytest.ConfigMapYAML}, Options: deploytest.InNamespace(l.Name)})

@@ -195,11 +195,7 @@ func TestKindDeletedUnderCorrection_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "crd-corrected")
 	l.start()
-	group := strings.ReplaceAll(l.Name, "-", "") + ".example.com"
-	crd := "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things." + group + "}\n" +
-		"spec: {group: " + group + ", scope: Namespaced, names: {plural: things, singular: thing, kind: Thing, listKind: ThingList}, versions: [{name: v1, served: true, storage: true, " +
-		"schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}\n"
-	thing := "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: a}\nspec: {b: c}\n"
+	group, crd, thing := l.thing()
 	settings := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
 	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
 	l.expectStatus("definition", ready)
