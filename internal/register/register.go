@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Run calls use with a proven identity and keeps testing that identity. If there is no identity, Run registers for one.
+// Run calls use with a proven identity and keeps testing that identity. Without an identity, Run registers for one.
 // When the identity is lost, Run cancels use's context, waits until use has returned, and starts over with the next
 // identity. Run returns nil when ctx ends, and use's error if use returns on its own. Otherwise it returns one of the
 // sentinels of rules/registering with a remedy, when only a human or another replica can help.

@@ -242,7 +242,7 @@ const (
 	// remove the label.
 	ReasonClusterManagedElsewhere = "ClusterManagedElsewhere"
 	// ReasonTakeoverPending means that the request would replace a registered agent and does not prove that it comes
-	// from the same one: it is not signed with the agent's key or, if the agent has none, it names another token or none.
+	// from the same one: it is not signed with the agent's key or, for an agent without a key, it names another token or no token.
 	// The operator must confirm it on the Cluster, even if the agent is silent. A token that was deleted and created
 	// again with the same name is another token. To confirm: fleet confirm-takeover west REQUEST, or kubectl annotate
 	// --overwrite clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/confirm-takeover=REQUEST.
@@ -408,8 +408,7 @@ func IsTrouble(condition genericcondition.GenericCondition) bool {
 		!strings.HasPrefix(condition.Reason, "Awaiting") && condition.Reason != ReasonAgentInherited
 }
 
-// Get finds the condition of a type; nil when there is none. The result
-// points into the list: do not change it.
+// Get returns the condition of a type, or nil. The result points into the list: do not change it.
 func Get(list []genericcondition.GenericCondition, conditionType string) *genericcondition.GenericCondition {
 	for i := range list {
 		if list[i].Type == conditionType {
