@@ -511,7 +511,7 @@ func TestLongLists_AreMergedInLinearTime(t *testing.T) {
 }
 
 // A webhook may put a toleration before the others.
-func TestLongListThatWasExtendedInFront_IsNoDrift(t *testing.T) {
+func TestLongListExtendedInFront_Matches(t *testing.T) {
 	const count = 3 * mostTried
 	var live, want []any
 	live = append(live, map[string]any{"key": "added"})
