@@ -287,6 +287,8 @@ func TestValuesOfRancherFleetsHub_LeaveTheSecretWithTheNextDeployment(t *testing
 	}})
 	must(t, err)
 	must(t, w.Patch(t.Context(), client.BundleDeployments, bd.Namespace, bd.Name, body))
+	// A hub that has not seen this yet decides about the label with plain values.
+	w.deployment(t, "web", "one", "that the hub has seen the change", func(bd *fleet.BundleDeployment) bool { return bd.Status.Display.State == "WaitApplied" })
 	w.patch(t, client.Bundles, "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "a"}}})
 	taken := w.deployment(t, "web", "one", "the label", func(bd *fleet.BundleDeployment) bool { return bd.Labels["team"] == "a" })
 	w.expectSecret(t, taken, `{"a":1}`)
