@@ -39,24 +39,40 @@ type tolerantDecoder struct {
 	tolerant
 }
 
-// documentStart is how an API server begins an object of our group.
-const documentStart = `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"`
+// documentStart is how an API server begins an object or a list of our group.
+const documentStart = `{"apiVersion":"fleet.cattle.io/v1alpha1",`
 
-// decodeOurs decodes an object of our group as API servers write it. The general decoder would go through the whole document
-// first, to find its kind. It returns nil for every other document, and if the object cannot be decoded.
+// decodeOurs decodes a document of our group as API servers write it. The general decoder would go through the whole document
+// first, to find its kind. It returns nil for every other document, and if the document cannot be decoded.
 func (d tolerantDecoder) decodeOurs(data []byte, into runtime.Object) (runtime.Object, *schema.GroupVersionKind) {
-	rest, begins := bytes.CutPrefix(data, []byte(documentStart))
-	kind, _, ends := bytes.Cut(rest, []byte(`"`))
-	if !begins || !ends {
+	gvk := fleet.SchemeGroupVersion.WithKind(d.kindOf(data, into))
+	if gvk.Kind == "" {
 		return nil, nil
 	}
-	gvk := fleet.SchemeGroupVersion.WithKind(string(kind))
 	object, err := runtime.UseOrCreateObject(d.scheme, d.scheme, gvk, into)
 	if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(data, object) != nil || object.GetObjectKind().GroupVersionKind() != gvk {
 		return nil, nil
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as the general decoder does
 	return object, &gvk
+}
+
+// kindOf returns the kind that a document of our group should have, or an empty string. API servers write the kind of a list
+// after its items, so a list should have the kind of the list that it is decoded into.
+func (d tolerantDecoder) kindOf(data []byte, into runtime.Object) string {
+	rest, ours := bytes.CutPrefix(data, []byte(documentStart))
+	if name, begins := bytes.CutPrefix(rest, []byte(`"kind":"`)); ours && begins {
+		kind, _, _ := bytes.Cut(name, []byte(`"`))
+		return string(kind)
+	}
+	if !ours || into == nil || !bytes.HasPrefix(rest, []byte(`"items":[`)) {
+		return ""
+	}
+	kinds, _, err := d.scheme.ObjectKinds(into)
+	if err != nil || kinds[0].GroupVersion() != fleet.SchemeGroupVersion {
+		return ""
+	}
+	return kinds[0].Kind
 }
 
 // Decode returns the general decoder's error if the document is not an object of our group.

@@ -168,6 +168,10 @@ func TestTolerantDecoder(t *testing.T) {
 		"a Cluster into a Bundle":                {data: whole, into: &fleet.Bundle{}},
 		"a list":                                 {data: listOf("Cluster", whole, whole), into: &fleet.ClusterList{}},
 		"a list of Clusters into Bundles":        {data: listOf("Cluster", whole), into: &fleet.BundleList{}},
+		"a list of Clusters into a Cluster":      {data: listOf("Cluster", whole), into: &fleet.Cluster{}},
+		"a list into an object of another group": {data: listOf("Cluster", whole), into: &metav1.Status{}},
+		"a list of any kind":                     {data: listOf("Cluster", whole)},
+		"a part of a list":                       {data: listOf("Cluster", whole)[:70], into: &fleet.ClusterList{}},
 		"a kind of another group":                {data: []byte(`{"apiVersion":"v1","kind":"Status","metadata":{},"code":404}`)},
 		"an unknown kind":                        {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"None","metadata":{}}`)},
 		"invalid JSON":                           {data: []byte(`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","metadata":5`)},
@@ -184,6 +188,29 @@ func TestTolerantDecoder(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("decoded (-general +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The general decoder, which goes through a document twice, is not needed for what API servers write.
+func TestTolerantDecoder_ReadsOnce(t *testing.T) {
+	stored := asStored(t, sampleCluster(t))
+	tests := map[string]struct {
+		data []byte
+		into runtime.Object
+	}{
+		"an object":               {data: stored},
+		"an object into its type": {data: stored, into: &fleet.Cluster{}},
+		"a list into its type":    {data: listOf("Cluster", stored, stored), into: &fleet.ClusterList{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ours, _ := serializers(t, nil)
+			unused := ours.DecoderToVersion(nil, fleet.SchemeGroupVersion).(tolerantDecoder)
+			unused.Decoder = nil // calling it panics
+			if object, _, err := unused.Decode(test.data, nil, test.into); err != nil || object == nil {
+				t.Errorf("decoded %v, %v", object, err)
 			}
 		})
 	}
