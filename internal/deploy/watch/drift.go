@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"reflect"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,11 +26,10 @@ import (
 // heed takes the rules for ignored differences from the options. If the rules changed, every object is compared
 // again.
 func (t *Tracking) heed(options *fleet.BundleDeploymentOptions) {
-	rules := drift.RulesOf(options.Diff)
-	if reflect.DeepEqual(t.rules, rules) {
+	if t.rules.AreOf(options.Diff) {
 		return
 	}
-	t.rules = rules
+	t.rules = drift.RulesOf(options.Diff)
 	for ref, seen := range t.seen {
 		seen.ResourceVersion, seen.Compared = "", false
 		t.seen[ref] = seen
@@ -58,10 +56,11 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 		}
 	}
 	var errs []error
+	autoscalers := drift.AutoscalersOf(wanted.List())
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range doubtful {
 		ref := now.Ref
-		patch, err := o.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Release: wanted.List(), Rules: t.rules})
+		patch, err := o.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
 			continue

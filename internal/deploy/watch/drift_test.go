@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,7 +53,19 @@ func TestChangedDiffRules_CompareAllObjectsAgain(t *testing.T) {
 	if got := tr.seen[ref]; got.Compared || got.ResourceVersion != "" {
 		t.Errorf("other rules: %+v", got)
 	}
-	if tr.rules != nil {
+	if !tr.rules.AreOf(nil) {
 		t.Errorf("rules %v", tr.rules)
+	}
+}
+
+func TestTooManyDiffRules_AreReported(t *testing.T) {
+	bd := &fleet.BundleDeployment{}
+	bd.Spec.Options.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{Kind: "*", JSONPointers: make([]string, 20_001)}}}
+	tr := &Tracking{Known: true}
+	if _, err := (&Observer{}).Check(t.Context(), bd, tr); !errors.Is(err, drift.ErrTooManyRules) {
+		t.Errorf("error %v", err)
+	}
+	if tr.Known {
+		t.Error("drift would be corrected by rules that are not complete")
 	}
 }

@@ -174,6 +174,9 @@ func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]stri
 func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (*Report, error) {
 	t.Expire()
 	t.heed(&bd.Spec.Options)
+	if err := t.rules.Err(); err != nil {
+		return nil, err
+	}
 	o.Watches.Follow(bd.Name, t.watched())
 	known, err := true, error(nil)
 	if first := t.first; first != nil {

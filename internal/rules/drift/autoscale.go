@@ -5,6 +5,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Autoscalers are the HorizontalPodAutoscalers of a release, by the workload that they scale.
+type Autoscalers map[workload][]*unstructured.Unstructured
+
+// workload is what an autoscaler scales, in its own namespace.
+type workload struct{ namespace, kind, name string }
+
+// AutoscalersOf returns the autoscalers among the objects of a release.
+func AutoscalersOf(release []*unstructured.Unstructured) Autoscalers {
+	found := Autoscalers{}
+	for _, object := range release {
+		if gvk := object.GroupVersionKind(); gvk.Kind != "HorizontalPodAutoscaler" || gvk.Group != "autoscaling" {
+			continue
+		}
+		target, _, err := unstructured.NestedMap(object.Object, "spec", "scaleTargetRef")
+		if err != nil {
+			continue
+		}
+		kind, _ := target["kind"].(string)
+		name, _ := target["name"].(string)
+		scaled := workload{object.GetNamespace(), kind, name}
+		found[scaled] = append(found[scaled], object)
+	}
+	return found
+}
+
 // leaveToAutoscaler drops the replicas of a desired workload if an autoscaler of the same release may have set the
 // live number. A number outside the autoscaler's limits counts as drift.
 func leaveToAutoscaler(in Input, desired map[string]any) {
@@ -17,7 +42,7 @@ func leaveToAutoscaler(in Input, desired map[string]any) {
 	if !found {
 		return
 	}
-	for _, object := range in.Release {
+	for _, object := range in.Autoscalers[workload{in.Desired.GetNamespace(), in.Desired.GetKind(), in.Desired.GetName()}] {
 		if scales(object, in.Desired, replicas) {
 			unstructured.RemoveNestedField(desired, "spec", "replicas")
 			return
@@ -25,13 +50,11 @@ func leaveToAutoscaler(in Input, desired map[string]any) {
 	}
 }
 
-// scales reports whether an object is an autoscaler of workload that may have set this number of replicas.
+// scales reports whether an autoscaler of a workload may have set this number of replicas. The autoscaler may omit the API
+// version of the workload.
 func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) bool {
-	gvk := autoscaler.GroupVersionKind()
-	if gvk.Kind != "HorizontalPodAutoscaler" || gvk.Group != "autoscaling" || autoscaler.GetNamespace() != workload.GetNamespace() {
-		return false
-	}
-	if !aimsAt(autoscaler, workload) {
+	version, _, err := unstructured.NestedString(autoscaler.Object, "spec", "scaleTargetRef", "apiVersion")
+	if err == nil && version != "" && version != workload.GetAPIVersion() {
 		return false
 	}
 	least, found := integer(autoscaler.Object, "spec", "minReplicas")
@@ -40,16 +63,6 @@ func scales(autoscaler, workload *unstructured.Unstructured, replicas int64) boo
 	}
 	most, found := integer(autoscaler.Object, "spec", "maxReplicas")
 	return found && least <= replicas && replicas <= most
-}
-
-// aimsAt reports whether a workload is the target of an autoscaler. The autoscaler may omit the API version.
-func aimsAt(autoscaler, workload *unstructured.Unstructured) bool {
-	target, _, err := unstructured.NestedMap(autoscaler.Object, "spec", "scaleTargetRef")
-	if err != nil || target["kind"] != workload.GetKind() || target["name"] != workload.GetName() {
-		return false
-	}
-	version, _ := target["apiVersion"].(string)
-	return version == "" || version == workload.GetAPIVersion()
 }
 
 // integer reads a number in any representation.

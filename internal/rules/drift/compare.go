@@ -33,8 +33,8 @@ type Input struct {
 	// Desired is the object as deployed. Live is the object in the API server. Both have the same kind, namespace and
 	// name; Desired must set its namespace.
 	Desired, Live *unstructured.Unstructured
-	// Release holds the other objects of the release. Autoscalers among them may scale Desired.
-	Release []*unstructured.Unstructured
+	// Autoscalers are those of the release. They may scale Desired.
+	Autoscalers Autoscalers
 	// Rules say which differences to ignore.
 	Rules Rules
 }
@@ -44,7 +44,8 @@ type Input struct {
 func (c Comparer) Compare(in Input) (Patch, error) {
 	gvk := in.Desired.GroupVersionKind()
 	desired, live := normalise(in.Desired), normalise(in.Live)
-	desired, live = in.Rules.apply(gvk, desired), in.Rules.apply(gvk, live)
+	in.Rules.apply(gvk, desired)
+	in.Rules.apply(gvk, live)
 	leaveToAutoscaler(in, desired)
 	k := c.kindOf(gvk)
 	want, _ := k.recast(desired).(map[string]any)

@@ -46,17 +46,23 @@ type example struct {
 	desired, live string
 	// release holds the other objects of the release.
 	release []string
-	rules   Rules
+	rules   []fleet.ComparePatch
 	// want is the patch, "" for none.
 	want string
 }
 
+func rulesOf(patches ...fleet.ComparePatch) Rules {
+	return RulesOf(&fleet.DiffOptions{ComparePatches: patches})
+}
+
 func (e example) expect(t *testing.T) {
 	t.Helper()
-	in := Input{Desired: object(t, e.desired), Live: object(t, e.live), Rules: e.rules}
+	in := Input{Desired: object(t, e.desired), Live: object(t, e.live), Rules: rulesOf(e.rules...)}
+	var release []*unstructured.Unstructured
 	for _, text := range e.release {
-		in.Release = append(in.Release, object(t, text))
+		release = append(release, object(t, text))
 	}
+	in.Autoscalers = AutoscalersOf(release)
 	before := []*unstructured.Unstructured{in.Desired.DeepCopy(), in.Live.DeepCopy()}
 	patch, err := comparer().Compare(in)
 	if err != nil {
@@ -387,7 +393,7 @@ func TestRules_IgnoreDifferences(t *testing.T) {
 	t.Parallel()
 	changed := func(rule fleet.ComparePatch, want string) example {
 		return example{
-			desired: configMap + "data: {a: b, c: d}}", live: configMap + "data: {a: x}}", rules: Rules{rule}, want: want,
+			desired: configMap + "data: {a: b, c: d}}", live: configMap + "data: {a: x}}", rules: []fleet.ComparePatch{rule}, want: want,
 		}
 	}
 	const drift = `{"data":{"a":"b","c":"d"}}`
@@ -424,15 +430,15 @@ func TestRules_IgnoreDifferences(t *testing.T) {
 		"an operation in another namespace": changed(fleet.ComparePatch{APIVersion: "v1", Kind: "ConfigMap", Namespace: "m", Name: "c", Operations: remove("/data")}, drift),
 		"an operation on a cluster-scoped object": {
 			desired: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", live: clusterRole + "aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: c}}]}}",
-			rules: Rules{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "r", Operations: remove("/aggregationRule")}},
+			rules: []fleet.ComparePatch{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "r", Operations: remove("/aggregationRule")}},
 		},
 		"the encoded value of a text": {
 			desired: secret + "stringData: {a: hello}}", live: secret + "data: {a: eA==}}",
-			rules: Rules{{APIVersion: "v1", Kind: "Secret", JSONPointers: []string{"/data/a"}}},
+			rules: []fleet.ComparePatch{{APIVersion: "v1", Kind: "Secret", JSONPointers: []string{"/data/a"}}},
 		},
 		"one container's image": {
 			desired: containers("{name: a, image: i, tty: true}"), live: containers("{name: a, image: j, tty: true}"),
-			rules: Rules{{APIVersion: "apps/v1", Kind: "Deployment", JSONPointers: []string{"/spec/template/spec/containers/0/image"}}},
+			rules: []fleet.ComparePatch{{APIVersion: "apps/v1", Kind: "Deployment", JSONPointers: []string{"/spec/template/spec/containers/0/image"}}},
 		},
 	})
 }
@@ -461,7 +467,7 @@ func TestAllowMissing(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := RulesOf(&fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{test.rule}}).AllowMissing(gvk, "ns", "suspend-1"); got != test.want {
+			if got := rulesOf(test.rule).AllowMissing(gvk, "ns", "suspend-1"); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

@@ -33,7 +33,7 @@ func FuzzCompare(f *testing.F) {
 		if desired == nil || live == nil {
 			return
 		}
-		rules := Rules{{Kind: "*", APIVersion: desired.GetAPIVersion(), JSONPointers: []string{pointer}, Operations: []fleet.Operation{{Op: "remove", Path: pointer}}}}
+		rules := rulesOf(fleet.ComparePatch{Kind: "*", APIVersion: desired.GetAPIVersion(), JSONPointers: []string{pointer}, Operations: []fleet.Operation{{Op: "remove", Path: pointer}}})
 		before := []*unstructured.Unstructured{desired.DeepCopy(), live.DeepCopy()}
 		if _, err := comparer().Compare(Input{Desired: desired, Live: live, Rules: rules}); err != nil {
 			t.Fatal(err)

@@ -1,14 +1,15 @@
 package drift
 
 import (
-	"encoding/json"
+	"errors"
 	"path"
+	"reflect"
 	"regexp"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"regexp/syntax"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -19,15 +20,182 @@ const (
 	opRemove = "remove"
 )
 
-// Rules say which differences a bundle ignores.
-type Rules []fleet.ComparePatch
+// maxShared limits what rules cost for each object that they do not name: the JSON pointers of rules for several objects,
+// and the instructions of all regular expressions for names.
+const maxShared = 20_000
+
+// ErrTooManyRules means that too many rules of a bundle are for several objects.
+var ErrTooManyRules = errors.New("diff.comparePatches: too many jsonPointers are for several objects, or the names have too many or too long " +
+	"regular expressions: write the names and namespaces of objects, or leave out some entries")
+
+// Rules say which differences a bundle ignores. The zero value ignores none. Rules are found by what they name, so that
+// an object does not cost more if there are more rules for other objects.
+type Rules struct {
+	patches []fleet.ComparePatch
+	// edits are the changes that the rules make, in the order of the rules.
+	edits []edit
+	// pointers and operations are the edits for plain kinds and names, as indexes into edits. patterns are the other
+	// ones, by group.
+	pointers, operations map[target][]int
+	patterns             map[string][]int
+	missing              map[target]*missing
+	// shared is the cost for each object, see maxShared.
+	shared int
+}
+
+// target is what a rule names. Empty means any namespace, or any name.
+type target struct{ group, kind, namespace, name string }
+
+// edit is what a rule changes in an object.
+type edit struct {
+	operations []fleet.Operation
+	// byPattern means that the edit applies to the objects that match kind, namespace and name. All others are in an index.
+	byPattern       bool
+	kind, namespace string
+	name            pattern
+}
 
 // RulesOf returns the rules in a bundle's options. options may be nil.
 func RulesOf(options *fleet.DiffOptions) Rules {
 	if options == nil {
-		return nil
+		return Rules{}
 	}
-	return options.ComparePatches
+	r := Rules{
+		patches: options.ComparePatches, pointers: map[target][]int{}, operations: map[target][]int{},
+		patterns: map[string][]int{}, missing: map[target]*missing{},
+	}
+	for _, rule := range options.ComparePatches {
+		r.addPointers(rule)
+		r.addOperations(rule)
+		if r.Err() != nil {
+			break
+		}
+	}
+	return r
+}
+
+// AreOf reports whether the rules are those of the options. options may be nil.
+func (r Rules) AreOf(options *fleet.DiffOptions) bool {
+	if options == nil {
+		return r.patches == nil
+	}
+	return reflect.DeepEqual(r.patches, options.ComparePatches)
+}
+
+// Err returns ErrTooManyRules, or nil. The rules are incomplete after an error.
+func (r Rules) Err() error {
+	if r.shared > maxShared {
+		return ErrTooManyRules
+	}
+	return nil
+}
+
+// addPointers adds the removal of values at JSON pointers. It applies to every version of the rule's group, to kinds
+// matched with wildcards, and to all namespaces and names unless the rule sets them; the name may be a regular expression.
+func (r *Rules) addPointers(rule fleet.ComparePatch) {
+	gv, err := schema.ParseGroupVersion(rule.APIVersion)
+	if err != nil || len(rule.JSONPointers) == 0 {
+		return
+	}
+	made := edit{operations: make([]fleet.Operation, 0, len(rule.JSONPointers))}
+	for _, pointer := range rule.JSONPointers {
+		made.operations = append(made.operations, fleet.Operation{Op: opRemove, Path: pointer})
+	}
+	at := len(r.edits)
+	if isPlainKind(rule.Kind) && isPlainName(rule.Name) {
+		key := target{gv.Group, rule.Kind, rule.Namespace, rule.Name}
+		r.pointers[key] = append(r.pointers[key], at)
+	} else {
+		made.byPattern, made.kind, made.namespace = true, rule.Kind, rule.Namespace
+		made.name = r.pattern(rule.Name, "^(?:"+rule.Name+")$")
+		r.shared += len(rule.Kind)
+		r.patterns[gv.Group] = append(r.patterns[gv.Group], at)
+	}
+	if made.byPattern || rule.Namespace == "" || rule.Name == "" {
+		r.shared += len(rule.JSONPointers)
+	}
+	r.edits = append(r.edits, made)
+}
+
+// addOperations adds the operations of a rule. They apply only to the object with the rule's API version, kind, namespace
+// and name.
+func (r *Rules) addOperations(rule fleet.ComparePatch) {
+	var made edit
+	for _, operation := range rule.Operations {
+		if operation.Op == opIgnore {
+			r.addMissing(rule)
+		} else {
+			made.operations = append(made.operations, operation)
+		}
+	}
+	if len(made.operations) > 0 {
+		key := target{rule.APIVersion, rule.Kind, rule.Namespace, rule.Name}
+		r.operations[key] = append(r.operations[key], len(r.edits))
+		r.edits = append(r.edits, made)
+	}
+}
+
+func isPlainKind(kind string) bool { return !strings.ContainsAny(kind, `*?[\`) }
+
+func isPlainName(name string) bool { return regexp.QuoteMeta(name) == name }
+
+// apply removes from an object, which it changes, what its rules ignore: it removes the values at JSON pointers and
+// applies operations. It skips those that do not fit the object.
+func (r Rules) apply(gvk schema.GroupVersionKind, object map[string]any) {
+	metadata, _ := object["metadata"].(map[string]any)
+	namespace, _ := metadata["namespace"].(string)
+	name, _ := metadata["name"].(string)
+	for _, at := range r.candidates(gvk, namespace, name) {
+		if candidate := r.edits[at]; candidate.concerns(gvk.Kind, namespace, name) {
+			for _, operation := range candidate.operations {
+				operate(object, operation)
+			}
+		}
+	}
+}
+
+// candidates returns the edits that may concern an object, in their order.
+func (r Rules) candidates(gvk schema.GroupVersionKind, namespace, name string) []int {
+	found := slices.Clone(r.patterns[gvk.Group])
+	found = append(found, r.operations[target{gvk.GroupVersion().String(), gvk.Kind, namespace, name}]...)
+	for _, in := range []string{"", namespace} {
+		for _, named := range []string{"", name} {
+			found = append(found, r.pointers[target{gvk.Group, gvk.Kind, in, named}]...)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// concerns reports whether a candidate applies to an object.
+func (e edit) concerns(kind, namespace, name string) bool {
+	if !e.byPattern {
+		return true
+	}
+	matched, err := path.Match(e.kind, kind)
+	return err == nil && matched && (e.namespace == "" || e.namespace == namespace) && (e.name.text == "" || e.name.matches(name))
+}
+
+// missing are the names of the objects of a kind and namespace that may be missing.
+type missing struct {
+	// parts are names without special characters. As regular expressions they match names that contain them. lengths
+	// are their lengths.
+	parts   map[string]bool
+	lengths map[int]bool
+	others  []pattern
+}
+
+func (r *Rules) addMissing(rule fleet.ComparePatch) {
+	key := target{group: rule.APIVersion, kind: rule.Kind, namespace: rule.Namespace}
+	if r.missing[key] == nil {
+		r.missing[key] = &missing{parts: map[string]bool{}, lengths: map[int]bool{}}
+	}
+	of := r.missing[key]
+	if isPlainName(rule.Name) {
+		of.parts[rule.Name], of.lengths[len(rule.Name)] = true, true
+	} else {
+		of.others = append(of.others, r.pattern(rule.Name, rule.Name))
+	}
 }
 
 // AllowMissing reports whether an object may be missing or owned by another party: a rule for it has the operation
@@ -35,101 +203,54 @@ func RulesOf(options *fleet.DiffOptions) Rules {
 // name is the object's name, or a regular expression that matches any part of it. A rule without a name applies to all
 // names.
 func (r Rules) AllowMissing(gvk schema.GroupVersionKind, namespace, name string) bool {
-	for _, rule := range r {
-		if !isOfKind(rule, gvk) || rule.Namespace != namespace || (rule.Name != name && !matches(rule.Name, name)) {
-			continue
-		}
-		for _, operation := range rule.Operations {
-			if operation.Op == opIgnore {
+	of := r.missing[target{group: gvk.GroupVersion().String(), kind: gvk.Kind, namespace: namespace}]
+	if of == nil {
+		return false
+	}
+	for length := range of.lengths {
+		for from := 0; from+length <= len(name); from++ {
+			if of.parts[name[from:from+length]] {
 				return true
 			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(of.others, func(p pattern) bool { return p.matches(name) })
 }
 
-// apply removes from an object what its rules ignore: it removes the values at JSON pointers and applies operations.
-// It skips those that do not fit the object. Pointers apply to every version of the rule's group, to kinds matched
-// with wildcards, and to all namespaces and names unless the rule sets them; the name may be a regular expression.
-// Operations apply only to the object with the rule's API version, kind, namespace and name.
-func (r Rules) apply(gvk schema.GroupVersionKind, object map[string]any) map[string]any {
-	metadata, _ := object["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	name, _ := metadata["name"].(string)
-	var operations []fleet.Operation
-	for _, rule := range r {
-		if isOfGroup(rule, gvk) && isIn(rule, namespace) && isNamed(rule, name) {
-			for _, pointer := range rule.JSONPointers {
-				operations = append(operations, fleet.Operation{Op: opRemove, Path: pointer})
-			}
-		}
-		if isOfKind(rule, gvk) && rule.Namespace == namespace && rule.Name == name {
-			operations = append(operations, rule.Operations...)
-		}
-	}
-	return operate(operations, object)
+// pattern matches names that equal its text or match its regular expression, which is nil for a plain name.
+type pattern struct {
+	text       string
+	expression *regexp.Regexp
 }
 
-func operate(operations []fleet.Operation, object map[string]any) map[string]any {
-	if len(operations) == 0 {
-		return object
-	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		return object
-	}
-	for _, operation := range operations {
-		if operation.Op != opIgnore {
-			text = operateOnText(operation, text)
-		}
-	}
-	var out map[string]any
-	if err := utiljson.Unmarshal(text, &out); err != nil {
-		return object
-	}
-	return out
+func (p pattern) matches(name string) bool {
+	return p.text == name || p.expression != nil && p.expression.MatchString(name)
 }
 
-func operateOnText(operation fleet.Operation, text []byte) []byte {
-	encoded, err := json.Marshal([]fleet.Operation{operation})
-	if err != nil {
-		return text
+// pattern compiles the name of a rule. An invalid expression is a plain name.
+func (r *Rules) pattern(name, expression string) pattern {
+	if isPlainName(name) {
+		return pattern{text: name}
 	}
-	patch, err := jsonpatch.DecodePatch(encoded)
-	if err != nil {
-		return text
+	if r.shared += sizeOf(expression); r.Err() != nil {
+		return pattern{text: name}
 	}
-	changed, err := patch.Apply(text)
-	if err != nil {
-		return text // the path does not exist in this object, or the operation is invalid
-	}
-	return changed
-}
-
-func isOfKind(rule fleet.ComparePatch, gvk schema.GroupVersionKind) bool {
-	return rule.Kind == gvk.Kind && rule.APIVersion == gvk.GroupVersion().String()
-}
-
-func isOfGroup(rule fleet.ComparePatch, gvk schema.GroupVersionKind) bool {
-	gv, err := schema.ParseGroupVersion(rule.APIVersion)
-	if err != nil || gv.Group != gvk.Group {
-		return false
-	}
-	matched, err := path.Match(rule.Kind, gvk.Kind)
-	return err == nil && matched
-}
-
-func isIn(rule fleet.ComparePatch, namespace string) bool {
-	return rule.Namespace == "" || rule.Namespace == namespace
-}
-
-// isNamed reports whether a rule's name is empty, is the object's name, or matches all of it as a regular expression.
-func isNamed(rule fleet.ComparePatch, name string) bool {
-	return rule.Name == "" || rule.Name == name || matches("^(?:"+rule.Name+")$", name)
-}
-
-// matches reports whether a name matches a regular expression. It returns false for an invalid expression.
-func matches(expression, name string) bool {
 	compiled, err := regexp.Compile(expression)
-	return err == nil && compiled.MatchString(name)
+	if err != nil {
+		return pattern{text: name}
+	}
+	return pattern{name, compiled}
+}
+
+// sizeOf returns the number of instructions of a regular expression.
+func sizeOf(expression string) int {
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
+		return len(expression)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return len(expression)
+	}
+	return len(program.Inst)
 }
