@@ -88,6 +88,8 @@ type AgentSettings struct {
 	PropagateDebug bool
 	// DisableSecurityContext deploys agents without security contexts. It needs PropagateDebug.
 	DisableSecurityContext bool
+	// ErrorMapping says which conditions of objects are errors, for all agents. Variable names.ErrorMappingVariable.
+	ErrorMapping string
 }
 
 // Bind declares the flags.
@@ -128,6 +130,7 @@ func (c *Controller) Complete(flags *pflag.FlagSet, environment Environment) err
 		RenewDeadline:  r.durationText("FLEET_AGENT_ELECTION_RENEW_DEADLINE", "25s"),
 		RetryPeriod:    r.durationText("FLEET_AGENT_ELECTION_RETRY_PERIOD", "10s"),
 		PropagateDebug: r.boolean("FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS"),
+		ErrorMapping:   r.text(names.ErrorMappingVariable, ""),
 	}
 	c.Elsewhere = r.text("BUNDLE_RECONCILER_WORKERS", "") != "" && r.text("FLEET_AGENT_REPLICA_COUNT", "") == ""
 	c.Agent.DisableSecurityContext = r.boolean("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT") && c.Agent.PropagateDebug

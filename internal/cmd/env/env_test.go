@@ -49,6 +49,7 @@ func TestController(t *testing.T) {
 				"KUBERNETES_SERVICE_HOST", "10.96.0.1",
 				"FLEET_AGENT_ELECTION_LEASE_DURATION", "1m", "FLEET_AGENT_ELECTION_RENEW_DEADLINE", "50s", "FLEET_AGENT_ELECTION_RETRY_PERIOD", "5s",
 				"FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS", "true", "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true",
+				"CATTLE_WRANGLER_CHECK_GVK_ERROR_MAPPING", "[]",
 			),
 			change: func(c *Controller) {
 				c.Namespace, c.Identity, c.MetricsAddress, c.HealthAddress = "n", "pod-1", ":1", ":2"
@@ -57,7 +58,7 @@ func TestController(t *testing.T) {
 				c.AllReadContents = true
 				c.ServiceHost = "10.96.0.1"
 				c.Agent = AgentSettings{
-					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true,
+					Replicas: 2, LeaseDuration: "1m", RenewDeadline: "50s", RetryPeriod: "5s", PropagateDebug: true, DisableSecurityContext: true, ErrorMapping: "[]",
 				}
 			},
 		},

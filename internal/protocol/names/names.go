@@ -50,6 +50,9 @@ const (
 	HubDocumentKey = "document"
 	// DeletedClusters starts the name of the ConfigMap with the blocked tickets of a workspace in the system namespace.
 	DeletedClusters = "fleet-deleted-clusters"
+	// ErrorMappingVariable is the environment variable of an agent that says which conditions of objects are errors. If the
+	// controllers have it, their agents get it, too.
+	ErrorMappingVariable = "CATTLE_WRANGLER_CHECK_GVK_ERROR_MAPPING"
 	// BundleDeploymentRole is the ClusterRole of a request account in its cluster namespace.
 	BundleDeploymentRole = "fleet-bundle-deployment"
 	// ContentRole is the ClusterRole with which agents read Contents.

@@ -16,6 +16,8 @@ type AgentDefaults struct {
 	Debug                                     bool
 	DebugLevel                                int
 	DisableSecurityContext                    bool
+	// ErrorMapping is the value of names.ErrorMappingVariable, or empty.
+	ErrorMapping string
 }
 
 // AgentValues are the values with which charts/fleet-agent is rendered.

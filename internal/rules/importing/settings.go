@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -151,7 +152,7 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		DriftWorkers:            conf.AgentWorkers.Drift,
 		LeaseDuration:           defaults.LeaseDuration, RetryPeriod: defaults.RetryPeriod, RenewDeadline: defaults.RenewDeadline,
 		Debug: defaults.Debug, DebugLevel: defaults.DebugLevel, DisableSecurityContext: defaults.DisableSecurityContext,
-		Env:         spec.AgentEnvVars,
+		Env:         agentEnv(spec.AgentEnvVars, defaults),
 		Tolerations: spec.AgentTolerations, Affinity: spec.AgentAffinity, Resources: spec.AgentResources,
 		HostNetwork: spec.HostNetwork != nil && *spec.HostNetwork,
 	}
@@ -162,6 +163,14 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		values.PriorityClass, values.PodDisruptionBudget = custom.PriorityClass, custom.PodDisruptionBudget
 	}
 	return values
+}
+
+// agentEnv returns the variables of a Cluster's agent, those of the controllers first.
+func agentEnv(own []corev1.EnvVar, defaults AgentDefaults) []corev1.EnvVar {
+	if defaults.ErrorMapping == "" || slices.ContainsFunc(own, func(v corev1.EnvVar) bool { return v.Name == names.ErrorMappingVariable }) {
+		return own
+	}
+	return append([]corev1.EnvVar{{Name: names.ErrorMappingVariable, Value: defaults.ErrorMapping}}, own...)
 }
 
 // agentImage replaces the default registry of the agent's image by the Cluster's own registry, if it has one.

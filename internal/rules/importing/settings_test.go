@@ -82,7 +82,16 @@ func TestAgentSettings(t *testing.T) {
 		"the hub's own settings": func(in *importing.Input) {
 			in.Defaults = importing.AgentDefaults{
 				Replicas: 2, LeaseDuration: "60s", RetryPeriod: "20s", RenewDeadline: "50s", Debug: true, DebugLevel: 5, DisableSecurityContext: true,
+				ErrorMapping: "[]",
 			}
+		},
+		"variables of the hub and of the Cluster": func(in *importing.Input) {
+			in.Defaults.ErrorMapping = "[]"
+			in.Cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "A", Value: "b"}}
+		},
+		"a variable of the Cluster instead of the hub's": func(in *importing.Input) {
+			in.Defaults.ErrorMapping = "[]"
+			in.Cluster.Spec.AgentEnvVars = []corev1.EnvVar{{Name: names.ErrorMappingVariable, Value: "[{}]"}}
 		},
 	}
 	golden := rulestest.GoldenOf(t, "settings")

@@ -10,8 +10,8 @@ import (
 )
 
 func TestAgentDefaults(t *testing.T) {
-	settings := env.AgentSettings{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
-	quiet := importing.AgentDefaults{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true}
+	settings := env.AgentSettings{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true, ErrorMapping: "[]"}
+	quiet := importing.AgentDefaults{Replicas: 2, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s", DisableSecurityContext: true, ErrorMapping: "[]"}
 	loud := quiet
 	loud.Debug, loud.DebugLevel = true, 9
 	tests := map[string]struct {

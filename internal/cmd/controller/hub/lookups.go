@@ -80,7 +80,7 @@ func (a *Context) AgentDefaults() importing.AgentDefaults {
 	e := a.Env
 	d := importing.AgentDefaults{
 		Replicas: e.Agent.Replicas, LeaseDuration: e.Agent.LeaseDuration, RetryPeriod: e.Agent.RetryPeriod, RenewDeadline: e.Agent.RenewDeadline,
-		DisableSecurityContext: e.Agent.DisableSecurityContext,
+		DisableSecurityContext: e.Agent.DisableSecurityContext, ErrorMapping: e.Agent.ErrorMapping,
 	}
 	if e.Agent.PropagateDebug {
 		d.Debug, d.DebugLevel = e.Debug, e.DebugLevel
