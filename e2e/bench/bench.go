@@ -52,20 +52,27 @@ func (b *bench) end(err error) error {
 // than the default interval: the hub would never be quiet. Scenario idle counts heartbeats.
 const rareHeartbeats = 24 * time.Hour
 
-// isLarge reports whether there are so many agents.
-func (o options) isLarge() bool { return 2*slices.Max(o.sizes) > env.DefaultMaxClustersPerToken }
+// manyAgents is the most agents that register within the default interval on a slow machine.
+const manyAgents = 2500
 
-// hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, and with many
-// agents for the limit of a token, the interval between heartbeats, and the readers of Contents, as docs/sizing.md advises.
+// isLarge reports whether there are more than manyAgents.
+func (o options) isLarge() bool { return slices.Max(o.sizes) > manyAgents }
+
+// hubValues returns the values of the hub's chart. They are the defaults, but for the addresses of profiles, the readers of
+// Contents, and with many agents the limit of a token and the interval between heartbeats.
 func (o options) hubValues() map[string]any {
-	values := map[string]any{}
+	values, controller := map[string]any{}, map[string]any{}
 	if o.profiles != "" {
 		values["extraEnv"] = []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}
 	}
 	if o.isLarge() {
-		values["controller"] = map[string]any{"maxClustersPerToken": 0, "contentReaders": "serviceaccounts"}
+		controller["maxClustersPerToken"], controller["contentReaders"] = 0, env.ContentReadersServiceAccounts
 		values["agentCheckinInterval"] = rareHeartbeats.String()
 	}
+	if o.readers != "" {
+		controller["contentReaders"] = o.readers
+	}
+	values["controller"] = controller
 	return values
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/bench/agentalone"
 	"github.com/fleet-hub/fleet/e2e/bench/expiry"
+	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
 
 // The scenarios, in the order in which they run on one hub. All but the first need the clusters of the first.
@@ -44,6 +45,7 @@ type options struct {
 	spread    int // number of workspaces
 	growth    string
 	profiles  string
+	readers   string // of Contents
 	manyOf    int
 	fleet     int
 	checkin   time.Duration
@@ -76,6 +78,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.step, "step", 1000, "number of clusters between two points of the growth curve")
 	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
 	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register")
+	flags.StringVar(&o.readers, "content-readers", "", "controller.contentReaders of charts/fleet; empty: as docs/sizing.md advises for the number of clusters")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
 	flags.IntVar(&o.manyOf, "bundles", 20, "scenarios many and standby: number of Bundles for all clusters")
 	flags.IntVar(&o.fleet, "fleet", 50, "scenario join-fleet: number of Bundles for all clusters")
@@ -99,6 +102,9 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	if o.spread < 1 {
 		return o, fmt.Errorf("invalid flag -workspaces: %d is not a number of workspaces: %w", o.spread, errUsage)
+	}
+	if !slices.Contains([]string{"", env.ContentReadersAgents, env.ContentReadersServiceAccounts}, o.readers) {
+		return o, fmt.Errorf("invalid flag -content-readers: %q is neither %s nor %s: %w", o.readers, env.ContentReadersAgents, env.ContentReadersServiceAccounts, errUsage)
 	}
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(text)

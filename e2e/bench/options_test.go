@@ -58,6 +58,8 @@ func TestParse_ReadsTheFlags(t *testing.T) {
 		"no workspace: error":                   {args: []string{"-workspaces", "0"}, err: errUsage},
 		"a Bundle for two workspaces: error":    {args: []string{"-workspaces", "2", "-scenarios", "deliver"}, err: errUsage},
 		"profiles":                              {args: []string{"-profiles", "p"}, want: with(func(o *options) { o.profiles = "p" })},
+		"readers":                               {args: []string{"-content-readers", "agents"}, want: with(func(o *options) { o.readers = "agents" })},
+		"unknown readers: error":                {args: []string{"-content-readers", "all"}, err: errUsage},
 		"no cluster: error":                     {args: []string{"-n", "10,0"}, err: errUsage},
 		"unknown scenario: error":               {args: []string{"-scenarios", "herd,flood"}, err: errUsage},
 		"additional argument: error":            {args: []string{"-n", "10", "100"}, err: errUsage},
@@ -116,11 +118,25 @@ func TestCuts_TheEndsOfALargeRunAreStepsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestHubValues_LiftTheLimitOfATokenOnlyForManyClusters(t *testing.T) {
-	for size, lifted := range map[int]bool{100: false, 1000: false, 4000: true, 10000: true} {
-		o := options{sizes: []int{10, size}}
-		if _, found := o.hubValues()["controller"]; found != lifted {
-			t.Errorf("%d clusters: values %v", size, o.hubValues())
-		}
+func TestHubValues_FollowTheNumberOfClusters(t *testing.T) {
+	lifted := map[string]any{"maxClustersPerToken": 0, "contentReaders": "serviceaccounts"}
+	tests := map[string]struct {
+		size    int
+		readers string
+		want    map[string]any
+	}{
+		"few":                   {size: 100, want: map[string]any{}},
+		"few, readers chosen":   {size: 2500, readers: "serviceaccounts", want: map[string]any{"contentReaders": "serviceaccounts"}},
+		"many":                  {size: 2501, want: lifted},
+		"many, readers chosen":  {size: 10000, readers: "agents", want: map[string]any{"maxClustersPerToken": 0, "contentReaders": "agents"}},
+		"many, the same chosen": {size: 10000, readers: "serviceaccounts", want: lifted},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := options{sizes: []int{10, test.size}, readers: test.readers}
+			if diff := cmp.Diff(test.want, o.hubValues()["controller"]); diff != "" {
+				t.Errorf("values (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -71,7 +71,7 @@ every template that reads values includes it first.
   "controller" (dict
     "replicas" 1
     "registrationTokenTTL" (dict "required" false "default" "720h")
-    "maxClustersPerToken" 5000
+    "maxClustersPerToken" 10000
     "contentReaders" "agents"
     "allowInsecureKubeconfigs" false)
   "shards" list

@@ -12,8 +12,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// DefaultMaxClustersPerToken is the default limit of Clusters that one registration token may create.
-const DefaultMaxClustersPerToken = 5000
+// DefaultMaxClustersPerToken is the default limit of Clusters that one registration token may create: as many as a hub was
+// measured with.
+const DefaultMaxClustersPerToken = 10_000
 
 // Values of FLEET_CONTENT_READERS.
 const (

@@ -114,7 +114,7 @@ func TestController(t *testing.T) {
 			}
 			want := Controller{
 				Namespace: "cattle-fleet-system", LeaderElect: true, MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "host-1", LogFormat: LogText,
-				MaxClustersPerToken: 5000,
+				MaxClustersPerToken: 10_000,
 
 				Agent: AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"},
 			}
