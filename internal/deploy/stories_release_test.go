@@ -472,3 +472,26 @@ func TestRefusedReleaseName_GivesNoRightToObjects(t *testing.T) {
 	}
 	l.expectStatus("a", ready)
 }
+
+// Several files of a bundle may have the same Namespace, for example.
+func TestObjectRepeatedInABundle_IsDeployedOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "repeated")
+	l.start()
+	file := func(namespace, value string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: " + namespace + "}\ndata: {a: " + value + "}\n"
+	}
+	files := map[string]string{"a.yaml": file("''", "one"), "b.yaml": file(l.Name, "two")}
+	for revision, value := range []string{"two", "three"} {
+		files["b.yaml"] = file(l.Name, value)
+		l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name)})
+		bd := l.expectStatus("x", ready)
+		if bd.Status.Release != fmt.Sprintf("%s/x:%d", l.Name, revision+1) || len(bd.Status.Resources) != 1 || bd.Status.ResourceCounts.DesiredReady != 1 {
+			t.Errorf("release %s, resources %v, counts %+v", bd.Status.Release, bd.Status.Resources, bd.Status.ResourceCounts)
+		}
+		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "c", metav1.GetOptions{})
+		if err != nil || found.Data["a"] != value {
+			t.Errorf("data %v, error %v", found.Data, err)
+		}
+	}
+}

@@ -17,7 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 )
 
-// Build implements kube.Interface. It parses a manifest into objects that can be sent.
+// Build implements kube.Interface. It parses a manifest into objects that can be sent. Of an object that a manifest has more
+// than once, the last one counts.
 func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	text, err := io.ReadAll(reader)
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		return nil, err
 	}
 	isNew, isOld := c.recognise(text)
-	list := make(kube.ResourceList, 0, len(objects))
+	list, places := make(kube.ResourceList, 0, len(objects)), map[manifest.Ref]int{}
 	c.leftOut(nil)
 	for _, object := range objects {
 		info, err := c.info(object)
@@ -39,6 +40,11 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		if err != nil {
 			return nil, err
 		}
+		if at, repeated := places[refOf(info)]; repeated {
+			list[at] = info
+			continue
+		}
+		places[refOf(info)] = len(list)
 		list = append(list, info)
 	}
 	if isNew && len(c.Adopt) > 0 {
