@@ -495,3 +495,31 @@ func TestObjectRepeatedInABundle_IsDeployedOnce(t *testing.T) {
 		}
 	}
 }
+
+// Helm creates the namespace of a release before its objects.
+func TestBundleWithItsOwnNamespace_IsInstalledAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-namespace")
+	l.start()
+	for name, change := range map[string]func(*fleet.HelmOptions){
+		"plain": func(*fleet.HelmOptions) {}, "atomic": func(helm *fleet.HelmOptions) { helm.Atomic = true },
+		"taking": func(helm *fleet.HelmOptions) { helm.TakeOwnership = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := l.Name + "-" + name
+			options := deploytest.InNamespace(namespace)
+			change(options.Helm)
+			files := deploytest.HelloFiles("hi")
+			files["templates/namespace.yaml"] = "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace + ", labels: {team: a}}\n"
+			l.apply(bundle{Name: name, Files: files, Options: options})
+			bd := l.expectStatus(name, ready)
+			if bd.Status.Release != namespace+"/"+name+":1" {
+				t.Errorf("release %s", bd.Status.Release)
+			}
+			found, err := l.East.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
+			if err != nil || found.Labels["team"] != "a" {
+				t.Errorf("namespace %v, error %v", found, err)
+			}
+		})
+	}
+}

@@ -74,6 +74,8 @@ type Client struct {
 	unserved []manifest.Ref // objects that Build left out of the last manifest
 	live     map[manifest.Ref]*unstructured.Unstructured
 	deletion error // the last error of a deletion
+	// madeNamespace is true if the operation has created the release's namespace.
+	madeNamespace bool
 }
 
 func New(who *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
@@ -111,9 +113,14 @@ func (c *Client) create(info *resource.Info) error {
 	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
 		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
 	}
+	if apierrors.IsAlreadyExists(err) && c.hasMade(info) {
+		_, err := c.update(nil, nil, info, false)
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", describeInfo(info), err)
 	}
+	c.noteNamespace(info)
 	if err := info.Refresh(object, true); err != nil {
 		return fmt.Errorf("reading the API server's answer for %s: %w", describeInfo(info), err)
 	}
@@ -141,9 +148,27 @@ func (c *Client) forget(info *resource.Info) bool {
 // release.
 func (c *Client) isOwnNamespace(info *resource.Info) bool {
 	object, ok := info.Object.(*unstructured.Unstructured)
-	return ok && c.NamespaceExists != nil && info.Name == c.release.Namespace &&
-		info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"} &&
+	return ok && c.NamespaceExists != nil && c.isReleaseNamespace(info) &&
 		len(object.GetAnnotations()) == 0 && maps.Equal(object.GetLabels(), map[string]string{"name": info.Name})
+}
+
+// isReleaseNamespace reports whether info is the namespace of the release, as an object of the release or not.
+func (c *Client) isReleaseNamespace(info *resource.Info) bool {
+	return info.Name == c.release.Namespace && info.Mapping.GroupVersionKind.GroupKind() == schema.GroupKind{Kind: "Namespace"}
+}
+
+// noteNamespace records that Helm has created the namespace of the release. A bundle may contain this namespace as well.
+func (c *Client) noteNamespace(info *resource.Info) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.madeNamespace = c.madeNamespace || c.isOwnNamespace(info)
+}
+
+// hasMade reports whether info is the namespace of the release, and this operation has created it.
+func (c *Client) hasMade(info *resource.Info) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.madeNamespace && c.isReleaseNamespace(info)
 }
 
 // confine refuses an object outside of the confining namespace, except the namespace itself. For an existing CRD
