@@ -61,6 +61,13 @@ func credentialExpiry() Definition {
 	}
 }
 
+func credentialLifetime() Definition {
+	return Definition{
+		Name: "fleet_agent_credential_lifetime_seconds", Type: Gauge,
+		Help: "Seconds from the creation of the credential in use until it expires; absent if it does not expire, and before the registration",
+	}
+}
+
 func deploys() Definition {
 	return Definition{
 		Name: "fleet_agent_deploy_duration_seconds", Type: Histogram, Labels: []string{"outcome"}, Buckets: latencyBuckets(),
@@ -77,7 +84,7 @@ func agentDeployments() Definition {
 
 func agentDefinitions() []Definition {
 	return []Definition{
-		agentStage(), agentRegistrations(), agentStages(), credentialExpiry(), heartbeats(), lastHeartbeat(), deploys(), agentDeployments(),
+		agentStage(), agentRegistrations(), agentStages(), credentialExpiry(), credentialLifetime(), heartbeats(), lastHeartbeat(), deploys(), agentDeployments(),
 	}
 }
 
@@ -100,6 +107,7 @@ type Agent struct {
 	stage       string
 	beat        time.Time
 	expiry      *float64
+	lifetime    time.Duration
 	deployments func() []*fleet.BundleDeployment
 }
 
@@ -173,12 +181,13 @@ func (a *Agent) Watching(deployments func() []*fleet.BundleDeployment) {
 	a.deployments = deployments
 }
 
-// Credential sets the token in use. Only its expiry is stored. Text that is not a token has no expiry.
+// Credential sets the token in use. Only its expiry and its lifetime are stored. Text that is not a token has no expiry.
 func (a *Agent) Credential(token string) {
 	parsed, err := protocol.ParseAccountToken(token)
+	renewal, _ := protocol.RenewalOf(token)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.expiry = nil
+	a.expiry, a.lifetime = nil, renewal.Lifetime
 	if err == nil {
 		end := endOf(parsed.Expires)
 		a.expiry = &end
@@ -194,7 +203,7 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 		c.Collect(out)
 	}
 	a.mu.Lock()
-	stage, beat, expiry, list := a.stage, a.beat, a.expiry, a.deployments
+	stage, beat, expiry, lifetime, list := a.stage, a.beat, a.expiry, a.lifetime, a.deployments
 	a.mu.Unlock()
 	for _, name := range agentStageNames() {
 		out <- agentStage().now(oneIf(name == stage), name)
@@ -204,6 +213,9 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 	}
 	if expiry != nil {
 		out <- credentialExpiry().now(*expiry)
+	}
+	if lifetime > 0 {
+		out <- credentialLifetime().now(lifetime.Seconds())
 	}
 	if list == nil {
 		return

@@ -77,7 +77,7 @@ func healthy(at time.Time) []target {
 	hub, standby := NewHub(), NewHub()
 	agent := NewAgent(func() time.Time { return at })
 	agent.Stage(registering.Use)
-	agent.Credential(token(fmt.Sprintf(`"exp":%d`, noon.AddDate(1, 0, 0).Unix())))
+	agent.Credential(dayLong(at.Add(-17 * time.Hour))) // it is renewed within eighteen hours
 	agent.Heartbeat(at.Add(-time.Minute), nil)
 	requests := map[string]float64{"200": 100, "500": 1}
 	if later(at) {
@@ -101,6 +101,11 @@ func healthy(at time.Time) []target {
 	}
 }
 
+// dayLong is a token that was created at a time, with the default lifetime.
+func dayLong(created time.Time) string {
+	return token(fmt.Sprintf(`"iat":%d,"exp":%d`, created.Unix(), created.Add(24*time.Hour).Unix()))
+}
+
 func aCluster(name string, seen time.Time) *fleet.Cluster {
 	return &fleet.Cluster{ObjectMeta: meta("fleet-default", name), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(seen)}}}
 }
@@ -110,7 +115,7 @@ func failing(at time.Time) []target {
 	hub := NewHub()
 	agent := NewAgent(func() time.Time { return at })
 	agent.Stage(registering.Use)
-	agent.Credential(token(fmt.Sprintf(`"exp":%d`, noon.AddDate(0, 0, 3).Unix())))
+	agent.Credential(dayLong(noon.Add(-21 * time.Hour)))
 	lost := NewAgent(func() time.Time { return at })
 	lost.Stage(registering.AwaitBootstrap)
 	requests := map[string]float64{"200": 100, "<error>": 0}

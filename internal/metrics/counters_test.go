@@ -160,7 +160,10 @@ func TestWhatAnAgentTells(t *testing.T) {
 			`fleet_agent_deploy_duration_seconds_count{outcome="retried"} 1`,
 			`fleet_agent_deploy_duration_seconds_sum{outcome="retried"} 1`,
 		}},
-		"a credential that ends":                {func(a *Agent) { a.Credential(token(`"exp":1767268800`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`}},
+		"a credential that ends": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`}},
+		"a credential with a lifetime": {func(a *Agent) { a.Credential(token(`"iat":1767225600,"exp":1767268800`)) }, []string{
+			`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`, `fleet_agent_credential_lifetime_seconds 43200`,
+		}},
 		"one that does not":                     {func(a *Agent) { a.Credential(token(`"iat":1`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds +Inf`}},
 		"text that is no token":                 {func(a *Agent) { a.Credential("secret") }, nil},
 		"nothing after a credential that ended": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)); a.Credential("") }, nil},
@@ -184,5 +187,5 @@ func TestWhatAnAgentTells(t *testing.T) {
 
 // token is an unsigned token of an account with a claim.
 func token(claim string) string {
-	return "e30." + base64url(`{`+claim+`,"kubernetes.io":{"serviceaccount":{"uid":"u"}}}`) + ".c2ln"
+	return "e30." + base64url(`{`+claim+`,"kubernetes.io":{"namespace":"n","serviceaccount":{"name":"a","uid":"u"}}}`) + ".c2ln"
 }

@@ -86,7 +86,7 @@ func tables() string {
 func TestTheDefinitionsAreWhatIsScraped(t *testing.T) {
 	hub, agent := NewHub(), NewAgent(func() time.Time { return noon })
 	agent.Stage(registering.Use)
-	agent.Credential(token(`"exp":1767268800`))
+	agent.Credential(token(`"iat":1767225600,"exp":1767268800`))
 	agent.Heartbeat(noon, nil)
 	agent.Watching(func() []*fleet.BundleDeployment { return aWorld().deployments })
 	tests := map[string]struct {
