@@ -35,6 +35,8 @@ func TestReasonOf(t *testing.T) {
 		"values do not match the hash": {hub.ErrValuesHash, conditions.ReasonHelmValuesInvalid},
 		"unknown kind":                 {&meta.NoKindMatchError{}, conditions.ReasonKindMissing},
 		"terminating namespace":        {terminating, conditions.ReasonNamespaceTerminating},
+		"missing namespace":            {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "a"), conditions.ReasonNamespaceMissing},
+		"another missing object":       {apierrors.NewNotFound(configMaps, "a"), conditions.ReasonError},
 		"an account without the right": {apierrors.NewForbidden(configMaps, "a", errors.New("no")), conditions.ReasonForbidden},
 		"the same within a template": {text(`template: x/templates/a.yaml:3: error calling lookup: secrets "a" is forbidden: User "b" cannot get`),
 			conditions.ReasonForbidden},

@@ -108,6 +108,11 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			want: []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonNamespaceMissing,
 				"target namespace "+l.Name+"-nowhere does not exist on downstream cluster")},
 		},
+		"a missing namespace that the bundle must not create": {
+			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name + "-none", CreateNamespace: new(bool)},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonNamespaceMissing, "not found")},
+		},
 		"a missing object to copy": {
 			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
 			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, DownstreamResources: []fleet.DownstreamResource{{Kind: "Secret", Name: "nothing"}}},

@@ -63,6 +63,16 @@ func toldBy(text string) string {
 	return ""
 }
 
+// lacksNamespace reports whether an API server refused an object because its namespace does not exist.
+func lacksNamespace(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Group == "" && details.Kind == "namespaces"
+}
+
 // ReasonOf returns the condition reason for an error: an explicit one, or one for its type, its text or its
 // API status, in this order.
 func ReasonOf(err error) string {
@@ -78,6 +88,8 @@ func ReasonOf(err error) string {
 		return conditions.ReasonKindMissing
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return conditions.ReasonNamespaceTerminating
+	case lacksNamespace(err):
+		return conditions.ReasonNamespaceMissing
 	}
 	told := toldBy(err.Error())
 	switch {
