@@ -55,7 +55,8 @@ func hasWorkloads(f hubFound, c clusterFound) error {
 	}
 	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), count(f.workloads, "workload"), list).With(
 		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
-			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster)),
+			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster),
+				"-l", fleet.LabelBundleName+"!="+names.AgentBundle(f.name)),
 		"to leave them on the cluster: "+remedy.Command(keep...))
 }
 

@@ -258,7 +258,7 @@ func TestWorkloads_AreNamed(t *testing.T) {
 		many = append(many, workload(fmt.Sprintf("web-%02d", i)))
 	}
 	const namespace = "cluster-fleet-default-east-0f0350029557"
-	const uninstall = "fix: to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: kubectl get bundledeployments.fleet.cattle.io -n " + namespace + "\n"
+	const uninstall = "fix: to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: kubectl get bundledeployments.fleet.cattle.io -n " + namespace + " -l 'fleet.cattle.io/bundle-name!=fleet-agent-east'\n"
 	for name, test := range map[string]struct {
 		objects []runtime.Object
 		args    []string
