@@ -131,7 +131,7 @@ func TestAgentRefusals(t *testing.T) {
 		"an unknown key of a toleration":   {in: agent("fleetAgent: {tolerations: [{keys: x}]}\n"), want: []string{"/fleetAgent/tolerations/0", "'keys' not allowed"}},
 		"a duration in days":               {in: agent("garbageCollectionInterval: 1d\n"), want: []string{"/garbageCollectionInterval", "'1d' does not match pattern"}},
 		"a duration with a sign":           {in: agent("agentCheckinInterval: -15m\n"), want: []string{"/agentCheckinInterval", "'-15m' does not match pattern"}},
-		"a bare number as duration":        {in: agent("agentCheckinInterval: 900\n"), want: []string{"/agentCheckinInterval", "maximum: got 900, want 0"}},
+		"a bare number as duration":        {in: agent("agentCheckinInterval: 900\n"), want: []string{"/agentCheckinInterval", "got number, want null or string", "value must be 0"}},
 		"an empty duration":                {in: agent("leaderElection: {leaseDuration: ''}\n"), want: []string{"/leaderElection/leaseDuration"}},
 		"an unknown TLS mode":              {in: agent("agentTLSMode: none\n"), want: []string{"/agentTLSMode", "'system-store', 'strict'"}},
 		"a label that is no text":          {in: agent("labels: {prod: true}\n"), want: []string{"/labels/prod", "got boolean, want string"}},

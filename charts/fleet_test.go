@@ -104,7 +104,7 @@ func TestFleetRefusals(t *testing.T) {
 		"no TLS mode":                        {"agentTLSMode: ''", []string{"/agentTLSMode"}},
 		"a check-in interval in days":        {"agentCheckinInterval: 1d", []string{"/agentCheckinInterval", "'1d' does not match pattern"}},
 		"a check-in interval with a sign":    {"agentCheckinInterval: +15m", []string{"/agentCheckinInterval", "'+15m'"}},
-		"a number as interval":               {"garbageCollectionInterval: 15", []string{"/garbageCollectionInterval", "maximum: got 15, want 0"}},
+		"a number as interval":               {"garbageCollectionInterval: 15", []string{"/garbageCollectionInterval", "got number, want null or string", "value must be 0"}},
 		"a number without a unit":            {"garbageCollectionInterval: '15'", []string{"/garbageCollectionInterval", "'15'"}},
 		"a lease without a unit":             {"leaderElection: {leaseDuration: '30'}", []string{"/leaderElection/leaseDuration"}},
 		"an agent's lease in words":          {"agent: {leaderElection: {renewDeadline: half a minute}}", []string{"/agent/leaderElection/renewDeadline"}},
@@ -114,6 +114,17 @@ func TestFleetRefusals(t *testing.T) {
 		"a shard without a name for its ID":  {"shards: [{name: a}]", []string{"/shards/0", "'name' not allowed"}},
 		"a shard without an ID":              {"shards: [{nodeSelector: {}}]", []string{"/shards/0", "missing property 'id'"}},
 		"a shard whose ID is no name":        {"shards: [{id: Shard_0}]", []string{"/shards/0/id"}},
+		"a shard ID twice":                   {"shards: [{id: a}, {id: a, nodeSelector: {pool: b}}]", []string{"shards: the id a is in the list twice"}},
+		"a lifetime as a number":             {"agentCredential: {lifetime: 24}", []string{"/agentCredential/lifetime", "got number, want string"}},
+		"a network with too many bits":       {"refusedKubeconfigCIDRs: [10.96.0.0/33]", []string{"/refusedKubeconfigCIDRs/0", "'10.96.0.0/33'"}},
+		"a network that has no address":      {"refusedKubeconfigCIDRs: [10.96.0/12]", []string{"/refusedKubeconfigCIDRs/0", "'10.96.0/12'"}},
+		"a network of version 6, too long":   {"refusedKubeconfigCIDRs: ['fd00::/129']", []string{"/refusedKubeconfigCIDRs/0", "'fd00::/129'"}},
+		"an unknown operator of a selector":  {"capi: {clusterSelector: {matchExpressions: [{key: env, operator: Is, values: [dev]}]}}", []string{"/capi/clusterSelector/matchExpressions/0/operator", "'NotIn'"}},
+		"a selector's value that is no list": {"capi: {clusterSelector: {matchExpressions: [{key: env, operator: In, values: dev}]}}", []string{"/capi/clusterSelector/matchExpressions/0/values", "got string"}},
+		"a selector without values":          {"capi: {namespaceSelector: {matchExpressions: [{key: env, operator: In}]}}", []string{"/capi/namespaceSelector/matchExpressions/0", "missing property 'values'"}},
+		"a selector with useless values":     {"capi: {namespaceSelector: {matchExpressions: [{key: env, operator: Exists, values: [dev]}]}}", []string{"/capi/namespaceSelector/matchExpressions/0/values", "maxItems: got 1, want 0"}},
+		"a CA in base64":                     {"apiServerCA: LS0tLS1CRUdJTg==", []string{"apiServerCA has no certificate in PEM", "--set-file apiServerCA=ca.pem"}},
+		"the name of a file as a CA":         {"proxyCACert: ca.pem", []string{"proxyCACert has no certificate in PEM", "--set-file proxyCACert=ca.pem"}},
 		"bootstrap.enabled as text":          {"bootstrap: {enabled: 'yes'}", []string{"/bootstrap/enabled", "got string, want boolean"}},
 		"labels that are no text":            {"bootstrap: {clusterLabels: {a: 1}}", []string{"/bootstrap/clusterLabels/a", "want string"}},
 		"resources of an unknown container":  {"resources: {fleetcontroller: {}}", []string{"/resources", "'fleetcontroller' not allowed"}},
@@ -238,8 +249,8 @@ func TestFleetConfig(t *testing.T) {
 		change func(*config.Config)
 	}{
 		"defaults": {"", nil},
-		"the hub's address": {"apiServerURL: https://hub\napiServerCA: |\n  PEM\n", func(c *config.Config) {
-			c.APIServerURL, c.APIServerCA = "https://hub", []byte("PEM\n")
+		"the hub's address": {"apiServerURL: https://hub\napiServerCA: |\n  -----BEGIN CERTIFICATE-----\n", func(c *config.Config) {
+			c.APIServerURL, c.APIServerCA = "https://hub", []byte("-----BEGIN CERTIFICATE-----\n")
 		}},
 		"an agent image":                     {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
 		"a tag of the controllers alone":     {"image: {tag: v9}", nil},
@@ -303,7 +314,7 @@ func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
 func TestFleetConfigRestartsNothing(t *testing.T) {
 	live := `
 apiServerURL: https://hub
-apiServerCA: PEM
+apiServerCA: -----BEGIN CERTIFICATE-----
 agentTLSMode: strict
 agentImage: {repository: x, tag: z, imagePullPolicy: Always}
 agentCheckinInterval: 1h
@@ -459,8 +470,8 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"nothing for all is a little": {"resources: {limits: null, requests: {}, helmops: {limits: {cpu: 1}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = resources("requests: {cpu: 50m, memory: 128Mi}")
 		}},
-		"the CA of a proxy is mounted, and another one restarts": {"proxyCACert: PEM\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
-			d.Spec.Template.Annotations = map[string]string{"c": "d", "checksum/proxy-ca": fmt.Sprintf("%x", sha256.Sum256([]byte("PEM")))}
+		"the CA of a proxy is mounted, and another one restarts": {"proxyCACert: -----BEGIN CERTIFICATE-----\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
+			d.Spec.Template.Annotations = map[string]string{"c": "d", "checksum/proxy-ca": fmt.Sprintf("%x", sha256.Sum256([]byte("-----BEGIN CERTIFICATE-----")))}
 			c.Env = append(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/ssl/certs:/etc/fleet/proxy-ca"})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "proxy-ca", MountPath: "/etc/fleet/proxy-ca", ReadOnly: true})
 			p.Volumes = append(p.Volumes, corev1.Volume{Name: "proxy-ca", VolumeSource: corev1.VolumeSource{
