@@ -489,7 +489,7 @@ func (i *importer) await(ctx context.Context) (*fleet.Cluster, error) {
 	case ctx.Err() != nil:
 		return last, exit.Errorf(exit.Failed, "interrupted while Cluster %s was imported", i.fullName()).With("run the same command again: it continues")
 	case wait.Interrupted(err):
-		return last, late(last, i.fullName(), i.timeout)
+		return last, late(last, i.fullName(), i.timeout, i.keep)
 	}
 	return last, err
 }

@@ -200,8 +200,9 @@ func state(cluster *fleet.Cluster) (done bool, err error) {
 	return imported.Status == corev1.ConditionTrue && !cluster.Status.Agent.LastSeen.IsZero(), nil
 }
 
-// late returns the error for a Cluster that does not report in time, with the hub's last report.
-func late(cluster *fleet.Cluster, name string, timeout time.Duration) error {
+// late returns the error for a Cluster that does not report in time, with the hub's last report. kept means that the Cluster
+// stays.
+func late(cluster *fleet.Cluster, name string, timeout time.Duration, kept bool) error {
 	failure := exit.Errorf(exit.Timeout, "Cluster %s did not report within %s", name, timeout).Because(conditions.ReasonAwaitingAgent)
 	if cluster == nil {
 		return failure.With("run the command again: it continues")
@@ -214,5 +215,9 @@ func late(cluster *fleet.Cluster, name string, timeout time.Duration) error {
 			break
 		}
 	}
-	return failure.With("run the command again with --keep, then: fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace)
+	describe := "fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace
+	if kept {
+		return failure.With(describe)
+	}
+	return failure.With("run the command again with --keep, then: " + describe)
 }

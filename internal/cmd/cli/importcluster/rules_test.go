@@ -1,6 +1,8 @@
 package importcluster
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +179,19 @@ func TestState(t *testing.T) {
 	} {
 		if done, err := state(test.cluster); done != test.done || exit.CodeOf(err) != test.code {
 			t.Errorf("%s: %v %v", name, done, err)
+		}
+	}
+}
+
+func TestLateCluster_FixNamesKeepOnlyIfItWasNotGiven(t *testing.T) {
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "east"}}
+	for fix, kept := range map[string]bool{
+		"fleet clusters describe east -n n":                                          true,
+		"run the command again with --keep, then: fleet clusters describe east -n n": false,
+	} {
+		var failure *exit.Error
+		if err := late(cluster, "n/east", time.Minute, kept); !errors.As(err, &failure) || !slices.Equal(failure.Fixes, []string{fix}) {
+			t.Errorf("kept %t: %v", kept, failure)
 		}
 	}
 }
