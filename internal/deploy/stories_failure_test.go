@@ -90,6 +90,17 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} },
 			want:   []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonUnsupported, "HelmOps")},
 		},
+		"a chart of a repository that is not in the bundle": {
+			files: map[string]string{"a.yaml": deploytest.ConfigMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name,
+				Helm: &fleet.HelmOptions{Chart: "web", Repo: "https://charts.example.com"}},
+			want: []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonUnsupported, `does not contain the chart "web"`)},
+		},
+		"a kustomization in a folder that does not exist": {
+			files:   map[string]string{"a.yaml": deploytest.ConfigMapYAML},
+			options: fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, Kustomize: &fleet.KustomizeOptions{Dir: "prd"}},
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonRenderingFailed, "prd/kustomization.yaml")},
+		},
 		"an object that the API server rejects": {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
 			options: deploytest.InNamespace(l.Name + "-invalid"),

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -96,8 +97,29 @@ func styleOf(files []file, options *fleet.BundleDeploymentOptions) (style, error
 			found.Kustomization = f.Name
 		}
 	}
-	return found, nil
+	return found, checkNamed(found, options, chartPath, kustomizations)
 }
+
+// checkNamed returns an error if the options name a chart or a kustomization that the bundle does not contain. The
+// files would otherwise be deployed in another way than requested.
+func checkNamed(found style, options *fleet.BundleDeploymentOptions, chartPath string, kustomizations []string) error {
+	switch helm := options.Helm; {
+	case found.Chart != "" || helm == nil || helm.Chart == "" && helm.Repo == "":
+	case helm.Repo != "" || chartPath == "":
+		return &outcome.UnsupportedError{What: fmt.Sprintf(
+			"the bundle does not contain the chart %q of helm, and charts are not downloaded: put its files into the bundle, as fleet apply does", named(helm))}
+	default:
+		return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("finding the chart: helm.chart is %q, but the bundle has no file %s", helm.Chart, chartPath))
+	}
+	if kustomize := options.Kustomize; found.Kustomization == "" && kustomize != nil && kustomize.Dir != "" {
+		return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf(
+			"finding the kustomization: kustomize.dir is %q, but the bundle has no file %s", kustomize.Dir, kustomizations[0]))
+	}
+	return nil
+}
+
+// named returns the chart that Helm options name.
+func named(helm *fleet.HelmOptions) string { return cmp.Or(helm.Chart, helm.Repo) }
 
 // chartPaths returns the path that a Chart.yaml of the bundle would have, and the folder that a downloaded chart
 // would have.
@@ -107,14 +129,10 @@ func chartPaths(helm *fleet.HelmOptions) (chartPath, external string, err error)
 	}
 	sum := sha256.Sum256([]byte(helm.Chart + ":" + helm.Repo + ":" + helm.Version))
 	external = path.Join(externalCharts, hex.EncodeToString(sum[:]))
-	named := helm.Chart
-	if named == "" {
-		named = helm.Repo
-	}
-	if strings.Contains(named, "://") {
+	if strings.Contains(named(helm), "://") {
 		return "", external, nil // a URL, not a folder of the bundle
 	}
-	dir, err := cleanDir(named)
+	dir, err := cleanDir(named(helm))
 	if err != nil {
 		return "", "", err
 	}
