@@ -105,7 +105,7 @@ func (c *command) run(ctx context.Context) error {
 	if c.deployment != "" {
 		return c.printOne(ctx, hub, found)
 	}
-	return c.printAll(found.bundles, wanted)
+	return c.printAll(found, wanted)
 }
 
 // printOne prints the only BundleDeployment that was asked for.
@@ -124,7 +124,8 @@ func (c *command) printOne(ctx context.Context, hub *access.Cluster, found findi
 	return c.printSnippet(ctx, hub, found.bundles[0])
 }
 
-func (c *command) printAll(bundles []Bundle, wanted filter) error {
+func (c *command) printAll(found findings, wanted filter) error {
+	bundles := found.bundles
 	if c.json && c.bundle == "" {
 		return c.encode(bundles)
 	}
@@ -132,7 +133,7 @@ func (c *command) printAll(bundles []Bundle, wanted filter) error {
 		return severalBundles(c.bundle, bundles)
 	}
 	if len(bundles) == 0 {
-		_, err := fmt.Fprintln(c.streams.ErrOut, nothing(wanted))
+		_, err := fmt.Fprintln(c.streams.ErrOut, nothing(found, wanted))
 		if err != nil || !c.json {
 			return err
 		}
@@ -145,12 +146,24 @@ func (c *command) printAll(bundles []Bundle, wanted filter) error {
 }
 
 // nothing says that there is no difference, and where that was looked for.
-func nothing(wanted filter) string {
+func nothing(found findings, wanted filter) string {
+	if found.selected == 0 && wanted.bundle.name != "" {
+		return fmt.Sprintf("Bundle %s has no BundleDeployments%s: it does not exist, or no target picks a cluster. To list Bundles: "+
+			"kubectl get bundles.fleet.cattle.io -A", line(wanted.bundle.String()), in(wanted.deployment.namespace))
+	}
 	if wanted.deployment.namespace == "" {
 		return "No BundleDeployment has resources that are modified or not ready."
 	}
 	return fmt.Sprintf("No BundleDeployment in namespace %s has resources that are modified or not ready. "+
 		"The namespace of a BundleDeployment is that of its cluster; without -n, all are searched.", line(wanted.deployment.namespace))
+}
+
+// in returns the text for a namespace that limits a search.
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in namespace " + line(namespace)
 }
 
 func severalDeployments(name string, all []Deployment) error {

@@ -42,6 +42,14 @@ func parseRef(text, namespace string) ref {
 	return ref{namespace, text}
 }
 
+// String returns what parseRef parses.
+func (r ref) String() string {
+	if r.namespace == "" {
+		return r.name
+	}
+	return r.namespace + "/" + r.name
+}
+
 func (r ref) matches(namespace, name string) bool {
 	return (r.namespace == "" || r.namespace == namespace) && (r.name == "" || r.name == name)
 }
@@ -63,6 +71,8 @@ func bundleOf(bd *fleet.BundleDeployment) ref {
 type findings struct {
 	bundles  []Bundle
 	warnings []string
+	// selected is the number of BundleDeployments that the filter selects, with or without differences.
+	selected int
 
 	// at are the indexes of bundles.
 	at map[ref]int
@@ -101,6 +111,7 @@ func (f *findings) add(bd *fleet.BundleDeployment, wanted filter) {
 	if !wanted.matches(bd) {
 		return
 	}
+	f.selected++
 	if len(bd.Status.ModifiedStatus) == 0 && len(bd.Status.NonReadyStatus) == 0 {
 		if wanted.deployment.name != "" {
 			f.warnings = append(f.warnings, fmt.Sprintf("BundleDeployment %s/%s has no resources that are modified or not ready", bd.Namespace, bd.Name))
