@@ -48,8 +48,8 @@ func New(streams genericiooptions.IOStreams, clock func() time.Time, environment
 		Long: `Shows the resources that agents report as modified, missing, extra or not ready, by Bundle and BundleDeployment.
 BundleDeployments without such resources are not shown. An agent reports the first 10 resources of each list.
 
-With --fleet-yaml, prints the comparePatches for fleet.yaml with which the differences of one BundleDeployment no
-longer count: those of its Bundle, and one for each difference.
+With --fleet-yaml, prints the comparePatches for fleet.yaml with which the modifications of one BundleDeployment no
+longer count: those of its Bundle, and one for each modified resource. Missing and extra resources are left out.
 
 The namespace of a BundleDeployment is that of its cluster, not the workspace. -n fleet-local, the default, means all
 namespaces.

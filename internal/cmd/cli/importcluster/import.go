@@ -81,6 +81,8 @@ Your own kubeconfig may run a command to log in (exec).
 
 With --as-is the hub gets your kubeconfig itself. Import refuses one that the hub would refuse.
 
+Import also refuses a cluster whose agent belongs to another Cluster of the hub, because that one would lose its agent.
+
 If the import fails, import removes what it has created, unless --keep is given. It is safe to run import again.`,
 		Example: `  fleet import east --cluster-context east --label env=prod
   fleet import east --cluster-context kind-east --server https://192.0.2.7:6443`,
@@ -221,7 +223,33 @@ func (i *importer) decide(ctx context.Context) (todo step, err error) {
 		return "", err
 	}
 	i.existing = existing
-	return decide(i.options, existing, secret, i.address)
+	todo, err = decide(i.options, existing, secret, i.address)
+	if err != nil || todo == stepWait || todo == stepNothing {
+		return todo, err
+	}
+	return only(todo, i.checkAgent(ctx))
+}
+
+// checkAgent refuses a cluster whose agent is that of another Cluster of this hub: the import would take the agent and its
+// workloads away from that Cluster. A Cluster with an agent namespace of its own gets a second agent. What the user may not
+// read is not checked.
+func (i *importer) checkAgent(ctx context.Context) error {
+	if i.existing != nil && i.existing.Spec.AgentNamespace != "" {
+		return nil
+	}
+	secret, err := i.cluster.Core.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // no agent was found
+	}
+	identity, err := protocol.ParseIdentity(secret.Data)
+	if err != nil {
+		return nil //nolint:nilerr // the agent replaces it
+	}
+	other, err := i.hub.Clusters(identity.ClusterNamespace).Get(ctx, identity.ClusterName, metav1.GetOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // the Cluster is gone, or the agent is that of another hub
+	}
+	return checkOther(i.options, identity, other)
 }
 
 func (i *importer) fullName() string { return i.flags.Namespace() + "/" + i.name }

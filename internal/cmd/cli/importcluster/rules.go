@@ -130,6 +130,19 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 	return only(stepChange, checkServer(secret, server))
 }
 
+// checkOther refuses a cluster whose agent has the identity of another Cluster.
+func checkOther(o *options, identity protocol.Identity, other *fleet.Cluster) error {
+	same := other.Namespace == o.flags.Namespace() && other.Name == o.name
+	if same || other.Status.Namespace != identity.DeploymentNamespace || !other.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return exit.Errorf(exit.Refused, "context %s leads to a cluster that is registered as Cluster %s/%s: the import would take its agent away",
+		o.clusterContext, other.Namespace, other.Name).Because(conditions.ReasonImportedTwice).
+		With("select another cluster with --cluster-context: kubectl config get-contexts",
+			fmt.Sprintf("to import it under another name, run first: fleet unregister %s -n %s --keep-workloads", other.Name, other.Namespace),
+			"to install a second agent, create the Cluster with its own spec.agentNamespace, and run the command again")
+}
+
 // only returns the step, unless there is an error.
 func only(todo step, err error) (step, error) {
 	if err != nil {

@@ -45,6 +45,38 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "fleet-default", Name: name}
 }
 
+func TestClusterOfAnotherName_IsNotImportedTwice(t *testing.T) {
+	const theirs = "cluster-fleet-default-west-1"
+	agent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}, Data: protocol.Identity{
+		Kubeconfig: []byte("k"), DeploymentNamespace: theirs, ClusterNamespace: "fleet-default", ClusterName: "west",
+	}.Encode()}
+	west := func(namespace string) *fleet.Cluster {
+		return &fleet.Cluster{ObjectMeta: named("west"), Status: fleet.ClusterStatus{Namespace: namespace}}
+	}
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		code    exit.Code
+	}{
+		"agent of a Cluster of this hub":  {[]runtime.Object{agent, west(theirs)}, exit.Refused},
+		"agent of a Cluster that is gone": {[]runtime.Object{agent}, exit.Done},
+		"agent of another hub":            {[]runtime.Object{agent, west("another")}, exit.Done},
+		"no agent":                        {[]runtime.Object{west(theirs)}, exit.Done},
+		"second agent in a namespace of its own": {[]runtime.Object{agent, west(theirs),
+			&fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{AgentNamespace: "second"}}}, exit.Done},
+		"its own agent": {[]runtime.Object{&corev1.Secret{ObjectMeta: agent.ObjectMeta, Data: protocol.Identity{
+			Kubeconfig: []byte("k"), DeploymentNamespace: "own", ClusterNamespace: "fleet-default", ClusterName: "east",
+		}.Encode()}, &fleet.Cluster{ObjectMeta: named("east"), Status: fleet.ClusterStatus{Namespace: "own"}}}, exit.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, _, _ := open(t, test.objects...)
+			_, err := i.decide(t.Context())
+			if exit.CodeOf(err) != test.code || (err != nil && !strings.Contains(exit.Text(err), "registered as Cluster fleet-default/west")) {
+				t.Errorf("code %d: %v", exit.CodeOf(err), err)
+			}
+		})
+	}
+}
+
 func TestInterruptedImport_LeavesTheHubAsItWas(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: named("east-kubeconfig")}
 	for name, test := range map[string]struct {
