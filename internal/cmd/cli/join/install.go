@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -105,6 +107,11 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 		}
 		joined.Cluster = f.identity.ClusterName
 		last, err := j.heartbeat(ctx, f)
+		if hubclient.HasCode(err, http.StatusUnauthorized) { // an earlier identity, which the agent replaces
+			progress.credential, progress.err = false, nil
+			j.hint(ctx, &progress)
+			return false, nil
+		}
 		if progress.err = err; err != nil || last.LastSeen.IsZero() {
 			return false, nil //nolint:nilerr // late reports it
 		}

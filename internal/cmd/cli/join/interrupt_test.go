@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +84,23 @@ func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
 				t.Errorf("the identity was sent: %v", sent)
 			}
 		})
+	}
+}
+
+// An agent whose credential was revoked keeps it until its next registration is granted.
+func TestRejectedIdentity_WaitsForTheNextRegistration(t *testing.T) {
+	own := newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	url, _ := serve(t, own.issue(t, nil), good().with(status, 401, `{"message":"Unauthorized"}`))
+	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent, Labels: map[string]string{"app": names.Agent}}
+	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	j := joinerOf(t, clitest.Start(t, append(joined(url, own.pem), &appsv1.Deployment{ObjectMeta: at},
+		&corev1.Pod{ObjectMeta: at, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running}}})...))
+	j.text, j.timeout = textFor(url, own), 500*time.Millisecond
+	_, err := j.await(t.Context())
+	got := exit.Text(err)
+	if !strings.Contains(got, "the hub did not grant its registration") || !strings.Contains(got, "fleet confirm-takeover") || strings.Contains(got, "has its credential") {
+		t.Error(got)
 	}
 }
 
