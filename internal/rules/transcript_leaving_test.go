@@ -69,36 +69,34 @@ func TestDeletionAtEveryStage(t *testing.T) {
 		for what, deleted := range deletions() {
 			t.Run(flowName+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				steps := 1
-				for deleted.after(steps, newWorld(t, nil), flow) {
-					steps++
-				}
+				inTurn := newWorld(t, nil)
+				inTurn.afterStep = func() { deleted.now(inTurn.fork()) }
+				flow(inTurn)
 				orders := uint64(10)
 				if testing.Short() {
 					orders = 2
 				}
 				for order := range orders {
 					chance := rand.New(rand.NewPCG(order, 0)) //nolint:gosec // an order, not a secret
-					deleted.after(1+chance.IntN(steps), newWorld(t, chance), flow)
+					w := newWorld(t, chance)
+					if w.playUntil(1+chance.IntN(inTurn.steps+1), flow) {
+						deleted.now(w)
+					}
 				}
 			})
 		}
 	}
 }
 
-// after deletes after a step of a flow and checks the result. It reports whether the flow has that many steps.
-func (d deletion) after(step int, w *world, flow func(*world)) bool {
+// now deletes after a step of a flow and checks the result.
+func (d deletion) now(w *world) {
 	w.t.Helper()
-	if !w.playUntil(step, flow) {
-		return false
-	}
-	stage := fmt.Sprintf("deleted after step %d: %s", step, w.last)
+	stage := fmt.Sprintf("deleted after step %d: %s", w.steps, w.last)
 	if d.happen(w) {
 		w.later(time.Hour)
 		w.later(time.Hour)
 		expectReasons(w, d, stage)
 	}
-	return true
 }
 
 // expectReasons checks that only objects with a reason remain.

@@ -70,6 +70,8 @@ type world struct {
 	// steps counts the actions so far, and last is the latest one. After stopAfter actions, playUntil interrupts.
 	steps, stopAfter int
 	last             string
+	// afterStep is called after each action, if it is not nil.
+	afterStep func()
 
 	chance *rand.Rand
 	ops    []string
@@ -81,6 +83,22 @@ func newWorld(t *testing.T, chance *rand.Rand) *world {
 		t: t, now: rulestest.Noon(), config: rulestest.HubConfig(), chance: chance,
 		objects: map[place]object{}, made: map[place]int{}, sets: map[place]place{}, speakers: map[string]string{}, blocked: map[place]time.Time{},
 	}
+}
+
+// fork returns a copy of the world, which goes on independently.
+func (w *world) fork() *world {
+	other := newWorld(w.t, w.chance)
+	other.now, other.config, other.asleep, other.keeps, other.steps, other.last = w.now, w.config, w.asleep, w.keeps, w.steps, w.last
+	// Objects are replaced and never changed.
+	other.objects, other.made, other.sets = maps.Clone(w.objects), maps.Clone(w.made), maps.Clone(w.sets)
+	other.speakers, other.blocked = maps.Clone(w.speakers), maps.Clone(w.blocked)
+	other.story.WriteString(w.story.String())
+	for _, a := range w.agents {
+		copied := *a
+		copied.w = other
+		other.agents = append(other.agents, &copied)
+	}
+	return other
 }
 
 // find returns a copy of the object as its type, or nil if it does not exist.
@@ -219,6 +237,9 @@ func (w *world) do(who, stage string, writes ...func()) bool {
 	w.tell(who, stage, w.ops)
 	if len(w.ops) > 0 {
 		w.steps, w.last = w.steps+1, who+" "+stage
+		if w.afterStep != nil {
+			w.afterStep()
+		}
 		if w.steps == w.stopAfter {
 			panic(interrupted{})
 		}
