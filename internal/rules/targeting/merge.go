@@ -9,14 +9,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Merge returns the options of a Bundle with those of a target applied. Fields that are not listed here can only be
-// set by the Bundle. The inputs are not changed, and the result shares no memory with them.
-func Merge(base, overlay fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
-	return mergeAll(base, overlay)
-}
-
-// mergeAll applies overlays one after another. Its cost grows with the sum of their sizes.
-func mergeAll(base fleet.BundleDeploymentOptions, overlays ...fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
+// Merge returns the options of a Bundle with those of targets applied one after another. Fields that are not listed here
+// can only be set by the Bundle. The inputs are not changed, and the result shares no memory with them. The cost grows with
+// the sum of their sizes.
+func Merge(base fleet.BundleDeploymentOptions, overlays ...fleet.BundleDeploymentOptions) fleet.BundleDeploymentOptions {
 	m := merger{out: *base.DeepCopy()}
 	for i := range overlays {
 		m.add(overlays[i].DeepCopy())

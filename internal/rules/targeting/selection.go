@@ -185,7 +185,7 @@ func (s *Selection) options(c chosen) fleet.BundleDeploymentOptions {
 	for _, overlay := range c.overlays {
 		options = append(options, overlay.BundleDeploymentOptions)
 	}
-	return Merge(s.bundle.Spec.BundleDeploymentOptions, mergeAll(options[0], options[1:]...))
+	return Merge(s.bundle.Spec.BundleDeploymentOptions, Merge(options[0], options[1:]...))
 }
 
 // namespaceMetadata applies the targets' labels and annotations for the release's namespace. They do not affect the
