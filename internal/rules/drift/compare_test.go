@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -477,40 +476,42 @@ func TestAllowMissing(t *testing.T) {
 	}
 }
 
-// Lists may be as long as an object.
-func TestLongLists_AreMergedInLinearTime(t *testing.T) {
-	const count = 20_000
-	var keyed, same, set, tolerations [2][]any // live and wanted
-	for i := range count {
-		for side, prefix := range []string{"a", "b"} {
-			keyed[side] = append(keyed[side], map[string]any{"name": fmt.Sprint(prefix, i)})
-			same[side] = append(same[side], map[string]any{"name": "same", "value": fmt.Sprint(prefix, i)})
-			set[side] = append(set[side], fmt.Sprint(prefix, i))
-			tolerations[side] = append(tolerations[side], map[string]any{"key": fmt.Sprint(prefix, i)})
-		}
-	}
+// Lists may be as long as an object. The work is counted in allocations, of which each comparison of two items makes some.
+func TestLongLists_AreMergedWithLinearWork(t *testing.T) {
+	named := func(prefix string, i int) any { return map[string]any{"name": fmt.Sprint(prefix, i)} }
 	byName := listRule{merged: true, key: "name"}
 	for name, test := range map[string]struct {
-		lists [2][]any
-		rule  listRule
-		want  int
+		item func(prefix string, i int) any
+		rule listRule
+		// kept are the items of both lists that the result has, per item of one list.
+		kept int
 	}{
-		"by key":                    {keyed, byName, 2 * count},
-		"by key, all keys equal":    {same, byName, count},
-		"as a set":                  {set, listRule{merged: true}, 2 * count},
-		"a list that others extend": {tolerations, listRule{open: true}, 2 * count},
+		"by key": {named, byName, 2},
+		"by key, all keys equal": {func(prefix string, i int) any {
+			return map[string]any{"name": "same", "value": fmt.Sprint(prefix, i)}
+		}, byName, 1},
+		"as a set": {func(prefix string, i int) any { return fmt.Sprint(prefix, i) }, listRule{merged: true}, 2},
+		"a list that others extend": {func(prefix string, i int) any {
+			return map[string]any{"key": fmt.Sprint(prefix, i)}
+		}, listRule{open: true}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			got, _ := mergeList(test.lists[0], test.lists[1], test.rule).([]any)
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("it took %s", took)
+			work := func(count int) float64 {
+				var live, wanted, got []any
+				for i := range count {
+					live, wanted = append(live, test.item("a", i)), append(wanted, test.item("b", i))
+				}
+				allocations := testing.AllocsPerRun(1, func() { got, _ = mergeList(live, wanted, test.rule).([]any) })
+				if len(got) != test.kept*count {
+					t.Errorf("%d items of %d and %d", len(got), count, count)
+				}
+				if again, _ := mergeList(got, wanted, test.rule).([]any); !test.rule.open && !reflect.DeepEqual(again, got) {
+					t.Error("what was merged differs again")
+				}
+				return allocations
 			}
-			if len(got) != test.want {
-				t.Errorf("%d items, want %d", len(got), test.want)
-			}
-			if again, _ := mergeList(got, test.lists[1], test.rule).([]any); name != "a list that others extend" && !reflect.DeepEqual(again, got) {
-				t.Error("what was merged differs again")
+			if few, many := work(500), work(2000); many > 6*few {
+				t.Errorf("four times as many items take %.0f times the work", many/few)
 			}
 		})
 	}
