@@ -188,49 +188,50 @@ func All[T Object, L runtime.Object](ctx context.Context, client *Client[T, L], 
 	return all, Explain("listing "+kind+where, err)
 }
 
-// client returns the client of a resource.
-func client[T Object, L runtime.Object](c *Cluster, resource, namespace string, newObject func() T, newList func() L) *Client[T, L] {
-	return gentype.NewClientWithList[T, L](resource, c.fleet, metav1.ParameterCodec, namespace, newObject, newList)
+// client returns the client of a resource. A T is an object, and an L a list of them.
+func client[T, L any, PT interface {
+	*T
+	Object
+}, PL interface {
+	*L
+	runtime.Object
+}](c *Cluster, resource, namespace string) *Client[PT, PL] {
+	return gentype.NewClientWithList(resource, c.fleet, metav1.ParameterCodec, namespace, func() PT { return new(T) }, func() PL { return new(L) })
 }
 
 // Clusters returns the client of Clusters.
 func (c *Cluster) Clusters(namespace string) *Client[*fleet.Cluster, *fleet.ClusterList] {
-	return client(c, "clusters", namespace, func() *fleet.Cluster { return &fleet.Cluster{} }, func() *fleet.ClusterList { return &fleet.ClusterList{} })
+	return client[fleet.Cluster, fleet.ClusterList](c, "clusters", namespace)
 }
 
 // ClusterGroups returns the client of ClusterGroups.
 func (c *Cluster) ClusterGroups(namespace string) *Client[*fleet.ClusterGroup, *fleet.ClusterGroupList] {
-	return client(c, "clustergroups", namespace, func() *fleet.ClusterGroup { return &fleet.ClusterGroup{} },
-		func() *fleet.ClusterGroupList { return &fleet.ClusterGroupList{} })
+	return client[fleet.ClusterGroup, fleet.ClusterGroupList](c, "clustergroups", namespace)
 }
 
 // Mappings returns the client of BundleNamespaceMappings.
 func (c *Cluster) Mappings(namespace string) *Client[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList] {
-	return client(c, "bundlenamespacemappings", namespace, func() *fleet.BundleNamespaceMapping { return &fleet.BundleNamespaceMapping{} },
-		func() *fleet.BundleNamespaceMappingList { return &fleet.BundleNamespaceMappingList{} })
+	return client[fleet.BundleNamespaceMapping, fleet.BundleNamespaceMappingList](c, "bundlenamespacemappings", namespace)
 }
 
 // Tokens returns the client of ClusterRegistrationTokens.
 func (c *Cluster) Tokens(namespace string) *Client[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList] {
-	return client(c, "clusterregistrationtokens", namespace, func() *fleet.ClusterRegistrationToken { return &fleet.ClusterRegistrationToken{} },
-		func() *fleet.ClusterRegistrationTokenList { return &fleet.ClusterRegistrationTokenList{} })
+	return client[fleet.ClusterRegistrationToken, fleet.ClusterRegistrationTokenList](c, "clusterregistrationtokens", namespace)
 }
 
 // Registrations returns the client of ClusterRegistrations.
 func (c *Cluster) Registrations(namespace string) *Client[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList] {
-	return client(c, "clusterregistrations", namespace, func() *fleet.ClusterRegistration { return &fleet.ClusterRegistration{} },
-		func() *fleet.ClusterRegistrationList { return &fleet.ClusterRegistrationList{} })
+	return client[fleet.ClusterRegistration, fleet.ClusterRegistrationList](c, "clusterregistrations", namespace)
 }
 
 // Bundles returns the client of Bundles.
 func (c *Cluster) Bundles(namespace string) *Client[*fleet.Bundle, *fleet.BundleList] {
-	return client(c, "bundles", namespace, func() *fleet.Bundle { return &fleet.Bundle{} }, func() *fleet.BundleList { return &fleet.BundleList{} })
+	return client[fleet.Bundle, fleet.BundleList](c, "bundles", namespace)
 }
 
 // BundleDeployments returns the client of BundleDeployments.
 func (c *Cluster) BundleDeployments(namespace string) *Client[*fleet.BundleDeployment, *fleet.BundleDeploymentList] {
-	return client(c, "bundledeployments", namespace, func() *fleet.BundleDeployment { return &fleet.BundleDeployment{} },
-		func() *fleet.BundleDeploymentList { return &fleet.BundleDeploymentList{} })
+	return client[fleet.BundleDeployment, fleet.BundleDeploymentList](c, "bundledeployments", namespace)
 }
 
 // UID identifies a cluster: it is the UID of its namespace kube-system.
