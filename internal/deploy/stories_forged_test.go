@@ -10,11 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
-	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
@@ -210,7 +211,7 @@ func (l *lab) asOfAnEarlierAgent(own, name string, number int, hooks ...*release
 	if _, err := secrets.Update(l.t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := outcome.IgnoreNotFound(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), "fleet-agent-release-key", metav1.DeleteOptions{})); err != nil {
+	if err := utilerrors.FilterOut(l.East.CoreV1().Secrets(l.Name).Delete(l.t.Context(), "fleet-agent-release-key", metav1.DeleteOptions{}), apierrors.IsNotFound); err != nil {
 		l.t.Fatal(err)
 	}
 }

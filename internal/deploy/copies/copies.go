@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -305,7 +306,7 @@ func (c *Copier) Remove(ctx context.Context, name string, except map[copied]bool
 		if anothers || except[one] {
 			return nil
 		}
-		if err := outcome.IgnoreNotFound(client.Delete(ctx, one.name, metav1.DeleteOptions{})); err != nil {
+		if err := utilerrors.FilterOut(client.Delete(ctx, one.name, metav1.DeleteOptions{}), apierrors.IsNotFound); err != nil {
 			return fmt.Errorf("deleting the copy %s/%s: %w", one.namespace, one.name, err)
 		}
 		return nil
@@ -320,7 +321,7 @@ func (c *Copier) Keep(ctx context.Context, name string) error {
 			return nil
 		}
 		_, err := client.Patch(ctx, one.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: access.FieldManager})
-		if err := outcome.IgnoreNotFound(err); err != nil {
+		if err := utilerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
 			return fmt.Errorf("removing the label of the copy %s/%s: %w", one.namespace, one.name, err)
 		}
 		return nil

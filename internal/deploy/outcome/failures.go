@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -103,12 +102,4 @@ func Message(err error) string {
 func ClusterScoped(name string, gvk schema.GroupVersionKind) error {
 	return Because(conditions.ReasonOutsideNamespace, fmt.Errorf("invalid cluster scoped object [name=%s kind=%s apiVersion=%s]: with \"namespace\" every object has to be in a namespace; use \"defaultNamespace\" instead",
 		name, gvk.Kind, gvk.GroupVersion()))
-}
-
-// IgnoreNotFound ignores NotFound errors.
-func IgnoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

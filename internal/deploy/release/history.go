@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
@@ -110,7 +111,7 @@ func (h *History) leaveOut(forged map[string]bool) {
 // DeleteForged deletes the Secrets of forged revisions, which hide the revisions of this agent from Helm.
 func (h *History) DeleteForged(ctx context.Context) error {
 	for _, name := range h.forged {
-		if err := outcome.IgnoreNotFound(h.secrets.Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+		if err := utilerrors.FilterOut(h.secrets.Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound); err != nil {
 			return fmt.Errorf("deleting Secret %s, which is not a revision of release %s: %w", name, h.Key, err)
 		}
 		delete(h.broken, name)

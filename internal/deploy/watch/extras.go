@@ -10,14 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
-	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// labelPrune with the value "false" keeps an object that is no longer part of its release.
-const labelPrune = "objectset.rio.cattle.io/prune"
 
 // checkExtras checks which extras still exist. An extra that was deleted or belongs to another owner is not
 // checked again.
@@ -42,7 +39,7 @@ func (o *Observer) checkExtras(ctx context.Context, t *Tracking) error {
 // isExtra reports whether an object should have been deleted with an earlier revision: it has the label of the
 // set, and neither a label nor an annotation to keep it.
 func isExtra(found *metav1.PartialObjectMetadata, hash string) bool {
-	return found.Labels[fleet.LabelSetHash] == hash && found.Labels[labelPrune] != "false" &&
+	return found.Labels[fleet.LabelSetHash] == hash && found.Labels[fleet.LabelSetPrune] != "false" &&
 		found.Annotations[kube.ResourcePolicyAnno] != kube.KeepPolicy
 }
 
@@ -51,7 +48,7 @@ func (o *Observer) DeleteExtras(ctx context.Context, t *Tracking) error {
 	var errs []error
 	for _, ref := range t.extras {
 		err := o.Metadata.Resource(t.resources[ref.GroupVersionKind]).Namespace(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{})
-		if err := outcome.IgnoreNotFound(err); err != nil {
+		if err := utilerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", ref.Text(), err))
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -488,7 +489,7 @@ func hasData(secret *corev1.Secret, data map[string][]byte) bool {
 func (i *importer) restoreSecret(ctx context.Context) error {
 	now, err := i.hub.Core.CoreV1().Secrets(i.before.Namespace).Get(ctx, i.before.Name, metav1.GetOptions{})
 	if err != nil {
-		return ignoreMissing(err)
+		return utilerrors.FilterOut(err, apierrors.IsNotFound)
 	}
 	written, _ := i.objects()
 	if now.UID != i.before.UID || !hasData(now, written.Data) {
@@ -499,7 +500,7 @@ func (i *importer) restoreSecret(ctx context.Context) error {
 		data[key] = i.before.Data[key]
 	}
 	_, err = i.patchSecret(ctx, now, now.ResourceVersion, data)
-	return ignoreMissing(err)
+	return utilerrors.FilterOut(err, apierrors.IsNotFound)
 }
 
 // await waits until the hub has imported the cluster and its agent reports.
@@ -529,7 +530,7 @@ func (i *importer) undo(ctx context.Context) {
 	var problems []error
 	if i.madeCluster != nil {
 		options := metav1.NewPreconditionDeleteOptions(string(*i.madeCluster))
-		problems = append(problems, ignoreMissing(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, *options)))
+		problems = append(problems, utilerrors.FilterOut(i.hub.Clusters(i.flags.Namespace()).Delete(ctx, i.name, *options), apierrors.IsNotFound))
 	}
 	if i.changedCluster != nil {
 		problems = append(problems, i.revertCluster(ctx))
@@ -539,7 +540,7 @@ func (i *importer) undo(ctx context.Context) {
 	}
 	if i.madeSecret != nil {
 		options := metav1.NewPreconditionDeleteOptions(string(*i.madeSecret))
-		problems = append(problems, ignoreMissing(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, importaccount.KubeconfigSecret(i.name), *options)))
+		problems = append(problems, utilerrors.FilterOut(i.hub.Core.CoreV1().Secrets(i.flags.Namespace()).Delete(ctx, importaccount.KubeconfigSecret(i.name), *options), apierrors.IsNotFound))
 	}
 	problems = append(problems, i.account.Undo(ctx))
 	if err := errors.Join(problems...); err != nil {
@@ -560,7 +561,7 @@ func (i *importer) revertCluster(ctx context.Context) error {
 		return err
 	}
 	_, err = i.hub.Clusters(i.flags.Namespace()).Patch(ctx, i.name, types.MergePatchType, patch, metav1.PatchOptions{})
-	return ignoreMissing(err)
+	return utilerrors.FilterOut(err, apierrors.IsNotFound)
 }
 
 // agentNamespace returns the namespace in which the hub installs the agent.
@@ -575,11 +576,4 @@ func (i *importer) agentNamespace() string {
 func (i *importer) hasAgent(ctx context.Context) bool {
 	_, err := i.cluster.Core.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	return err == nil
-}
-
-func ignoreMissing(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
@@ -53,7 +54,7 @@ func (h *handler) end(secret *corev1.Secret) error {
 	if err := h.dropReader(secret); err != nil {
 		return err
 	}
-	return ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}))
+	return utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound)
 }
 
 // dropReader deletes the RoleBinding and the Role that made the Secret readable. It keeps those of a request of the
@@ -85,17 +86,10 @@ func (h *handler) dropMembers(secret *corev1.Secret) error {
 func (h *handler) drop(bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role) error {
 	var failures []error
 	for _, binding := range bindings {
-		failures = append(failures, ignoreGone(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{})))
+		failures = append(failures, utilerrors.FilterOut(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
 	}
 	for _, role := range roles {
-		failures = append(failures, ignoreGone(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{})))
+		failures = append(failures, utilerrors.FilterOut(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
 	}
 	return errors.Join(failures...)
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

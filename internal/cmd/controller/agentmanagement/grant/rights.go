@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -98,7 +99,7 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 	}
 	var failures []error
 	for _, secret := range secrets {
-		failures = append(failures, ignoreGone(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{})))
+		failures = append(failures, utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
 	}
 	return errors.Join(append(failures, h.removeReader(request))...)
 }
@@ -115,13 +116,6 @@ func (h *handler) removeReader(request types.NamespacedName) error {
 		failures = append(failures, h.readers.roles.Remove(role))
 	}
 	return errors.Join(failures...)
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // requestOf returns the request that an object in the registration namespace was made for.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -96,10 +97,7 @@ func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind 
 	} else {
 		err = leave(ctx, core.ConfigMaps(bd.Namespace), found, others)
 	}
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return utilerrors.FilterOut(err, apierrors.IsNotFound)
 }
 
 // writer is the client for one kind of copies.
