@@ -3,6 +3,8 @@ package capi
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -78,8 +80,7 @@ func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 
 // namesSecret reports whether a Cluster of Fleet names the kubeconfig Secret of the Cluster of Cluster API with its name.
 func namesSecret(cluster *fleet.Cluster) bool {
-	namespace := cluster.Spec.KubeConfigSecretNamespace
-	return cluster.Spec.KubeConfigSecret == SecretName(cluster.Name) && (namespace == "" || namespace == cluster.Namespace)
+	return clusters.KubeconfigSecret(cluster) == types.NamespacedName{Namespace: cluster.Namespace, Name: SecretName(cluster.Name)}
 }
 
 // IsMinor reports whether a reason is less important than that a cluster has not joined.

@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,15 @@ func InBootstrapWorkspace(cluster *fleet.Cluster, bootstrap config.Bootstrap) bo
 // tenants can write the labels.
 func NamespaceOf(cluster *fleet.Cluster) string {
 	return names.ClusterNamespace(cluster.Namespace, cluster.Name)
+}
+
+// KubeconfigSecret returns the name of a Cluster's kubeconfig Secret, whether or not the Cluster may use it. It returns the
+// zero value for a Cluster that names none.
+func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
+	if cluster.Spec.KubeConfigSecret == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: cmp.Or(cluster.Spec.KubeConfigSecretNamespace, cluster.Namespace), Name: cluster.Spec.KubeConfigSecret}
 }
 
 // NamespaceClaim is the relation of a namespace's marks to one Cluster.

@@ -5,36 +5,23 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
-
-// KubeconfigSecret returns the name of a Cluster's kubeconfig Secret, whether or not the Cluster may use it. It
-// returns the zero value for a Cluster whose agent is installed by hand.
-func KubeconfigSecret(cluster *fleet.Cluster) types.NamespacedName {
-	if cluster.Spec.KubeConfigSecret == "" {
-		return types.NamespacedName{}
-	}
-	namespace := cluster.Spec.KubeConfigSecretNamespace
-	if namespace == "" {
-		namespace = cluster.Namespace
-	}
-	return types.NamespacedName{Namespace: namespace, Name: cluster.Spec.KubeConfigSecret}
-}
 
 // KubeconfigRefused returns why a Cluster may not use the Secret it names, and the remedy. An empty reason means that
 // it may. A Cluster may use the Secrets of its own namespace. A Secret of another namespace must list the Cluster's
 // workspace in annotation.AllowedWorkspaces. A nil Secret was not found: the answer is the same, so that a workspace
 // cannot find out which Secrets other namespaces have.
 func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf config.Config) (reason, message string) {
-	name := KubeconfigSecret(cluster)
+	name := clusters.KubeconfigSecret(cluster)
 	if name.Name == "" || name.Namespace == cluster.Namespace {
 		return "", ""
 	}

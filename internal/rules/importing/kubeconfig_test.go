@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -76,10 +77,10 @@ func TestKubeconfigOfAnotherNamespace(t *testing.T) {
 			if where == "" {
 				where = test.workspace
 			}
-			rulestest.ExpectEqual(t, "key", importing.KubeconfigSecret(in.Cluster).String(), where+"/east-kubeconfig")
+			rulestest.ExpectEqual(t, "key", clusters.KubeconfigSecret(in.Cluster).String(), where+"/east-kubeconfig")
 		})
 	}
-	rulestest.ExpectEqual(t, "key of a Cluster that names none", importing.KubeconfigSecret(rulestest.ACluster()), types.NamespacedName{})
+	rulestest.ExpectEqual(t, "key of a Cluster that names none", clusters.KubeconfigSecret(rulestest.ACluster()), types.NamespacedName{})
 }
 
 // A deployed agent keeps running. The refusal is reported before its settings change.

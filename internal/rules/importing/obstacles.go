@@ -43,9 +43,9 @@ func olderNamesake(in Input) *fleet.Cluster {
 func obstacle(in Input, want Status) (reason, message string) {
 	switch cluster := in.Cluster; {
 	case in.Kubeconfig == nil:
-		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", KubeconfigSecret(cluster))
+		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s does not exist: create it, or correct spec.kubeConfigSecret", clusters.KubeconfigSecret(cluster))
 	case len(in.Kubeconfig.Data[protocol.KubeconfigValueKey]) == 0:
-		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
+		return conditions.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %q: put the kubeconfig there", clusters.KubeconfigSecret(cluster), protocol.KubeconfigValueKey)
 	}
 	if reason, message := hubProblem(in.Config, want.APIServerURL, hubCA(in), "of the kubeconfig Secret"); reason != "" {
 		return reason, message

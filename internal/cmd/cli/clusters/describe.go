@@ -61,7 +61,7 @@ func describeCluster(cluster *fleet.Cluster, hub remedy.Target) Description {
 		Conditions: []Condition{},
 	}
 	if cluster.Spec.KubeConfigSecret != "" {
-		result.KubeconfigSecret = remedy.SecretNamespace(cluster) + "/" + cluster.Spec.KubeConfigSecret
+		result.KubeconfigSecret = rules.KubeconfigSecret(cluster).String()
 	}
 	for _, c := range cluster.Status.Conditions {
 		condition := Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message}

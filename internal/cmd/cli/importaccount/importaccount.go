@@ -20,12 +20,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -54,13 +56,9 @@ func KubeconfigSecret(cluster string) string { return names.SafeConcat(cluster, 
 // SharedBy returns another Cluster that names the kubeconfig Secret of a Cluster, as namespace/name, or an empty text. For
 // a user with rights to this workspace only, it looks at the Clusters of the workspace.
 func SharedBy(ctx context.Context, hub *access.Cluster, workspace, cluster string) (other string, err error) {
-	name := KubeconfigSecret(cluster)
+	secret := types.NamespacedName{Namespace: workspace, Name: KubeconfigSecret(cluster)}
 	look := func(c *fleet.Cluster) error {
-		from := c.Spec.KubeConfigSecretNamespace
-		if from == "" {
-			from = c.Namespace
-		}
-		if itself := c.Namespace == workspace && c.Name == cluster; !itself && c.Spec.KubeConfigSecret == name && from == workspace {
+		if itself := c.Namespace == workspace && c.Name == cluster; !itself && clusters.KubeconfigSecret(c) == secret {
 			other = c.Namespace + "/" + c.Name
 		}
 		return nil

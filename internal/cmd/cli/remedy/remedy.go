@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -75,8 +76,9 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigRefused:
 		return writeKubeconfig(cluster, reason)
 	case conditions.ReasonKubeconfigNamespaceRefused:
-		return ifNamed(cluster.Spec.KubeConfigSecret, "kubectl", "annotate", "secret", "--overwrite", "-n", SecretNamespace(cluster),
-			cluster.Spec.KubeConfigSecret, annotation.AllowedWorkspaces+"="+namespace)
+		secret := clusters.KubeconfigSecret(cluster)
+		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "--overwrite", "-n", secret.Namespace, secret.Name,
+			annotation.AllowedWorkspaces+"="+namespace)
 	case conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid:
 		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
 	case conditions.ReasonAgentInherited:
@@ -105,9 +107,9 @@ func ofAgent(cluster *fleet.Cluster, reason string) string {
 
 // writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret.
 func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
-	file := cluster.Name + ".kubeconfig"
-	create := ifNamed(cluster.Spec.KubeConfigSecret, "kubectl", "create", "secret", "generic", "-n", SecretNamespace(cluster),
-		cluster.Spec.KubeConfigSecret, "--from-file=value="+file)
+	file, secret := cluster.Name+".kubeconfig", clusters.KubeconfigSecret(cluster)
+	create := ifNamed(secret.Name, "kubectl", "create", "secret", "generic", "-n", secret.Namespace, secret.Name,
+		"--from-file=value="+file)
 	if create == "" {
 		return ""
 	}
@@ -118,11 +120,6 @@ func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + " > " + Quote(file) + " && " + create
 	}
 	return create + " --dry-run=client -o yaml | kubectl apply -f -"
-}
-
-// SecretNamespace returns the namespace of the kubeconfig Secret of a Cluster.
-func SecretNamespace(cluster *fleet.Cluster) string {
-	return cmp.Or(cluster.Spec.KubeConfigSecretNamespace, cluster.Namespace)
 }
 
 // OfRegistration returns the command for a reason of a ClusterRegistration's condition, or "" if there is none.

@@ -12,7 +12,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -120,7 +119,8 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 			return "", access.IgnoreMissing("deleting Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
 		}})
 	case f.cluster != nil && f.cluster.Spec.KubeConfigSecret != "":
-		secret.Namespace, secret.Name = output.Line(remedy.SecretNamespace(f.cluster)), output.Line(f.cluster.Spec.KubeConfigSecret)
+		named := clusters.KubeconfigSecret(f.cluster)
+		secret.Namespace, secret.Name = output.Line(named.Namespace), output.Line(named.Name)
 		secret.Cause = "it was not created by fleet import"
 		steps = append(steps, step{Change: secret})
 	}

@@ -219,7 +219,7 @@ func AddIndexes(clusters generic.CacheInterface[*fleet.Cluster]) {
 		return []string{c.Namespace + "/" + c.Spec.ClientID}, nil
 	})
 	clusters.AddIndexer(ClustersByKubeconfig, func(c *fleet.Cluster) ([]string, error) {
-		if secret := importing.KubeconfigSecret(c); secret.Name != "" {
+		if secret := clusterrule.KubeconfigSecret(c); secret.Name != "" {
 			return []string{secret.String()}, nil
 		}
 		return nil, nil
@@ -254,7 +254,7 @@ func (a *Context) addRemote() {
 
 // usableKubeconfig returns the kubeconfig that a Cluster names, or nil if there is none that it may use.
 func (a *Context) usableKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
-	name := importing.KubeconfigSecret(cluster)
+	name := clusterrule.KubeconfigSecret(cluster)
 	secret, err := reconcile.Optional(a.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 	if err != nil || secret == nil {
 		return nil, err

@@ -30,7 +30,7 @@ import (
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
+	clusterrule "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -331,7 +331,7 @@ func TestKubeconfigSecret(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws"}, Spec: test.spec}
-			if got := importing.KubeconfigSecret(cluster); got != test.want {
+			if got := clusterrule.KubeconfigSecret(cluster); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

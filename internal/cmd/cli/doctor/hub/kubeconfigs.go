@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -31,11 +31,6 @@ func kubeconfigChecks() []check.Check[*Facts] {
 	}
 }
 
-// SecretOf returns the kubeconfig Secret that a Cluster names.
-func SecretOf(cluster *fleet.Cluster) types.NamespacedName {
-	return types.NamespacedName{Namespace: remedy.SecretNamespace(cluster), Name: cluster.Spec.KubeConfigSecret}
-}
-
 // Imported returns the Clusters whose agents the hub installs.
 func (f *Facts) Imported() []*fleet.Cluster {
 	return slices.DeleteFunc(slices.Clone(f.Clusters), func(c *fleet.Cluster) bool {
@@ -46,7 +41,7 @@ func (f *Facts) Imported() []*fleet.Cluster {
 func checkKubeconfigsExist(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
-		if secret := SecretOf(cluster); !f.Kubeconfigs[secret].Exists {
+		if secret := clusterrules.KubeconfigSecret(cluster); !f.Kubeconfigs[secret].Exists {
 			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
 				remedy.OfCluster(cluster, conditions.ReasonKubeconfigMissing)))
 		}
@@ -57,8 +52,8 @@ func checkKubeconfigsExist(f *Facts) []check.Row {
 func checkKubeconfigsValid(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
-		if err := f.Kubeconfigs[SecretOf(cluster)].Err; err != nil {
-			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", SecretOf(cluster), err),
+		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
+			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err),
 				remedy.OfCluster(cluster, conditions.ReasonKubeconfigInvalid)))
 		}
 	}
@@ -68,16 +63,16 @@ func checkKubeconfigsValid(f *Facts) []check.Row {
 func checkKubeconfigsExpiry(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
-		expires := f.Kubeconfigs[SecretOf(cluster)].Expires
+		expires := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Expires
 		left := expires.Sub(f.Now)
 		fix := remedy.OfCluster(cluster, conditions.ReasonKubeconfigExpired)
 		switch {
 		case expires.IsZero():
 		case left <= 0:
 			groups.Add("expired", check.Fail(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
-				SecretOf(cluster), expires.UTC().Format(time.DateOnly)), fix))
+				clusterrules.KubeconfigSecret(cluster), expires.UTC().Format(time.DateOnly)), fix))
 		case left < credentialWarning:
-			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", SecretOf(cluster), duration.HumanDuration(left)), fix))
+			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
 		}
 	}
 	return groups.Rows()
@@ -103,7 +98,7 @@ func checkKubeconfigsAccepted(f *Facts) []check.Row {
 		fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.OfCluster(cluster, conditions.ReasonKubeconfigRefused))
 		if condition.Reason == conditions.ReasonKubeconfigNamespaceRefused && fix != "" {
 			cause = fmt.Sprintf("%s: run the fix only if workspace %s may control the cluster of this kubeconfig. %s", condition.Reason, cluster.Namespace, condition.Message)
-			if allowed := f.Kubeconfigs[SecretOf(cluster)].Allowed; allowed != "" {
+			if allowed := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Allowed; allowed != "" {
 				fix = strings.TrimSuffix(fix, remedy.Quote(annotation.AllowedWorkspaces+"="+cluster.Namespace)) +
 					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}

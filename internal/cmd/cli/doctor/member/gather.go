@@ -8,9 +8,9 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -54,7 +54,7 @@ func (g *gatherer) readers() []check.Reader {
 		in(SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 	}
 	if g.Imported() {
-		readers = append(readers, in(SourceKubeconfig, "get", "", "secrets", remedy.SecretNamespace(g.Cluster), g.readKubeconfig))
+		readers = append(readers, in(SourceKubeconfig, "get", "", "secrets", clusterrules.KubeconfigSecret(g.Cluster).Namespace, g.readKubeconfig))
 	}
 	return readers
 }
@@ -101,7 +101,8 @@ func (g *gatherer) readConfig(ctx context.Context) error {
 }
 
 func (g *gatherer) readKubeconfig(ctx context.Context) error {
-	secret, err := g.hub.Core.CoreV1().Secrets(remedy.SecretNamespace(g.Cluster)).Get(ctx, g.Cluster.Spec.KubeConfigSecret, metav1.GetOptions{})
+	name := clusterrules.KubeconfigSecret(g.Cluster)
+	secret, err := g.hub.Core.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err == nil {
 		g.Kubeconfig = readKubeconfig(secret)
 	}

@@ -128,8 +128,8 @@ func checkKubeconfig(f *Facts) []check.Row {
 	if !f.Imported() {
 		return nil
 	}
-	target := check.Object{Kind: "Secret", Namespace: remedy.SecretNamespace(f.Cluster), Name: f.Cluster.Spec.KubeConfigSecret}
-	k := f.Kubeconfig
+	secret, k := clusterrules.KubeconfigSecret(f.Cluster), f.Kubeconfig
+	target := check.Object{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name}
 	left := k.Expires.Sub(f.Now)
 	switch {
 	case !k.Exists:

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -145,15 +146,8 @@ func (h *handler) enqueue(key types.NamespacedName) {
 // clustersOf returns the keys that a Cluster of Fleet concerns: its own, and that of the cluster whose kubeconfig it
 // names.
 func clustersOf(cluster *fleet.Cluster) []types.NamespacedName {
-	keys := []types.NamespacedName{{Namespace: cluster.Namespace, Name: cluster.Name}}
-	namespace := cluster.Spec.KubeConfigSecretNamespace
-	if namespace == "" {
-		namespace = cluster.Namespace
-	}
-	if name := capirule.ClusterOfSecret(cluster.Spec.KubeConfigSecret); name != "" {
-		keys = append(keys, types.NamespacedName{Namespace: namespace, Name: name})
-	}
-	return keys
+	own := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+	return append([]types.NamespacedName{own}, clusterOfSecret(clusters.KubeconfigSecret(cluster))...)
 }
 
 func clusterOfSecret(secret types.NamespacedName) []types.NamespacedName {

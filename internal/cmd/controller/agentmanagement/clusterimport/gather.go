@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -65,7 +66,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 	if !importing.NeedsKubeconfig(in.Cluster, in.Config) {
 		return nil
 	}
-	name := importing.KubeconfigSecret(in.Cluster)
+	name := clusters.KubeconfigSecret(in.Cluster)
 	if in.Kubeconfig = known.secret(name, h.app.SecretVersion(name)); in.Kubeconfig != nil {
 		in.kubeconfig = func(ctx context.Context) ([]byte, error) { return h.readKubeconfig(ctx, in.Cluster) }
 		return nil
@@ -93,7 +94,7 @@ func kubeconfigIn(secret *corev1.Secret) []byte {
 
 // readKubeconfig reads the kubeconfig of a Cluster, unless the Cluster may no longer use it.
 func (h *handler) readKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
-	secret, err := h.kubeconfigSecret(ctx, importing.KubeconfigSecret(cluster))
+	secret, err := h.kubeconfigSecret(ctx, clusters.KubeconfigSecret(cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, que
 	if err != nil {
 		return nil, err
 	}
-	if queued == nil || importing.KubeconfigSecret(cluster).Namespace == cluster.Namespace {
+	if queued == nil || clusters.KubeconfigSecret(cluster).Namespace == cluster.Namespace {
 		return queued, nil
 	}
 	return h.readKubeconfig(ctx, cluster)
@@ -118,7 +119,7 @@ func (h *handler) kubeconfigNow(ctx context.Context, cluster *fleet.Cluster, que
 // missingKubeconfig is the error of a job without a kubeconfig.
 func missingKubeconfig(cluster *fleet.Cluster) error {
 	return &blockedError{conditions.ReasonKubeconfigMissing, fmt.Sprintf(
-		"Secret %s does not exist or has no kubeconfig, without which nothing can be done about the agent: create it, or correct spec.kubeConfigSecret", importing.KubeconfigSecret(cluster))}
+		"Secret %s does not exist or has no kubeconfig, without which nothing can be done about the agent: create it, or correct spec.kubeConfigSecret", clusters.KubeconfigSecret(cluster))}
 }
 
 // gatherSilence adds whether the agent counts as gone, and which repair the last inspection found necessary. It also

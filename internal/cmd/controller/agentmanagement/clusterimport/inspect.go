@@ -20,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -104,7 +105,7 @@ func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
 // corrected a setting, the agent is inspected at once.
 func (h *handler) stateOf(cluster *fleet.Cluster) string {
 	conf := h.app.Config.Get()
-	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
+	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)),
 		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
 }
 

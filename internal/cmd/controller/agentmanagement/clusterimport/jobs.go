@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -85,7 +86,7 @@ func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began ti
 
 // attempt identifies an attempt: a failed attempt is retried after a pause, a different one starts at once.
 func (h *handler) attempt(cluster *fleet.Cluster, out importing.Outcome) string {
-	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(importing.KubeconfigSecret(cluster)),
+	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)),
 		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
 		out.Deploy != nil && out.Deploy.NewRegistration)
 }

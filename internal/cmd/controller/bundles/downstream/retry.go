@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/importing"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -43,10 +43,10 @@ func (h *handler) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	older, newer := change.Old, change.New
 	var before, after types.NamespacedName // the Secrets with their kubeconfigs
 	if older != nil {
-		before = importing.KubeconfigSecret(older)
+		before = clusters.KubeconfigSecret(older)
 	}
 	if newer != nil {
-		after = importing.KubeconfigSecret(newer)
+		after = clusters.KubeconfigSecret(newer)
 	}
 	if before != after {
 		h.enqueueFor(original{kindSecret, before})

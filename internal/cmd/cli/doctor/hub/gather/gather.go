@@ -34,6 +34,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -127,7 +128,7 @@ func (g *gatherer) readers() []check.Reader {
 func (g *gatherer) namespacesOfKubeconfigs() []string {
 	namespaces := map[string]bool{}
 	for _, cluster := range g.Imported() {
-		namespaces[hub.SecretOf(cluster).Namespace] = true
+		namespaces[clusterrules.KubeconfigSecret(cluster).Namespace] = true
 	}
 	if len(namespaces) > fewNamespaces {
 		return []string{metav1.NamespaceAll}
@@ -264,7 +265,7 @@ func (g *gatherer) probe(ctx context.Context) error {
 func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 	wanted, rules := map[types.NamespacedName]bool{}, rulesOf(g.Facts)
 	for _, cluster := range g.Imported() {
-		wanted[hub.SecretOf(cluster)] = true
+		wanted[clusterrules.KubeconfigSecret(cluster)] = true
 	}
 	for _, namespace := range g.namespacesOfKubeconfigs() {
 		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
