@@ -29,6 +29,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/version"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // controllers is `helm install fleet --namespace cattle-fleet-system --values values`.
@@ -304,7 +305,7 @@ func TestFleetConfig(t *testing.T) {
 func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
 	for values, want := range map[string]string{"": version.Version, "image: {tag: v9}": "v9", "agentImage: {tag: v9}": version.Version} {
 		found := parse[corev1.ConfigMap](t, mustRender(t, controllers(values))["configmap.yaml"])
-		if got := found.Annotations[config.VersionAnnotation]; got != want {
+		if got := found.Annotations[fleet.AnnotationVersion]; got != want {
 			t.Errorf("with %q it is of release %q, want %q", values, got, want)
 		}
 	}

@@ -24,10 +24,6 @@ const (
 	TLSModeSystemStore = "system-store"
 )
 
-// VersionAnnotation on the ConfigMap contains the version of the chart that wrote it. A running controller
-// ignores a configuration that was written for another version.
-const VersionAnnotation = "fleet.cattle.io/version"
-
 // DefaultGitClientTimeout is the default timeout of a git client.
 const DefaultGitClientTimeout = 30 * time.Second
 

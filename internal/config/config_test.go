@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 func minutes(n int) metav1.Duration {
@@ -224,10 +226,10 @@ func TestVersionGate(t *testing.T) {
 		annotations map[string]string
 		refused     bool
 	}{
-		"at start any version is taken":         {annotations: map[string]string{VersionAnnotation: "v0"}},
+		"at start any version is taken":         {annotations: map[string]string{fleet.AnnotationVersion: "v0"}},
 		"at start no version is taken":          {},
-		"a running process takes its own":       {loaded: true, annotations: map[string]string{VersionAnnotation: "v1"}},
-		"a running process refuses another":     {loaded: true, annotations: map[string]string{VersionAnnotation: "v2"}, refused: true},
+		"a running process takes its own":       {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v1"}},
+		"a running process refuses another":     {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v2"}, refused: true},
 		"a running process refuses one without": {loaded: true, refused: true},
 	}
 	for name, test := range tests {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Store holds the current configuration and notifies subscribers of changes. It is safe for concurrent use.
@@ -59,7 +61,7 @@ func (s *Store) Set(next Config) bool {
 // its own version, so that a rolling upgrade does not reconfigure the old pods. At startup it accepts any
 // version. The error contains both versions.
 func (s *Store) Accepts(annotations map[string]string, version string) error {
-	written := annotations[VersionAnnotation]
+	written := annotations[fleet.AnnotationVersion]
 	if !s.Loaded() || written == version {
 		return nil
 	}

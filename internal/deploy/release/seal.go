@@ -15,13 +15,12 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
-	// sealSecret is the name of the Secret in the agent's namespace that contains the key.
-	sealSecret = "fleet-agent-release-key"
-	// sealKey is the field of the Secret that contains the key. sealKeySize is the length of the key in bytes.
+	// sealKey is the field of Secret names.ReleaseKey that contains the key. sealKeySize is the length of the key in bytes.
 	sealKey     = "key"
 	sealKeySize = 32
 )
@@ -107,7 +106,7 @@ func (s *Seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, erro
 	if s.key != nil {
 		return s.key, s.since, nil
 	}
-	secret, err := s.secrets.Get(ctx, sealSecret, metav1.GetOptions{})
+	secret, err := s.secrets.Get(ctx, names.ReleaseKey, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if !create {
 			return nil, metav1.Time{}, nil
@@ -115,14 +114,14 @@ func (s *Seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, erro
 		key := make([]byte, sealKeySize)
 		_, _ = rand.Read(key) // crypto/rand never returns an error
 		secret, err = s.secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: sealSecret}, Data: map[string][]byte{sealKey: key},
+			ObjectMeta: metav1.ObjectMeta{Name: names.ReleaseKey}, Data: map[string][]byte{sealKey: key},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
-		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the release key: %w", sealSecret, err)
+		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the release key: %w", names.ReleaseKey, err)
 	}
 	if len(secret.Data[sealKey]) < sealKeySize {
-		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s: it contains no valid release key: delete it, and the agent creates a new one", sealSecret)
+		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s: it contains no valid release key: delete it, and the agent creates a new one", names.ReleaseKey)
 	}
 	s.key, s.since = secret.Data[sealKey], secret.CreationTimestamp
 	return s.key, s.since, nil

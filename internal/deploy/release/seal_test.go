@@ -10,13 +10,14 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func TestSeal(t *testing.T) {
 	made := metav1.NewTime(deploytest.Noon())
 	key := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: sealSecret, Namespace: "agents", CreationTimestamp: made},
+		ObjectMeta: metav1.ObjectMeta{Name: names.ReleaseKey, Namespace: "agents", CreationTimestamp: made},
 		Data:       map[string][]byte{sealKey: []byte("0123456789abcdef0123456789abcdef")},
 	}
 	before, after := metav1.NewTime(deploytest.Noon().Add(-time.Second)), made

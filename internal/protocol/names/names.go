@@ -33,6 +33,8 @@ const (
 	// AgentBootstrap is the name of the Secret with the agent's import identity, and of the set of objects that an
 	// import creates downstream.
 	AgentBootstrap = "fleet-agent-bootstrap"
+	// ReleaseKey is the name of the Secret in the agent's namespace with the key of its releases.
+	ReleaseKey = "fleet-agent-release-key"
 	// AgentBundleSet is the set of the agents' Bundles of a workspace. It marks a Bundle as meant for the one
 	// Cluster it is named after.
 	AgentBundleSet = "fleet-manage-agent"

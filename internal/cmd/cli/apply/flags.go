@@ -17,12 +17,12 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/pack"
 	"github.com/fleet-hub/fleet/internal/pack/charts"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Defaults of flags.
 const (
-	defaultNamespace   = "fleet-local"
 	defaultConcurrency = 4
 	defaultSeparator   = ":"
 )
@@ -53,7 +53,7 @@ type flags struct {
 
 // bind declares the flags.
 func (f *flags) bind(to *pflag.FlagSet) {
-	f.access.SetNamespace(defaultNamespace)
+	f.access.SetNamespace(names.LocalWorkspace)
 	f.access.Bind(to)
 	to.Lookup("namespace").Usage = "namespace of the Bundles (variable NAMESPACE)"
 	to.StringVarP(&f.output, "output", "o", "", "print the Bundles to this file instead of writing them to the hub; - is standard output")

@@ -24,10 +24,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/report"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // everywhere is the value of -n that means all namespaces. It is the default, as in Rancher Fleet.
-const everywhere = "fleet-local"
+const everywhere = names.LocalWorkspace
 
 type command struct {
 	streams genericiooptions.IOStreams

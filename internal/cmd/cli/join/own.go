@@ -17,15 +17,12 @@ type ownObject struct {
 	uid                   types.UID
 }
 
-// releaseKey is the Secret with the key of the agent's releases.
-const releaseKey = "fleet-agent-release-key"
-
 // ownObjects returns the objects of an agent that exist. One that the user may not read counts as existing, without a UID.
 func (j *joiner) ownObjects(ctx context.Context) ([]ownObject, error) {
 	recovery := names.RecoverySecret(j.namespace)
 	var found []ownObject
 	for _, one := range []ownObject{
-		{kind: "Secret", namespace: j.namespace, name: names.Agent}, {kind: "Secret", namespace: j.namespace, name: releaseKey},
+		{kind: "Secret", namespace: j.namespace, name: names.Agent}, {kind: "Secret", namespace: j.namespace, name: names.ReleaseKey},
 		{kind: "Secret", namespace: metav1.NamespaceSystem, name: recovery}, {kind: "Secret", namespace: j.namespace, name: recovery},
 		{kind: "Lease", namespace: j.namespace, name: names.Agent},
 	} {

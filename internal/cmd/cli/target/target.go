@@ -22,10 +22,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/bundlefile"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/report"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
-
-// defaultNamespace is the workspace if -n is not given, as in the other Bundle verbs of Rancher Fleet.
-const defaultNamespace = "fleet-local"
 
 type command struct {
 	streams genericiooptions.IOStreams
@@ -59,7 +57,7 @@ Exit codes: 0 done, 1 failed.`,
   fleet target -b bundle.yaml -n fleet-default > deployment.yaml
   fleet deploy -d -i deployment.yaml`,
 	}
-	c.access.SetNamespace(defaultNamespace)
+	c.access.SetNamespace(names.LocalWorkspace) // as in the other Bundle verbs of Rancher Fleet
 	c.access.Bind(cobraCommand.Flags())
 	cobraCommand.Flags().StringVarP(&c.file, "bundle-file", "b", "", "file with the Bundle; - is standard input")
 	cobraCommand.Flags().BoolVarP(&c.inputs, "dump-input-list", "l", false, "print the matched Clusters and ClusterGroups to standard error")

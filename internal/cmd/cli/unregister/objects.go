@@ -30,9 +30,6 @@ type ref struct {
 	namespace, name string
 }
 
-// releaseKey is the Secret with the key of the agent's releases.
-const releaseKey = "fleet-agent-release-key"
-
 // refs returns all objects that an agent may have. Its Deployment comes first, so that the agent ends before its objects go.
 func refs(namespace string) []ref {
 	here := func(kind, resource, group, name string) ref {
@@ -47,7 +44,7 @@ func refs(namespace string) []ref {
 		}
 		others = append(others, one)
 	}
-	return append(append(workloads, others...), here("Secret", "secrets", "", releaseKey), here("Lease", "leases", "coordination.k8s.io", names.Agent))
+	return append(append(workloads, others...), here("Secret", "secrets", "", names.ReleaseKey), here("Lease", "leases", "coordination.k8s.io", names.Agent))
 }
 
 // refOf returns the name of a built-in object.

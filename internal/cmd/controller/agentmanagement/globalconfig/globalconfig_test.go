@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 const key = "cattle-fleet-system/fleet-controller"
@@ -20,7 +21,7 @@ const key = "cattle-fleet-system/fleet-controller"
 func written(version, text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "cattle-fleet-system", Name: "fleet-controller", Annotations: map[string]string{config.VersionAnnotation: version},
+			Namespace: "cattle-fleet-system", Name: "fleet-controller", Annotations: map[string]string{fleet.AnnotationVersion: version},
 		},
 		Data: map[string]string{"config": text},
 	}
