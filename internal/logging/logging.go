@@ -24,19 +24,9 @@ type Options struct {
 	Debug bool
 	// Level is client-go's verbosity (klog's -v). It has an effect only with Debug.
 	Level int
-	// Format is the format of the lines. Empty means Text.
-	Format Format
+	// JSON writes one JSON object per line instead of key=value pairs.
+	JSON bool
 }
-
-// Format is the format of log lines.
-type Format string
-
-const (
-	// Text means key=value pairs.
-	Text Format = "text"
-	// JSON means one JSON object per line.
-	JSON Format = "json"
-)
 
 // New returns a logger.
 func New(o Options) *slog.Logger {
@@ -44,7 +34,7 @@ func New(o Options) *slog.Logger {
 	if o.Debug {
 		level = slog.LevelDebug
 	}
-	if o.Format == JSON {
+	if o.JSON {
 		return slog.New(slog.NewJSONHandler(o.Writer, &slog.HandlerOptions{Level: level, ReplaceAttr: readable}))
 	}
 	return slog.New(slog.NewTextHandler(o.Writer, &slog.HandlerOptions{Level: level}))

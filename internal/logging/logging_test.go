@@ -85,17 +85,16 @@ func withoutTime(lines string) string {
 
 func TestFormats(t *testing.T) {
 	tests := map[string]struct {
-		format Format
-		want   string
+		json bool
+		want string
 	}{
-		"text where nothing is said": {"", `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
-		"text":                       {Text, `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
-		"JSON, durations as in text": {JSON, `{"level":"INFO","msg":"bundle deployed","bundledeployment":"ns/a","duration":"1.5s","error":"was \"x\""}` + "\n"},
+		"text":                       {false, `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
+		"JSON, durations as in text": {true, `{"level":"INFO","msg":"bundle deployed","bundledeployment":"ns/a","duration":"1.5s","error":"was \"x\""}` + "\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			logger := New(Options{Writer: &out, Format: test.format})
+			logger := New(Options{Writer: &out, JSON: test.json})
 			logger.Info("bundle deployed", "bundledeployment", "ns/a", "duration", 1500*time.Millisecond, "error", errors.New(`was "x"`))
 			logger.Debug("not written")
 			got := regexp.MustCompile(`time=\S+ |"time":"[^"]+",`).ReplaceAllString(out.String(), "")

@@ -95,7 +95,7 @@ type process struct {
 // run works until ctx ends. The end of ctx is not an error.
 func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	clock := time.Now //nolint:forbidigo // the agent's only clock is created here
-	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, JSON: options.LogFormat == env.LogJSON}
 	p := &process{
 		options: options, log: logging.New(lines), clock: clock, started: clock(),
 		ready: &readiness{state: &health.State{}}, metrics: metrics.NewAgent(clock),

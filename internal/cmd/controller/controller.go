@@ -78,7 +78,7 @@ func program(environment env.Environment, out io.Writer, work worker) *cobra.Com
 
 // run works until ctx ends. The end of ctx is not an error.
 func run(ctx context.Context, options env.Controller, out io.Writer) error {
-	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, Format: logging.Format(options.LogFormat)}
+	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, JSON: options.LogFormat == env.LogJSON}
 	log := logging.New(lines)
 	logging.Bridge(log, lines)
 
