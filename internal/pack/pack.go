@@ -2,10 +2,10 @@ package pack
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -204,11 +204,8 @@ func (p *packer) labels(own map[string]string) map[string]string {
 		return nil
 	}
 	labels := make(map[string]string, len(p.Labels)+len(own))
-	for _, from := range []map[string]string{p.Labels, own} {
-		for key, value := range from {
-			labels[key] = value
-		}
-	}
+	maps.Copy(labels, p.Labels)
+	maps.Copy(labels, own)
 	return labels
 }
 
@@ -249,14 +246,7 @@ func addResources(bundle *fleet.Bundle, files []file, compress bool) {
 		return
 	}
 	encode(content.Encode)
-	if size(bundle) >= compressAt {
+	if Size(bundle) >= compressAt {
 		encode(content.Compress)
 	}
-}
-
-// size returns the number of bytes of a Bundle's JSON.
-func size(bundle *fleet.Bundle) int {
-	// A Bundle that was decoded from JSON encodes.
-	text, _ := json.Marshal(bundle)
-	return len(text)
 }

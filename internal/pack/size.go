@@ -2,6 +2,7 @@ package pack
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +22,11 @@ const (
 const largestShown = 5
 
 // Size returns the number of bytes of a Bundle's JSON.
-func Size(bundle *fleet.Bundle) int { return size(bundle) }
+func Size(bundle *fleet.Bundle) int {
+	// A Bundle that was decoded from JSON encodes.
+	text, _ := json.Marshal(bundle)
+	return len(text)
+}
 
 // Oversize describes a Bundle that is larger than a limit: its largest files, and the ways to make it smaller.
 func Oversize(bundle *fleet.Bundle, limit int) string {
@@ -34,7 +39,7 @@ func Oversize(bundle *fleet.Bundle, limit int) string {
 	return fmt.Sprintf("Bundle %s has %s with %d files, more than the %s that fit into an object; the largest files are %s; "+
 		"exclude files in .fleetignore, split the folder into several paths or folders with a fleet.yaml of their own, "+
 		"or publish the files as a chart in an OCI registry and set helm.repo",
-		bundle.Name, kib(size(bundle)), len(files), kib(limit), strings.Join(largest, ", "))
+		bundle.Name, kib(Size(bundle)), len(files), kib(limit), strings.Join(largest, ", "))
 }
 
 // kib returns a number of bytes as text.

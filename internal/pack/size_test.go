@@ -11,7 +11,7 @@ import (
 func TestLargeBundle_IsCompressed(t *testing.T) {
 	empty := &fleet.Bundle{}
 	addResources(empty, []file{{"a", nil}}, false)
-	room := compressAt - size(empty) - len(`,"content":""`)
+	room := compressAt - Size(empty) - len(`,"content":""`)
 	for name, test := range map[string]struct {
 		text string
 		want string

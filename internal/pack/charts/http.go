@@ -33,6 +33,16 @@ func certificates(bundle []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// forURL returns a URL without its user and password, which win over those of auth.
+func (a Auth) forURL(address url.URL) (Auth, url.URL) {
+	if address.User != nil {
+		a.Username = address.User.Username()
+		a.Password, _ = address.User.Password()
+		address.User = nil
+	}
+	return a, address
+}
+
 // newTransport returns a transport that trusts the given certificates.
 func newTransport(auth Auth) (*http.Transport, error) {
 	pool, err := certificates(auth.CABundle)
@@ -91,12 +101,7 @@ func get(ctx context.Context, client *http.Client, text string) (*http.Response,
 
 // download fetches a URL and unpacks it.
 func download(ctx context.Context, address *address, target target, into *unpack.Sink) error {
-	auth, from := target.auth, *address.url
-	if from.User != nil { // the address's own credentials win
-		auth.Username = from.User.Username()
-		auth.Password, _ = from.User.Password()
-		from.User = nil
-	}
+	auth, from := target.auth.forURL(*address.url)
 	client, err := newClient(auth, origin(&from))
 	if err != nil {
 		return err

@@ -28,17 +28,12 @@ func pull(ctx context.Context, target target, into *unpack.Sink) error {
 	if err != nil || address.Host == "" {
 		return errors.New("the address is not a valid OCI reference")
 	}
-	credentials := target.auth
-	if address.User != nil {
-		credentials.Username = address.User.Username()
-		credentials.Password, _ = address.User.Password()
-		address.User = nil
-	}
-	client, err := newRegistry(ctx, credentials, into.Limits, address.Host)
+	credentials, from := target.auth.forURL(*address)
+	client, err := newRegistry(ctx, credentials, into.Limits, from.Host)
 	if err != nil {
 		return err
 	}
-	reference, err := client.ValidateReference(address.String(), target.version, address)
+	reference, err := client.ValidateReference(from.String(), target.version, &from)
 	if err != nil {
 		return err
 	}

@@ -56,12 +56,7 @@ func readIndex(ctx context.Context, source Source, limits unpack.Limits) (*repo.
 	if address.scheme != schemeHTTP {
 		return nil, fmt.Errorf("%s is not the URL of a chart repository: it must begin with http://, https:// or oci://", Redact(source.Repo))
 	}
-	auth, from := source.Auth, *address.url
-	if from.User != nil {
-		auth.Username = from.User.Username()
-		auth.Password, _ = from.User.Password()
-		from.User = nil
-	}
+	auth, from := source.Auth.forURL(*address.url)
 	client, err := newClient(auth, origin(&from))
 	if err != nil {
 		return nil, err
