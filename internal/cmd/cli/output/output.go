@@ -145,3 +145,11 @@ func Shorten(text string, limit int) string {
 	}
 	return string(characters[:limit-1]) + "…"
 }
+
+// Count returns a number with a noun, whose plural ends with s.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -83,7 +83,7 @@ func (u Unregistered) write(out io.Writer, format output.Format) error {
 			stay = " stays"
 		}
 		fmt.Fprintf(out, "%s on the cluster. When it joins again, Bundles of the same names continue with the releases, and those that no Bundle asks for are uninstalled.\n",
-			count(u.Workloads, "workload")+stay)
+			output.Count(u.Workloads, "workload")+stay)
 	}
 	if len(u.Next) > 0 {
 		fmt.Fprintf(out, "The agent stays and waits for another registration. To remove it, and the account of an import:\n  %s\n", strings.Join(u.Next, "\n  "))

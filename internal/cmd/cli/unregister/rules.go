@@ -53,18 +53,11 @@ func hasWorkloads(f hubFound, c clusterFound) error {
 	if c.context != "" {
 		keep = append(keep, "--cluster-context", c.context)
 	}
-	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), count(f.workloads, "workload"), list).With(
+	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), output.Count(f.workloads, "workload"), list).With(
 		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
 			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster),
 				"-l", fleet.LabelBundleName+"!="+names.AgentBundle(f.name)),
 		"to leave them on the cluster: "+remedy.Command(keep...))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // removeAgent returns the commands that remove the agent later.

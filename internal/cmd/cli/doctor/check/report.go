@@ -55,18 +55,11 @@ func NewReport(rows []Row) Report {
 
 // String returns the summary in one line.
 func (s Summary) String() string {
-	text := fmt.Sprintf("%s: %d ok, %s, %d failed", plural(s.Checks, "check"), s.OK, plural(s.Warnings, "warning"), s.Failed)
+	text := fmt.Sprintf("%s: %d ok, %s, %d failed", output.Count(s.Checks, "check"), s.OK, output.Count(s.Warnings, "warning"), s.Failed)
 	if s.Skipped > 0 {
 		text += fmt.Sprintf(", %d skipped", s.Skipped)
 	}
 	return text
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // Print prints a report. Table and name contain only problems, unless all is set. JSON and YAML always contain all rows.
