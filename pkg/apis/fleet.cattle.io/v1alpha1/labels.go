@@ -21,8 +21,6 @@ const (
 	// LabelCreatedByAgentPod is the name of the pod a registration came from. It is
 	// the only label with Fleet's prefix that an agent may ask for.
 	LabelCreatedByAgentPod = "fleet.cattle.io/created-by-agent-pod"
-	// LabelAgentNode, with value "true", marks nodes an agent prefers to run on.
-	LabelAgentNode = "fleet.cattle.io/agent"
 	// LabelBundleName is the name of the Bundle a BundleDeployment was made from.
 	LabelBundleName = "fleet.cattle.io/bundle-name"
 	// LabelBundleNamespace is the namespace of that Bundle.
@@ -42,18 +40,10 @@ const (
 	// LabelUnregistering, on the namespace of an agent, is a hash of the Cluster for which the command line removes the
 	// agent. With it, a second run continues. Not in Rancher Fleet.
 	LabelUnregistering = "fleet.cattle.io/unregistering"
-	// LabelCreatedByUserID is the ID of the user who made the resource.
-	LabelCreatedByUserID = "fleet.cattle.io/created-by-user-id"
 	// LabelCreatedByDisplayName is no longer used, and is removed from Bundles.
 	LabelCreatedByDisplayName = "fleet.cattle.io/created-by-display-name"
 	// LabelShardRef is the shard of the controllers that reconciles a resource.
 	LabelShardRef = "fleet.cattle.io/shard-ref"
-	// LabelShardID is the shard of a controller's pod.
-	LabelShardID = "fleet.cattle.io/shard-id"
-	// LabelShardDefault marks the pod that reconciles resources without a shard.
-	LabelShardDefault = "fleet.cattle.io/shard-default"
-	// LabelBenchmark, with value "true", marks resources made to measure Fleet.
-	LabelBenchmark = "fleet.cattle.io/benchmark"
 	// LabelCAPIClass, on a Cluster that the hub created for Cluster API and on the ClusterGroup that selects it, identifies
 	// the ClusterClass. Not in Rancher Fleet.
 	LabelCAPIClass = "fleet.cattle.io/capi-class"
@@ -130,12 +120,6 @@ const (
 	FinalizerBundle = "fleet.cattle.io/bundle-finalizer"
 	// FinalizerBundleDeployment delays the deletion of a BundleDeployment until the agent has uninstalled it.
 	FinalizerBundleDeployment = "fleet.cattle.io/bundle-deployment-finalizer"
-	// FinalizerGitRepo delays the deletion of a GitRepo until its Bundles are gone.
-	FinalizerGitRepo = "fleet.cattle.io/gitrepo-finalizer"
-	// FinalizerHelmOp delays the deletion of a HelmOp until its Bundle is gone.
-	FinalizerHelmOp = "fleet.cattle.io/helmop-finalizer"
-	// FinalizerSchedule lets the Clusters be released before their Schedule goes.
-	FinalizerSchedule = "fleet.cattle.io/schedule-finalizer"
 )
 
 // Types of Secrets in the delivery of Bundles. Those of the registration are in internal/rules.
@@ -146,6 +130,4 @@ const (
 	SecretTypeBundleDeployment = "fleet.cattle.io/bundle-deployment/v1alpha1"
 	// SecretTypeOCIStorage holds the credentials of an OCI registry with resources.
 	SecretTypeOCIStorage = "fleet.cattle.io/bundle-oci-storage/v1alpha1"
-	// SecretTypeHelmOpsAccess holds the credentials of a chart repository.
-	SecretTypeHelmOpsAccess = "fleet.cattle.io/bundle-helmops-access/v1alpha1"
 )

@@ -183,7 +183,7 @@ func faults() map[string]fault {
 		"GitRepo":                   {"hub-gitrepos", func(f *Facts) { f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
 		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
 			f.HelmOps = []metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
-			f.HelmOps[0].Finalizers = []string{fleet.FinalizerHelmOp}
+			f.HelmOps[0].Finalizers = []string{"fleet.cattle.io/helmop-finalizer"}
 		}, "HelmOp fleet-default/op", check.Warning, "has no effect", `kubectl patch helmops.fleet.cattle.io -n fleet-default op --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl delete helmops.fleet.cattle.io -n fleet-default op`},
 
 		"BundleDeployment of a lost Cluster": {"hub-orphans-bundledeployments", func(f *Facts) { f.BundleDeployments = append(f.BundleDeployments, partial("x", "app", of("lost"))) }, "BundleDeployment x/app", check.Warning, "of Cluster fleet-default/lost, which does not exist", "kubectl delete bundledeployments.fleet.cattle.io -n x app"},
