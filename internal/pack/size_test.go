@@ -28,7 +28,7 @@ func TestLargeBundle_IsCompressed(t *testing.T) {
 			if got := bundle.Spec.Resources[0].Encoding; got != test.want {
 				t.Errorf("encoding %q, want %q", got, test.want)
 			}
-			if data, err := content.Data(bundle.Spec.Resources[0]); err != nil || string(data) != test.text {
+			if data, err := content.Data(bundle.Spec.Resources[0], content.MaxSize); err != nil || string(data) != test.text {
 				t.Errorf("the content differs, error %v", err)
 			}
 		})

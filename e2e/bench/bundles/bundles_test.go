@@ -41,7 +41,7 @@ func TestLargeChart_IsReproducible(t *testing.T) {
 	}
 	packed, unpacked := 0, 0
 	for _, file := range files {
-		text, err := content.Data(file)
+		text, err := content.Data(file, content.MaxSize)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func readFiles(resources []fleet.BundleResource) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := content.DataWithin(resource, min(left, content.MaxSize))
+		data, err := content.Data(resource, min(left, content.MaxSize))
 		if errors.Is(err, content.ErrTooLarge) && left < content.MaxSize {
 			return nil, errBundleTooLarge
 		}

@@ -246,7 +246,7 @@ func TestData(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Data(test.in)
+			got, err := Data(test.in, MaxSize)
 			expectError(t, err, test.is, test.error)
 			if string(got) != test.want {
 				t.Errorf("data = %q, want %q", got, test.want)
@@ -278,7 +278,7 @@ func TestEncode(t *testing.T) {
 
 func expectData(t *testing.T, r fleet.BundleResource, want string) {
 	t.Helper()
-	got, err := Data(r)
+	got, err := Data(r, MaxSize)
 	if err != nil {
 		t.Fatal(err)
 	}

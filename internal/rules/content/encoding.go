@@ -33,12 +33,9 @@ var (
 	ErrUnknownEncoding = errors.New(`unknown encoding (use "", base64 or base64+gz)`)
 )
 
-// Data returns the bytes of a resource. Errors name the resource and wrap ErrUnknownEncoding, ErrTooLarge, or the
-// decoding error.
-func Data(r fleet.BundleResource) ([]byte, error) { return DataWithin(r, MaxSize) }
-
-// DataWithin is Data for a resource of at most limit bytes.
-func DataWithin(r fleet.BundleResource, limit int) ([]byte, error) {
+// Data returns the bytes of a resource of at most limit bytes. Errors name the resource and wrap ErrUnknownEncoding,
+// ErrTooLarge, or the decoding error.
+func Data(r fleet.BundleResource, limit int) ([]byte, error) {
 	data, err := decode(r.Content, r.Encoding, limit)
 	if err == nil && len(data) > limit {
 		err = ErrTooLarge

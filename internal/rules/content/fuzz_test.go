@@ -56,7 +56,7 @@ func FuzzData(f *testing.F) {
 	f.Add("AP8=", "base64")
 	f.Add(Compress("f", []byte("text")).Content, "base64+gz")
 	f.Fuzz(func(t *testing.T, text, encoding string) {
-		data, err := Data(fleet.BundleResource{Content: text, Encoding: encoding})
+		data, err := Data(fleet.BundleResource{Content: text, Encoding: encoding}, MaxSize)
 		known := encoding == EncodingPlain || encoding == EncodingBase64 || encoding == EncodingGzip
 		if errors.Is(err, ErrUnknownEncoding) == known {
 			t.Errorf("encoding %q: %v", encoding, err)
@@ -72,7 +72,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, r := range []fleet.BundleResource{Encode("f", data), Compress("f", data)} {
-			got, err := Data(r)
+			got, err := Data(r, MaxSize)
 			if err != nil {
 				t.Fatal(err)
 			}
