@@ -41,7 +41,7 @@ func TestRecordedBundles(t *testing.T) {
 		var entries []Entry
 		for _, bd := range deployments {
 			if bd.Labels[fleet.LabelBundleName] == b.Name && bd.Labels[fleet.LabelBundleNamespace] == b.Namespace {
-				entries = append(entries, StagedEntryOf(bd.Labels[fleet.LabelClusterNamespace]+"/"+bd.Labels[fleet.LabelCluster], bd))
+				entries = append(entries, EntryOf(bd.Labels[fleet.LabelClusterNamespace]+"/"+bd.Labels[fleet.LabelCluster], bd, bd.Spec.StagedDeploymentID))
 			}
 		}
 		summary := Summarize(entries)
@@ -66,7 +66,7 @@ func TestRecordedClusters(t *testing.T) {
 		var counts []fleet.ResourceCounts
 		for _, bd := range deployments {
 			if bd.Namespace == c.Status.Namespace {
-				entries = append(entries, EntryOf(bd.Name, bd))
+				entries = append(entries, EntryOf(bd.Name, bd, bd.Spec.DeploymentID))
 				counts = append(counts, bd.Status.ResourceCounts)
 			}
 		}

@@ -60,10 +60,10 @@ func TestWhatAnErrorKeepsFromBeingReady(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := EntryOf("", test.in).Failed; got != test.want {
+			if got := EntryOf("", test.in, test.in.Spec.DeploymentID).Failed; got != test.want {
 				t.Errorf("failed: %v", got)
 			}
-			if got := StagedEntryOf("", test.in).Failed; got != test.wantStaged {
+			if got := EntryOf("", test.in, test.in.Spec.StagedDeploymentID).Failed; got != test.wantStaged {
 				t.Errorf("failed, against what is staged: %v", got)
 			}
 		})

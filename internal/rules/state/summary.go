@@ -44,19 +44,9 @@ type Entry struct {
 	NonReady []fleet.NonReadyStatus
 }
 
-// EntryOf returns the entry of a deployment under the given name, compared with its own deployment ID.
-func EntryOf(name string, bd *fleet.BundleDeployment) Entry {
-	return EntryAgainst(name, bd, bd.Spec.DeploymentID)
-}
-
-// StagedEntryOf returns the entry of a deployment compared with its staged deployment ID.
-func StagedEntryOf(name string, bd *fleet.BundleDeployment) Entry {
-	return EntryAgainst(name, bd, bd.Spec.StagedDeploymentID)
-}
-
-// EntryAgainst returns the entry of a deployment compared with a deployment ID. The summary of a Bundle uses the
+// EntryOf returns the entry of a deployment compared with a deployment ID. The summary of a Bundle uses the
 // newest ID, which the rollout may not have written yet.
-func EntryAgainst(name string, bd *fleet.BundleDeployment, deploymentID string) Entry {
+func EntryOf(name string, bd *fleet.BundleDeployment, deploymentID string) Entry {
 	return Entry{
 		Name:     name,
 		State:    Against(bd, deploymentID),

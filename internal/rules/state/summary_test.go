@@ -45,14 +45,14 @@ func TestSummarize(t *testing.T) {
 		},
 		"ten are listed, twelve counted": {many, fleet.BundleSummary{DesiredReady: 12, Modified: 12, NonReadyResources: listed}},
 		"what the agent said is listed": {
-			[]Entry{EntryOf("web", bad)},
+			[]Entry{EntryOf("web", bad, bad.Spec.DeploymentID)},
 			fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{{
 				Name: "web", BundleState: fleet.ErrApplied, Message: "boom",
 				ModifiedStatus: bad.Status.ModifiedStatus, NonReadyStatus: bad.Status.NonReadyStatus,
 			}}},
 		},
 		"a Bundle sees a change that is held back as not applied": {
-			[]Entry{StagedEntryOf("ws/east", deployment(staged("s-2:b")))},
+			[]Entry{EntryOf("ws/east", deployment(staged("s-2:b")), "s-2:b")},
 			fleet.BundleSummary{DesiredReady: 1, WaitApplied: 1, NonReadyResources: []fleet.NonReadyResource{{Name: "ws/east", BundleState: fleet.WaitApplied}}},
 		},
 	}

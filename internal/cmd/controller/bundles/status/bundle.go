@@ -190,8 +190,8 @@ func entryOf(target selection.Target, bd *fleet.BundleDeployment) state.Entry {
 	case bd == nil:
 		return state.Entry{Name: name, State: fleet.Pending}
 	case target.DeploymentID == "":
-		return state.StagedEntryOf(name, bd) // held: it is unknown what would be newest
+		return state.EntryOf(name, bd, bd.Spec.StagedDeploymentID) // held: it is unknown what would be newest
 	default:
-		return state.EntryAgainst(name, bd, target.DeploymentID)
+		return state.EntryOf(name, bd, target.DeploymentID)
 	}
 }

@@ -62,7 +62,7 @@ func setClusterStatus(cluster *fleet.Cluster, in clusterInput) {
 	var entries []state.Entry
 	var counts []fleet.ResourceCounts
 	for _, bd := range in.deployments {
-		entries = append(entries, state.EntryOf(bd.Name, bd))
+		entries = append(entries, state.EntryOf(bd.Name, bd, bd.Spec.DeploymentID))
 		counts = append(counts, bd.Status.ResourceCounts)
 	}
 	status := &cluster.Status
