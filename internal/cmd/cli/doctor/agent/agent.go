@@ -118,7 +118,6 @@ type Bootstrap struct {
 	// Since is when it was written last.
 	Since  time.Time
 	Server string
-	CA     []byte
 	// Workspace is the namespace of the request.
 	Workspace string
 }

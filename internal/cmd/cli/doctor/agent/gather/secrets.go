@@ -65,7 +65,7 @@ func readBootstrap(secret *corev1.Secret) agent.Bootstrap {
 		b.Err = err
 		return b
 	}
-	b.Server, b.CA, b.Workspace = parsed.APIServerURL, parsed.APIServerCA, parsed.ClusterNamespace
+	b.Server, b.Workspace = parsed.APIServerURL, parsed.ClusterNamespace
 	return b
 }
 
