@@ -11,14 +11,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-)
 
-// The TLS modes, as in configurations and Secrets.
-const (
-	// TLSModeStrict trusts only the given CA.
-	TLSModeStrict = "strict"
-	// TLSModeSystemStore prefers the system's roots over the given CA if they suffice.
-	TLSModeSystemStore = "system-store"
+	"github.com/fleet-hub/fleet/internal/config"
 )
 
 // Sentinels of WithTLSMode.
@@ -48,12 +42,12 @@ func withTLSMode(ctx context.Context, cfg *rest.Config, mode string, roots *x509
 	cfg = rest.CopyConfig(cfg)
 	hasCA := len(cfg.CAData) > 0 || cfg.CAFile != ""
 	switch mode {
-	case TLSModeStrict:
+	case config.TLSModeStrict:
 		if !hasCA {
 			return nil, ErrNoCA
 		}
 		return cfg, nil
-	case TLSModeSystemStore:
+	case config.TLSModeSystemStore:
 		if hasCA && trustedBy(ctx, cfg, roots) {
 			cfg.CAData, cfg.CAFile = nil, ""
 		}
@@ -73,7 +67,7 @@ func CAFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool) ([]b
 // caFor implements CAFor. Tests pass roots; nil means the system's roots.
 func caFor(ctx context.Context, cfg *rest.Config, mode string, rooted bool, roots *x509.CertPool) ([]byte, error) {
 	own := x509.NewCertPool()
-	if mode == TLSModeSystemStore && !rooted && own.AppendCertsFromPEM(cfg.CAData) && trustedBy(ctx, cfg, own) {
+	if mode == config.TLSModeSystemStore && !rooted && own.AppendCertsFromPEM(cfg.CAData) && trustedBy(ctx, cfg, own) {
 		return cfg.CAData, nil
 	}
 	cfg, err := withTLSMode(ctx, cfg, mode, roots)

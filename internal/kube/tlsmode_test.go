@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
 
@@ -117,7 +118,7 @@ func TestTheMachinesRootsDoNotTrustATestServer(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	cfg := kubetest.WithCA(server.URL, []byte("ca"))
-	got, err := WithTLSMode(t.Context(), &cfg, TLSModeSystemStore)
+	got, err := WithTLSMode(t.Context(), &cfg, config.TLSModeSystemStore)
 	if err != nil || len(got.CAData) == 0 {
 		t.Errorf("the CA was dropped: %v", err)
 	}
@@ -157,17 +158,17 @@ func TestCAFor(t *testing.T) {
 		roots  *x509.CertPool
 		want   []byte
 	}{
-		"the server's CA, whatever this machine trusts":         {TLSModeSystemStore, server.URL, given, false, trusting, given},
-		"and where it does not":                                 {TLSModeSystemStore, server.URL, given, false, none, given},
-		"another's CA, where this machine trusts the server":    {TLSModeSystemStore, server.URL, []byte("PEM"), false, trusting, nil},
-		"another's CA, where it does not":                       {TLSModeSystemStore, server.URL, []byte("PEM"), false, none, []byte("PEM")},
-		"a server that is not there":                            {TLSModeSystemStore, gone, given, false, trusting, given},
-		"a server of another name":                              {TLSModeSystemStore, elsewhere, given, false, none, given},
-		"a client with roots, where this machine's do":          {TLSModeSystemStore, server.URL, given, true, trusting, nil},
-		"a client with roots, where they do not":                {TLSModeSystemStore, server.URL, given, true, none, given},
-		"strict keeps the CA":                                   {TLSModeStrict, server.URL, []byte("PEM"), false, trusting, []byte("PEM")},
-		"strict gives a CA to a client that had its own roots":  {TLSModeStrict, server.URL, given, true, trusting, given},
-		"without a CA there is nothing to be kept for a client": {TLSModeSystemStore, server.URL, nil, false, none, nil},
+		"the server's CA, whatever this machine trusts":         {config.TLSModeSystemStore, server.URL, given, false, trusting, given},
+		"and where it does not":                                 {config.TLSModeSystemStore, server.URL, given, false, none, given},
+		"another's CA, where this machine trusts the server":    {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, trusting, nil},
+		"another's CA, where it does not":                       {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, none, []byte("PEM")},
+		"a server that is not there":                            {config.TLSModeSystemStore, gone, given, false, trusting, given},
+		"a server of another name":                              {config.TLSModeSystemStore, elsewhere, given, false, none, given},
+		"a client with roots, where this machine's do":          {config.TLSModeSystemStore, server.URL, given, true, trusting, nil},
+		"a client with roots, where they do not":                {config.TLSModeSystemStore, server.URL, given, true, none, given},
+		"strict keeps the CA":                                   {config.TLSModeStrict, server.URL, []byte("PEM"), false, trusting, []byte("PEM")},
+		"strict gives a CA to a client that had its own roots":  {config.TLSModeStrict, server.URL, given, true, trusting, given},
+		"without a CA there is nothing to be kept for a client": {config.TLSModeSystemStore, server.URL, nil, false, none, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +179,7 @@ func TestCAFor(t *testing.T) {
 			}
 		})
 	}
-	for mode, want := range map[string]error{TLSModeStrict: ErrNoCA, "lax": ErrUnknownTLSMode} {
+	for mode, want := range map[string]error{config.TLSModeStrict: ErrNoCA, "lax": ErrUnknownTLSMode} {
 		if _, err := CAFor(t.Context(), &rest.Config{Host: server.URL}, mode, false); !errors.Is(err, want) {
 			t.Errorf("mode %s: got %v; want %v", mode, err, want)
 		}

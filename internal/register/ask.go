@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -43,7 +44,7 @@ func (a *agent) askStored(ctx context.Context, after time.Duration) {
 	}
 	// An identity without a CA was stored while the system's roots were enough.
 	err := fmt.Errorf("using Secret %s: %w", names.Agent, kube.ErrNoCA)
-	if a.found.Config.AgentTLSMode != kube.TLSModeStrict || len(a.found.Access.CA) > 0 {
+	if a.found.Config.AgentTLSMode != config.TLSModeStrict || len(a.found.Access.CA) > 0 {
 		err = a.prove(ctx, a.found.Access, a.found.Identity.DeploymentNamespace)
 	}
 	if ctx.Err() != nil {

@@ -8,8 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -101,7 +101,7 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 	current := a.currentAccess()
 	test, err := registering.UseDocument(registering.DocumentInput{
 		Document: document, Serial: data.Serial, Server: current.Server, CA: current.CA,
-		SystemStore: a.found.Config.AgentTLSMode == kube.TLSModeSystemStore, Works: works,
+		SystemStore: a.found.Config.AgentTLSMode == config.TLSModeSystemStore, Works: works,
 	})
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
@@ -105,16 +104,16 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		"the mode becomes strict, the identity has no CA, and the hub gives it one": {"becomes-strict", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
-			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 			w.later(119*time.Second, "hub", "writes its CA into Secret fleet-agent", func() { w.identitySecret("account-0", func(a *hubclient.Access) { a.Server += "/" }) })
 			w.run(time.Hour)
 		}},
 		"the mode becomes strict, and a bootstrap secret has the CA": {"becomes-strict-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
-			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 			w.later(62*time.Second, "admin", "delivers the CA", func() { w.bootstrapSecret("import-1") })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
@@ -122,25 +121,25 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		"the mode becomes strict a moment after the CA was delivered": {"becomes-strict-after-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
 			w.later(time.Minute, "admin", "upgrades the chart, of which the Secret comes first", func() { w.bootstrapSecret("import-1") })
-			w.later(61*time.Second, "admin", "and mode strict in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.later(61*time.Second, "admin", "and mode strict in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
 		"the mode becomes system-store a moment after an address without a CA was delivered": {"becomes-system-store-after-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict})
 			w.later(time.Minute, "admin", "upgrades the chart, of which the Secret comes first", func() { w.bootstrapSecret("import-1", at(movedURL), signedBy(nil)) })
-			w.later(61*time.Second, "admin", "and mode system-store in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore}) })
+			w.later(61*time.Second, "admin", "and mode system-store in the ConfigMap second", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore}) })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
 		"an address without a CA that the mode has no use for": {"stays-strict-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict})
 			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL), signedBy(nil)) })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
@@ -148,7 +147,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		"a CA that is not needed under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
 			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1") })
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
@@ -196,15 +195,15 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 		"the mode becomes strict, and the identity has its CA": {"stays-strict", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeSystemStore})
-			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict}) })
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
+			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 			w.run(time.Hour)
 		}},
 		"a start under mode strict with an identity that has no CA": {"strict-at-start", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
-			w.configure(config.Agent{AgentTLSMode: kube.TLSModeStrict})
+			w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict})
 			w.run(time.Hour)
 		}},
 	}

@@ -3,7 +3,7 @@ package register
 import (
 	"context"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -61,7 +61,7 @@ func (a *agent) state() registering.Input {
 		Bootstrap:        f.Bootstrap,
 		BootstrapProblem: f.BootstrapErr,
 		ConfigProblem:    f.ConfigErr,
-		SystemStore:      f.Config.AgentTLSMode == kube.TLSModeSystemStore,
+		SystemStore:      f.Config.AgentTLSMode == config.TLSModeSystemStore,
 		Moved:            a.moved,
 		Recovery:         a.recoveryState(),
 	}

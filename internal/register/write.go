@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -74,7 +74,7 @@ const settled = 5 * time.Second
 // needs none, or the current configuration is invalid. Otherwise it returns zero.
 func (a *agent) settling() time.Duration {
 	f := a.found
-	needless := f.Config.AgentTLSMode == kube.TLSModeSystemStore && len(f.Access.CA) == 0 && f.Bootstrap != nil && len(f.Bootstrap.APIServerCA) > 0
+	needless := f.Config.AgentTLSMode == config.TLSModeSystemStore && len(f.Access.CA) == 0 && f.Bootstrap != nil && len(f.Bootstrap.APIServerCA) > 0
 	if a.used || f.Bootstrap == nil || !needless && f.ConfigErr == nil {
 		return 0
 	}

@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fleet-hub/fleet/dev/plane/pki"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -205,7 +205,7 @@ func TestTLSModes(t *testing.T) {
 	t.Run("system-store trusts them, and forgets the CA", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "system-store")
-		s.tlsMode = kube.TLSModeSystemStore
+		s.tlsMode = config.TLSModeSystemStore
 		token, values := s.token("t1")
 		values.APIServerCA = string(s.plane.Cluster(east).CA)
 		s.deliver(values)
@@ -217,7 +217,7 @@ func TestTLSModes(t *testing.T) {
 		}
 
 		// The mode becomes strict: an identity without a CA is refused, until a CA comes.
-		s.tlsMode = kube.TLSModeStrict
+		s.tlsMode = config.TLSModeStrict
 		values.APIServerCA = string(s.plane.Hub.CA)
 		s.configure() // first, or the Secret may be found to be of no use, and be gone
 		s.deliver(values)
@@ -248,7 +248,7 @@ func TestTLSModes(t *testing.T) {
 	t.Run("system-store speaks to any site that is trusted, and is told that it is no hub", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "no-hub")
-		s.tlsMode = kube.TLSModeSystemStore
+		s.tlsMode = config.TLSModeSystemStore
 		site := s.front(net.IPv4(127, 0, 0, 1), http.NotFoundHandler())
 		_, values := s.token("t1")
 		values.APIServerURL, values.APIServerCA = site.URL, ""

@@ -22,7 +22,6 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -54,7 +53,7 @@ func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	p := control.Plane(t)
 	s := &site{
-		t: t, plane: p, tlsMode: kube.TLSModeStrict, workspace: "ws-" + name, namespace: "agent-" + name,
+		t: t, plane: p, tlsMode: config.TLSModeStrict, workspace: "ws-" + name, namespace: "agent-" + name,
 		hubNames: clusters.Namespaces{System: "sys-" + name, Registration: "reg-" + name},
 	}
 	var err error

@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
@@ -200,7 +201,7 @@ func TestNameThatResolvesToLoopback_IsNotDialled(t *testing.T) {
 	if err := Reach(t.Context(), cfg, time.Minute); err != nil {
 		t.Errorf("reaching: %v, which is for the next question to tell", err)
 	}
-	cfg, err = kube.WithTLSMode(t.Context(), cfg, kube.TLSModeSystemStore)
+	cfg, err = kube.WithTLSMode(t.Context(), cfg, config.TLSModeSystemStore)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
@@ -15,7 +16,7 @@ import (
 // the user's kubeconfigs may lead to. For any other it returns ErrHubAddress, unless the mode needs no connection.
 func (f Options) HubCA(ctx context.Context, cfg *rest.Config, mode string, rooted bool) ([]byte, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
-	connects := err == nil && mode == kube.TLSModeSystemStore && len(cfg.CAData) > 0
+	connects := err == nil && mode == config.TLSModeSystemStore && len(cfg.CAData) > 0
 	if !connects || f.AnyAddress {
 		return kube.CAFor(ctx, cfg, mode, rooted)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
@@ -31,17 +32,17 @@ func TestHubAddressOfASecret_LeadsOnlyWhereKubeconfigsMay(t *testing.T) {
 		is      error
 		reached bool
 	}{
-		"loopback address: refused":                   {"https://127.0.0.1:" + port, kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"metadata of a cloud: refused":                {"https://169.254.169.254/latest", kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"name of a Service: refused":                  {"https://db.ws.svc:" + port, kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"name without a dot: refused":                 {"https://db:" + port, kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"network that the operator lists: refused":    {"https://10.96.0.1", kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"name that resolves to loopback: refused":     {"https://rebinding.example:" + port, kube.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
-		"operator allows any address: connected":      {"https://127.0.0.1:" + port, kube.TLSModeSystemStore, ca, Options{AnyAddress: true}, ca, nil, true},
-		"mode strict: CA is used without connecting":  {"https://127.0.0.1:" + port, kube.TLSModeStrict, ca, refused, ca, nil, false},
-		"no CA: roots are used without connecting":    {"https://127.0.0.1:" + port, kube.TLSModeSystemStore, nil, refused, nil, nil, false},
+		"loopback address: refused":                   {"https://127.0.0.1:" + port, config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"metadata of a cloud: refused":                {"https://169.254.169.254/latest", config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"name of a Service: refused":                  {"https://db.ws.svc:" + port, config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"name without a dot: refused":                 {"https://db:" + port, config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"network that the operator lists: refused":    {"https://10.96.0.1", config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"name that resolves to loopback: refused":     {"https://rebinding.example:" + port, config.TLSModeSystemStore, ca, refused, nil, ErrHubAddress, false},
+		"operator allows any address: connected":      {"https://127.0.0.1:" + port, config.TLSModeSystemStore, ca, Options{AnyAddress: true}, ca, nil, true},
+		"mode strict: CA is used without connecting":  {"https://127.0.0.1:" + port, config.TLSModeStrict, ca, refused, ca, nil, false},
+		"no CA: roots are used without connecting":    {"https://127.0.0.1:" + port, config.TLSModeSystemStore, nil, refused, nil, nil, false},
 		"unknown mode: error without connecting":      {"https://127.0.0.1:" + port, "lax", ca, refused, nil, kube.ErrUnknownTLSMode, false},
-		"URL that cannot be parsed: CA without error": {"https://%zz", kube.TLSModeSystemStore, ca, refused, ca, nil, false},
+		"URL that cannot be parsed: CA without error": {"https://%zz", config.TLSModeSystemStore, ca, refused, ca, nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +72,7 @@ func TestHubAddressOfASecret_RequestsOnlyTheRoot(t *testing.T) {
 	})
 	ca := kubetest.CAOf(server)
 	cfg := kubetest.WithCA(strings.Replace(server.URL, "https://", "https://user:password@", 1)+"/victim?delete=all", ca)
-	got, err := Options{AnyAddress: true}.HubCA(t.Context(), &cfg, kube.TLSModeSystemStore, false)
+	got, err := Options{AnyAddress: true}.HubCA(t.Context(), &cfg, config.TLSModeSystemStore, false)
 	if err != nil || !bytes.Equal(got, ca) {
 		t.Errorf("CA %q, error %v", got, err)
 	}

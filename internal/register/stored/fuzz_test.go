@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
@@ -33,7 +32,7 @@ func FuzzWhatAnAgentReads(f *testing.F) {
 		state := registering.Input{Now: time.Unix(1e9, 0), Running: answers&1 > 0, Serving: answers&2 > 0}
 		state.Bootstrap, state.BootstrapProblem = parsed(parseBootstrap(data))
 		settings, _, err := config.ParseAgent(configuration)
-		state.ConfigProblem, state.SystemStore = err, settings.AgentTLSMode == kube.TLSModeSystemStore
+		state.ConfigProblem, state.SystemStore = err, settings.AgentTLSMode == config.TLSModeSystemStore
 		identity, access, err := parseIdentity(protocol.Identity{
 			Kubeconfig: kubeconfig, DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n",
 		}.Encode())

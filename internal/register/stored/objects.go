@@ -70,7 +70,7 @@ func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
 // tlsMode returns the effective mode. The default is strict.
 func tlsMode(mode string) string {
 	if mode == "" {
-		return kube.TLSModeStrict
+		return config.TLSModeStrict
 	}
 	return mode
 }
@@ -78,9 +78,9 @@ func tlsMode(mode string) string {
 // checkTLSMode reports, without a connection, the errors that WithTLSMode would return for this mode.
 func checkTLSMode(mode string, bootstrap protocol.Bootstrap) error {
 	switch tlsMode(mode) {
-	case kube.TLSModeSystemStore:
+	case config.TLSModeSystemStore:
 		return nil
-	case kube.TLSModeStrict:
+	case config.TLSModeStrict:
 		if len(bootstrap.APIServerCA) == 0 {
 			return fmt.Errorf("agentTLSMode: %w", kube.ErrNoCA)
 		}

@@ -33,7 +33,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
-	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -55,7 +55,7 @@ func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("encoding the values of token %s failed", text.TokenName)
 	}
 	if text.CA != "" {
-		values["agentTLSMode"] = kube.TLSModeStrict
+		values["agentTLSMode"] = config.TLSModeStrict
 	}
 	if text.ClientID != "" {
 		values["clientID"] = text.ClientID

@@ -56,7 +56,7 @@ func Dialer(foreign ForeignFunc, guard func(*rest.Config) *rest.Config) DialFunc
 		if err != nil {
 			return nil, err
 		}
-		if tlsMode != kube.TLSModeStrict { // strict mode uses the kubeconfig as it is, with or without a CA
+		if tlsMode != config.TLSModeStrict { // strict mode uses the kubeconfig as it is, with or without a CA
 			if cfg, err = kube.WithTLSMode(ctx, cfg, tlsMode); err != nil {
 				return nil, err
 			}
