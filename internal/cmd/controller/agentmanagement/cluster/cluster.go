@@ -126,7 +126,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 		if err := h.blockTickets(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}); err != nil {
 			return cluster, err
 		}
-		h.app.Log.Info("cluster gone", "cluster", keyOf(cluster))
+		h.app.Log.Info("cluster gone", "cluster", reconcile.KeyOf(cluster).String())
 		return h.setFinalizer(cluster, false)
 	}
 	return h.report(in, cluster, out)
@@ -175,7 +175,7 @@ func (h *handler) createNamespace(cluster *fleet.Cluster, namespace *corev1.Name
 		return nil, fmt.Errorf("creating the cluster's namespace: %w", err)
 	}
 	if there == nil {
-		h.app.Log.Info("cluster namespace created", "cluster", keyOf(cluster), "namespace", namespace.Name)
+		h.app.Log.Info("cluster namespace created", "cluster", reconcile.KeyOf(cluster).String(), "namespace", namespace.Name)
 	}
 	return there, nil
 }
@@ -283,5 +283,3 @@ func exactly(uid types.UID) *metav1.DeleteOptions {
 
 // isGone reports whether an object is gone, or was replaced by another one of the same name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
-
-func keyOf(cluster *fleet.Cluster) string { return cluster.Namespace + "/" + cluster.Name }
