@@ -86,8 +86,11 @@ func parseDocument(document []byte) (map[string]any, error) {
 	return content, nil
 }
 
-// flatten replaces a List by its items.
+// flatten replaces a List by its items. It skips an empty object, which a template makes of an empty value.
 func flatten(content map[string]any) ([]*unstructured.Unstructured, error) {
+	if len(content) == 0 {
+		return nil, nil
+	}
 	object := &unstructured.Unstructured{Object: content}
 	items, isList := content["items"].([]any)
 	if !isList || !strings.HasSuffix(object.GetKind(), "List") {

@@ -269,7 +269,7 @@ func TestFinish(t *testing.T) {
 		"objects are marked and sorted": {rendered: "---\n# Source: a\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, labels: {mine: kept}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n" +
 			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: c}\n---\napiVersion: x.io/v1\nkind: B\nmetadata: {name: d}\n---\napiVersion: x.io/v1\nkind: A\nmetadata: {name: e}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"},
 		"a list becomes its items":                    {rendered: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}, {apiVersion: v1, kind: SecretList, items: [{apiVersion: v1, kind: Secret, metadata: {name: b}}]}]\n"},
-		"comments and empty documents are left out":   {rendered: "---\n# nothing\n---\n\n---\nnull\n--- # a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+		"comments and empty documents are left out":   {rendered: "---\n# nothing\n---\n\n---\nnull\n---\n{}\n--- # a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
 		"numbers keep their digits":                   {rendered: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nspec: {big: 9007199254740993, float: 1.5, text: '1'}\n"},
 		"a document that begins with a brace":         {rendered: "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"},
 		"CRDs are kept when the release goes":         {rendered: crd},
