@@ -5,14 +5,18 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
 // open returns the hub of a server.
@@ -59,6 +63,18 @@ func TestClusterThatAppears_IsNamed(t *testing.T) {
 	server.Refuse("POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters", 409)
 	_, _, err := Ensure(t.Context(), open(t, server), west())
 	const want = "error: Cluster fleet-default/west was created by another command at the same time\nfix: run the same command again\n"
+	if exit.Text(err) != want {
+		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
+	}
+}
+
+func TestTokenWhoseClusterIsGone_FixCreatesAnother(t *testing.T) {
+	server := clitest.Start(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Type: protocol.SecretTypeValues,
+		Data: map[string][]byte{protocol.ValuesKey: []byte("apiServerURL: https://hub.example.com\nclusterNamespace: fleet-default\ntoken: a\ntokenName: west\n")},
+	})
+	_, err := textOf(t.Context(), open(t, server), made("west", time.Hour, nil), "west")
+	const want = "error: Cluster fleet-default/west, which is to join with token west, does not exist\nfix: fleet token create NAME --cluster west -n fleet-default\n"
 	if exit.Text(err) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
 	}

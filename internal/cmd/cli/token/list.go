@@ -275,13 +275,18 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 	}
 	name, clientID := cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]), ""
 	if name != "" {
-		found, err := hub.Clusters(token.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return jointext.Text{}, access.Explain(fmt.Sprintf("reading Cluster %s/%s, for which the token was created", token.Namespace, name), err)
+		create := fmt.Sprintf("fleet token create NAME --cluster %s -n %s", name, token.Namespace)
+		found, err := access.Find(ctx, hub.Clusters(token.Namespace), fmt.Sprintf("Cluster %s/%s", token.Namespace, name), name)
+		switch {
+		case err != nil:
+			return jointext.Text{}, err
+		case found == nil:
+			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s, which is to join with token %s, does not exist", token.Namespace, name, token.Name).
+				With(create)
 		}
 		if clientID = found.Spec.ClientID; clientID == "" {
 			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s has no client ID", token.Namespace, name).
-				With(fmt.Sprintf("fleet token create NAME --cluster %s -n %s", name, token.Namespace))
+				With(create)
 		}
 	}
 	return joinText(ctx, hub, values, clientID, token), nil
