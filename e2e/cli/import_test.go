@@ -21,6 +21,10 @@ var _ = Describe("A cluster is imported", Ordered, func() {
 	})
 
 	It("after checks that write nothing", func(ctx SpecContext) {
+		refused := run(ctx, "", "import", east, "--cluster-context", east, "-n", "no-such-workspace")
+		Expect(refused.code).To(Equal(exit.Preflight), refused.stderr)
+		Expect(refused.stderr).To(HavePrefix("error: workspace no-such-workspace does not exist\n"), "nothing was created before")
+
 		shown := run(ctx, "", "import", east, "--cluster-context", east, "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		Expect(shown.stdout).To(And(ContainSubstring("kind: ClusterRoleBinding"), ContainSubstring("kubeConfigSecret: east-kubeconfig")))

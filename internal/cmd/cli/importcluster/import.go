@@ -209,7 +209,24 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 	if err := i.checkNotHub(ctx); err != nil {
 		return "", err
 	}
+	if err := i.checkWorkspace(ctx); err != nil {
+		return "", err
+	}
 	return i.decide(ctx)
+}
+
+// checkWorkspace refuses a workspace that does not exist. If the user may not read it, the first write fails instead.
+func (i *importer) checkWorkspace(ctx context.Context) error {
+	_, err := i.hub.Core.CoreV1().Namespaces().Get(ctx, i.flags.Namespace(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return noWorkspace(i.flags.Namespace())
+	}
+	return nil
+}
+
+func noWorkspace(name string) error {
+	return exit.Errorf(exit.Preflight, "workspace %s does not exist", name).
+		With("kubectl create namespace "+name, "or select another workspace with -n")
 }
 
 // decide reads what is on the hub, and returns what to do.
@@ -422,8 +439,7 @@ func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error
 	case apierrors.IsAlreadyExists(err): // of an earlier run
 		return i.changeSecret(ctx, secret)
 	case apierrors.IsNotFound(err):
-		return exit.Errorf(exit.Preflight, "workspace %s does not exist", secret.Namespace).
-			With("kubectl create namespace "+secret.Namespace, "or select another workspace with -n")
+		return noWorkspace(secret.Namespace)
 	}
 	return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), err)
 }

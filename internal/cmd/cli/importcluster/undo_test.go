@@ -77,6 +77,17 @@ func TestClusterOfAnotherName_IsNotImportedTwice(t *testing.T) {
 	}
 }
 
+func TestWorkspaceThatDoesNotExist_IsRefusedBeforeTheFirstWrite(t *testing.T) {
+	i, server, _ := open(t)
+	if err := i.checkWorkspace(t.Context()); exit.CodeOf(err) != exit.Preflight || len(server.Writes()) > 0 {
+		t.Errorf("error %v, requests %v", err, server.Writes())
+	}
+	i, _, _ = open(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet-default"}})
+	if err := i.checkWorkspace(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInterruptedImport_LeavesTheHubAsItWas(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: named("east-kubeconfig")}
 	for name, test := range map[string]struct {
