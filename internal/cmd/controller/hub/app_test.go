@@ -111,11 +111,14 @@ func TestCheck(t *testing.T) {
 		says    string
 		logs    string
 	}{
-		"all is there":               {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("{}")}}},
-		"without a ConfigMap":        {answers: map[string][]any{groupPath: {everything()}}},
-		"with an empty ConfigMap":    {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("")}}},
-		"CRDs that come in a moment": {answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}}},
-		"a server that is busy yet":  {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
+		"all is there":            {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("{}")}}},
+		"without a ConfigMap":     {answers: map[string][]any{groupPath: {everything()}}},
+		"with an empty ConfigMap": {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("")}}},
+		"CRDs that come in a moment": {
+			answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}},
+			logs:    `msg="waiting for the API server and the CRDs" error="CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, `,
+		},
+		"a server that is busy yet": {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
 		"a credential that is not accepted": {
 			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "discovering the kinds of fleet.cattle.io/v1alpha1: ",
 		},

@@ -81,6 +81,8 @@ func awaitCRDs(ctx context.Context, client kubernetes.Interface, o Options) erro
 			return lasting(last, o)
 		case !mayHeal(err):
 			return err
+		case last == nil:
+			o.Log.Info("waiting for the API server and the CRDs", "error", lasting(err, o))
 		}
 		last = err
 		select {
