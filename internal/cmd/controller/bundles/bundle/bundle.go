@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/objects"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -178,6 +179,9 @@ func (h *handler) remaining(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, er
 
 // live returns the BundleDeployments of a Bundle from the API server.
 func (h *handler) live(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, error) {
+	if targeting.CheckName(bundle.Name) != nil {
+		return nil, nil //nolint:nilerr // no BundleDeployment has such a label, and the API server refuses the selector
+	}
 	list, err := h.app.BundleDeployments.List(metav1.NamespaceAll, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{
 			fleet.LabelBundleName: bundle.Name, fleet.LabelBundleNamespace: bundle.Namespace,

@@ -1,10 +1,13 @@
 package bundle
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -52,5 +55,13 @@ func TestBundleGoneWithoutItsFinalizer_LeavesNoDeployments(t *testing.T) {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The API server refuses a selector with such a name. The Bundle could never be deleted.
+func TestBundleWithTooLongName_HasNoDeploymentsToWaitFor(t *testing.T) {
+	b := &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: strings.Repeat("a", 64)}}
+	if live, err := new(handler).live(b); err != nil || len(live) > 0 { // a request would panic
+		t.Errorf("%v, %v", live, err)
 	}
 }
