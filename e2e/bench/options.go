@@ -97,14 +97,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: %w", flags.Arg(0), errUsage)
 	}
-	if o.step < 1 {
-		return o, fmt.Errorf("invalid flag -step: %d is not a number of clusters: %w", o.step, errUsage)
-	}
-	if o.spread < 1 {
-		return o, fmt.Errorf("invalid flag -workspaces: %d is not a number of workspaces: %w", o.spread, errUsage)
-	}
-	if !slices.Contains([]string{"", env.ContentReadersAgents, env.ContentReadersServiceAccounts}, o.readers) {
-		return o, fmt.Errorf("invalid flag -content-readers: %q is neither %s nor %s: %w", o.readers, env.ContentReadersAgents, env.ContentReadersServiceAccounts, errUsage)
+	if err := o.check(); err != nil {
+		return o, err
 	}
 	for text := range strings.SplitSeq(*sizes, ",") {
 		n, err := strconv.Atoi(text)
@@ -123,6 +117,19 @@ func parse(args []string, out io.Writer) (options, error) {
 		o.scenarios = append(o.scenarios, name)
 	}
 	return o, o.agent.Check(errUsage)
+}
+
+// check checks the flags that no other flag concerns.
+func (o options) check() error {
+	switch {
+	case o.step < 1:
+		return fmt.Errorf("invalid flag -step: %d is not a number of clusters: %w", o.step, errUsage)
+	case o.spread < 1:
+		return fmt.Errorf("invalid flag -workspaces: %d is not a number of workspaces: %w", o.spread, errUsage)
+	case !slices.Contains([]string{"", env.ContentReadersAgents, env.ContentReadersServiceAccounts}, o.readers):
+		return fmt.Errorf("invalid flag -content-readers: %q is neither %s nor %s: %w", o.readers, env.ContentReadersAgents, env.ContentReadersServiceAccounts, errUsage)
+	}
+	return nil
 }
 
 // inWorkspaces says how many workspaces there are, if there are several.
