@@ -139,7 +139,7 @@ func machineProviderRecipe() recipe {
 	return recipe{
 		name: "machineprovider",
 		sources: []string{"dev/machines/cmd/machineprovider", "dev/machines", "dev/plane/args", "dev/plane/build", "dev/plane/pki",
-			"dev/plane/podrunner", "dev/plane/ports", "dev/plane/supervise", "internal/cut", "internal/kube", "internal/logging",
+			"dev/plane/podrunner", "dev/plane/ports", "dev/plane/supervise", "internal/config", "internal/cut", "internal/kube", "internal/logging",
 			"internal/protocol/names", "internal/reconcile", "internal/version", "internal/yamlbound", "pkg/apis", "go.mod"},
 		file:  "machineprovider",
 		flags: []string{"-trimpath", "-ldflags=-s -w"},
