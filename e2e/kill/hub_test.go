@@ -62,7 +62,7 @@ const address = "https://hub.example"
 // newHub installs the product on a cluster and starts two replicas with these election times.
 func newHub(ctx context.Context, cluster *plane.Cluster, times replica.Election) (*hub, error) {
 	user, err := framework.NewUser(cluster.LogDir, framework.Site{
-		Name: framework.HubName, URL: address, CA: []byte("nobody's"), Kubeconfig: cluster.Kubeconfig, Config: cluster.Config(),
+		Name: framework.HubName, URL: address, CA: []byte("-----BEGIN CERTIFICATE-----\nnobody's\n-----END CERTIFICATE-----\n"), Kubeconfig: cluster.Kubeconfig, Config: cluster.Config(),
 	})
 	if err != nil {
 		return nil, err
