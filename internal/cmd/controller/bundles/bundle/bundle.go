@@ -150,8 +150,7 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	return err
 }
 
-// leaveNothing deletes the BundleDeployments of a Bundle that is gone without them, because a user removed its finalizer.
-// It deletes the same ones as the search for orphans at startup.
+// leaveNothing deletes the BundleDeployments of a Bundle whose finalizer was removed, as the search for orphans at startup does.
 func (h *handler) leaveNothing(key types.NamespacedName) error {
 	left, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
 	left = slices.DeleteFunc(left, func(bd *fleet.BundleDeployment) bool { return !objects.IsOurs(bd) || !h.app.Owns(bd) })

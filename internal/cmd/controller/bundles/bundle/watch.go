@@ -28,8 +28,7 @@ func (h *handler) watch() error {
 	)
 }
 
-// coalescing is how long a Bundle waits after a change that lets its rollout continue, so that several changes cause
-// one pass.
+// coalescing is how long a rollout that may continue waits, so that several changes cause one pass.
 const coalescing = 20 * time.Millisecond
 
 // onConfig enqueues all Bundles when their values have to be moved.
