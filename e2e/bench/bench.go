@@ -10,7 +10,6 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/growth"
 	"github.com/fleet-hub/fleet/e2e/bench/hub"
 	"github.com/fleet-hub/fleet/e2e/framework/swarm"
-	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
 
 // reportedResources is the number of objects that an agent reports for a Bundle.
@@ -66,7 +65,7 @@ func (o options) hubValues() map[string]any {
 		values["extraEnv"] = []any{map[string]any{"name": "FLEET_PROFILING_BIND_ADDRESS", "value": "127.0.0.1:0"}}
 	}
 	if o.isLarge() {
-		controller["maxClustersPerToken"], controller["contentReaders"] = 0, env.ContentReadersServiceAccounts
+		controller["maxClustersPerToken"] = 0
 		values["agentCheckinInterval"] = rareHeartbeats.String()
 	}
 	if o.readers != "" {
