@@ -137,6 +137,9 @@ func Parse(input []byte) (Text, error) {
 	if errors.Is(err, ErrVersion) {
 		return Text{}, failure.With("use the fleet binary of the hub's release")
 	}
+	if !text.hasValidCA() { // otherwise the hub would print the same text again
+		failure = failure.With("on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.crt")
+	}
 	return Text{}, failure.With("print the text again on the hub, and paste all of it: fleet token show TOKEN --with-secret")
 }
 
@@ -222,7 +225,7 @@ func (t Text) validate() error {
 		}
 	}
 	require(isHubURL(t.URL), "the hub's URL is not an https URL")
-	require(t.CA == "" || certificates(t.CA) != nil, "the hub's CA does not consist of certificates")
+	require(t.hasValidCA(), "the hub's CA does not consist of certificates")
 	require(isName(t.Workspace), "the workspace is not a name of a namespace")
 	require(isName(t.TokenName), "the token's name is not valid")
 	require(isName(t.SystemRegistrationNamespace), "the registration namespace is not a name of a namespace")
@@ -235,6 +238,9 @@ func (t Text) validate() error {
 	}
 	return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(problems, ", "))
 }
+
+// hasValidCA reports whether the CA consists of certificates, or is empty.
+func (t Text) hasValidCA() bool { return t.CA == "" || certificates(t.CA) != nil }
 
 // isHubURL reports whether a text is an https URL with a visible host: it contains no user, and only characters of ASCII.
 func isHubURL(text string) bool {

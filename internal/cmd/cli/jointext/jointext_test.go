@@ -122,6 +122,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 		return encode(t, text)
 	}
 	const again = "fix: print the text again on the hub, and paste all of it: fleet token show TOKEN --with-secret\n"
+	const setCA = "fix: on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.crt\n"
 	tests := map[string]struct {
 		in, want string
 	}{
@@ -155,7 +156,11 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 			}),
 			"error: the join text is not valid: the hub's URL is not an https URL, the hub's CA does not consist of certificates, " +
 				"the workspace is not a name of a namespace, the token's name is not valid, the registration namespace is not a name of a namespace, " +
-				"the system namespace is not a name of a namespace, the client ID is too long, the token is missing or not a bearer token\n" + again,
+				"the system namespace is not a name of a namespace, the client ID is too long, the token is missing or not a bearer token\n" + setCA + again,
+		},
+		"a hub with a wrong CA": {
+			change(func(x *Text) { x.CA = "-----BEGIN CERTIFICATE-----\n" }),
+			"error: the join text is not valid: the hub's CA does not consist of certificates\n" + setCA + again,
 		},
 		"an image with a space":     {change(func(x *Text) { x.Image = "a b" }), "error: the join text is not valid: the image is not a name of an image\n" + again},
 		"a token with a line break": {change(func(x *Text) { x.Token = canary + "\nX-Header: x" }), "error: the join text is not valid: the token is missing or not a bearer token\n" + again},
