@@ -74,7 +74,7 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return controllerLog
 	case conditions.ReasonKubeconfigMissing, conditions.ReasonKubeconfigExpired, conditions.ReasonDownstreamUnauthorized,
 		conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigRefused:
-		return writeKubeconfig(cluster, reason)
+		return writeKubeconfig(cluster, reason, "")
 	case conditions.ReasonKubeconfigNamespaceRefused:
 		secret := clusters.KubeconfigSecret(cluster)
 		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "--overwrite", "-n", secret.Namespace, secret.Name,
@@ -105,8 +105,15 @@ func ofAgent(cluster *fleet.Cluster, reason string) string {
 	return ""
 }
 
-// writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret.
-func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
+// OfRefusedAddress returns the command for a kubeconfig whose address the hub refuses, or "". The user's own kubeconfig may
+// contain the same address, so the user has to replace HOST.
+func OfRefusedAddress(cluster *fleet.Cluster) string {
+	return writeKubeconfig(cluster, conditions.ReasonKubeconfigInvalid, " | sed 's|server: .*|server: https://HOST:6443|'")
+}
+
+// writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret. filter is a pipe that changes
+// the user's own kubeconfig, or empty.
+func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
 	file, secret := cluster.Name+".kubeconfig", clusters.KubeconfigSecret(cluster)
 	create := ifNamed(secret.Name, "kubectl", "create", "secret", "generic", "-n", secret.Namespace, secret.Name,
 		"--from-file=value="+file)
@@ -117,7 +124,7 @@ func writeKubeconfig(cluster *fleet.Cluster, reason string) string {
 	case conditions.ReasonKubeconfigMissing:
 		return create
 	case conditions.ReasonKubeconfigInvalid:
-		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + " > " + Quote(file) + " && " + create
+		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + filter + " > " + Quote(file) + " && " + create
 	}
 	return create + " --dry-run=client -o yaml | kubectl apply -f -"
 }

@@ -62,6 +62,11 @@ func TestCommands(t *testing.T) {
 			"kubectl config view --raw --flatten --minify --context west > west.kubeconfig && kubectl create secret generic " +
 				"-n secrets west-kubeconfig --from-file=value=west.kubeconfig --dry-run=client -o yaml | kubectl apply -f -",
 		},
+		"kubeconfig with a refused address": {
+			remedy.OfRefusedAddress(imported()),
+			"kubectl config view --raw --flatten --minify --context west | sed 's|server: .*|server: https://HOST:6443|' > west.kubeconfig && " +
+				"kubectl create secret generic -n secrets west-kubeconfig --from-file=value=west.kubeconfig --dry-run=client -o yaml | kubectl apply -f -",
+		},
 		"name with shell syntax: quoted": {
 			remedy.OfCluster(odd, conditions.ReasonAgentPodFailing),
 			`kubectl --context west -n 'x; rm -rf ~ '\''y'\''' describe pods`,
@@ -69,6 +74,7 @@ func TestCommands(t *testing.T) {
 		"Secret with a name that is not valid": {remedy.OfCluster(odd, conditions.ReasonKubeconfigMissing), ""},
 		"Secret with the name of a flag":       {remedy.OfCluster(flag, conditions.ReasonKubeconfigMissing), ""},
 		"the same, with a kubeconfig to write": {remedy.OfCluster(flag, conditions.ReasonKubeconfigInvalid), ""},
+		"the same, with a refused address":     {remedy.OfRefusedAddress(flag), ""},
 		"the same, in another namespace":       {remedy.OfCluster(flag, conditions.ReasonKubeconfigNamespaceRefused), ""},
 		"request for a flag":                   {remedy.OfRegistration(request("--server=https://example.org"), conditions.ReasonAccountReplaced), ""},
 		"Secret of another namespace": {

@@ -48,6 +48,7 @@ const (
 	setCA     = "kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > hub-ca.crt && " + upgrade + " --set-file apiServerCA=hub-ca.crt"
 	newSecret = "kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig"
 	write     = newSecret + " --dry-run=client -o yaml | kubectl apply -f -"
+	address   = "kubectl config view --raw --flatten --minify --context east | sed 's|server: .*|server: https://HOST:6443|' > east.kubeconfig && "
 	configMap = "ConfigMap cattle-fleet-system/fleet-controller"
 	west      = "Cluster fleet-default/west"
 	east      = "Cluster fleet-default/east"
@@ -138,6 +139,9 @@ func faults() map[string]fault {
 			withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused")(f)
 			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Allowed: "a,b"}
 		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
+		"kubeconfig has a wrong address": {"hub-kubeconfigs-valid", func(f *Facts) {
+			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+		}, east, check.Failed, "use an address that other machines reach", address + write},
 		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
 
 		"request is refused": {"hub-registrations", func(f *Facts) {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -53,8 +55,11 @@ func checkKubeconfigsValid(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
 		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
-			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err),
-				remedy.OfCluster(cluster, conditions.ReasonKubeconfigInvalid)))
+			fix := remedy.OfCluster(cluster, conditions.ReasonKubeconfigInvalid)
+			if errors.Is(err, foreign.ErrKubeconfigAddress) {
+				fix = remedy.OfRefusedAddress(cluster)
+			}
+			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), fix))
 		}
 	}
 	return groups.Rows()
