@@ -62,6 +62,11 @@ func NamespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, dep
 	SetCondition(status, now, conditions.Deployed, "")
 }
 
+// Monitored records that the objects of the release were checked. The warning may be empty.
+func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, warning string) {
+	conditions.Set(&status.Conditions, now, genericcondition.GenericCondition{Type: conditions.Monitored, Status: corev1.ConditionTrue, Message: warning})
+}
+
 // NotMonitored records that the objects of the release could not be checked.
 func NotMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
 	SetCondition(status, now, conditions.Monitored, text)

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestContentHash_IgnoresStatus(t *testing.T) {
@@ -67,5 +68,23 @@ func TestTooManyDiffRules_AreReported(t *testing.T) {
 	}
 	if tr.Known {
 		t.Error("drift would be corrected by rules that are not complete")
+	}
+}
+
+func TestInvalidDiffRule_IsReportedWhileObjectsAreChecked(t *testing.T) {
+	bd := &fleet.BundleDeployment{}
+	bd.Spec.Options.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{Kind: "Deployment", JSONPointers: []string{"spec.replicas"}}}}
+	tr := &Tracking{first: &manifest.Revision{}}
+	found, err := (&Observer{Watches: &Watches{stopped: true}}).Check(t.Context(), bd, tr)
+	if err != nil || found == nil {
+		t.Fatal(found, err)
+	}
+	Monitored(&bd.Status, deploytest.Noon(), *found, 0)
+	const want = `diff.comparePatches: JSON pointer "spec.replicas" does not begin with /: correct or remove it`
+	if got := conditions.Get(bd.Status.Conditions, conditions.Monitored); got == nil || got.Status != "True" || got.Reason != "" || got.Message != want {
+		t.Errorf("condition %+v", got)
+	}
+	if !bd.Status.Ready || !bd.Status.NonModified || !tr.Known {
+		t.Errorf("status %+v", bd.Status)
 	}
 }

@@ -202,6 +202,7 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	}
 	t.Known = true
 	found := newReport(t.sightings(), t.extras...)
+	found.Mistake = t.rules.Mistake()
 	return &found, nil
 }
 

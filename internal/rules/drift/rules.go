@@ -2,6 +2,7 @@ package drift
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"reflect"
 	"regexp"
@@ -41,6 +42,8 @@ type Rules struct {
 	missing              map[target]*missing
 	// shared is the cost for each object, see maxShared.
 	shared int
+	// mistake describes the first invalid part of a rule, or is empty.
+	mistake string
 }
 
 // target is what a rule names. Empty means any namespace, or any name.
@@ -90,15 +93,37 @@ func (r Rules) Err() error {
 	return nil
 }
 
+// Mistake describes the first invalid part of a rule. It returns "" if all rules are valid.
+func (r Rules) Mistake() string { return r.mistake }
+
+// report records the first mistake: the problem of a part with this text.
+func (r *Rules) report(part, text, problem string) {
+	if r.mistake == "" {
+		r.mistake = fmt.Sprintf("diff.comparePatches: %s %.80q %s: correct or remove it", part, text, problem)
+	}
+}
+
+// checkPointer reports an invalid JSON pointer.
+func (r *Rules) checkPointer(pointer string) {
+	if !strings.HasPrefix(pointer, "/") {
+		r.report("JSON pointer", pointer, "does not begin with /")
+	}
+}
+
 // addPointers adds the removal of values at JSON pointers. It applies to every version of the rule's group, to kinds
 // matched with wildcards, and to all namespaces and names unless the rule sets them; the name may be a regular expression.
 func (r *Rules) addPointers(rule fleet.ComparePatch) {
+	if len(rule.JSONPointers) == 0 {
+		return
+	}
 	gv, err := schema.ParseGroupVersion(rule.APIVersion)
-	if err != nil || len(rule.JSONPointers) == 0 {
+	if err != nil {
+		r.report("apiVersion", rule.APIVersion, "is not of the form group/version")
 		return
 	}
 	made := edit{operations: make([]fleet.Operation, 0, len(rule.JSONPointers))}
 	for _, pointer := range rule.JSONPointers {
+		r.checkPointer(pointer)
 		made.operations = append(made.operations, fleet.Operation{Op: opRemove, Path: pointer})
 	}
 	at := len(r.edits)
@@ -108,6 +133,9 @@ func (r *Rules) addPointers(rule fleet.ComparePatch) {
 	} else {
 		made.byPattern, made.kind, made.namespace = true, rule.Kind, rule.Namespace
 		made.name = r.pattern(rule.Name, "^(?:"+rule.Name+")$")
+		if _, err := path.Match(rule.Kind, ""); err != nil {
+			r.report("kind", rule.Kind, "is not a valid pattern")
+		}
 		r.shared += len(rule.Kind)
 		r.patterns[gv.Group] = append(r.patterns[gv.Group], at)
 	}
@@ -122,11 +150,16 @@ func (r *Rules) addPointers(rule fleet.ComparePatch) {
 func (r *Rules) addOperations(rule fleet.ComparePatch) {
 	var made edit
 	for _, operation := range rule.Operations {
-		if operation.Op == opIgnore {
+		switch operation.Op {
+		case opIgnore:
 			r.addMissing(rule)
-		} else {
-			made.operations = append(made.operations, operation)
+			continue
+		case opAdd, opRemove, opReplace:
+			r.checkPointer(operation.Path)
+		default:
+			r.report("operation", operation.Op, "is not add, remove, replace or ignore")
 		}
+		made.operations = append(made.operations, operation)
 	}
 	if len(made.operations) > 0 {
 		key := target{rule.APIVersion, rule.Kind, rule.Namespace, rule.Name}
@@ -237,6 +270,7 @@ func (r *Rules) pattern(name, expression string) pattern {
 	}
 	compiled, err := regexp.Compile(expression)
 	if err != nil {
+		r.report("name", name, "is not a valid regular expression")
 		return pattern{text: name}
 	}
 	return pattern{name, compiled}

@@ -117,6 +117,44 @@ func TestRulesForSeveralObjects_AreLimited(t *testing.T) {
 	}
 }
 
+func TestInvalidRules_AreDescribed(t *testing.T) {
+	t.Parallel()
+	pointer := []string{"/data"}
+	operation := func(op, path string) fleet.ComparePatch {
+		return fleet.ComparePatch{APIVersion: "v1", Kind: "A", Name: "a", Operations: []fleet.Operation{{Op: op, Path: path}}}
+	}
+	tests := map[string]struct {
+		rule fleet.ComparePatch
+		want string
+	}{
+		"all is valid": {fleet.ComparePatch{
+			APIVersion: "apps/v1", Kind: "[AB]*", Name: "a.*", JSONPointers: pointer, Operations: []fleet.Operation{{Op: "ignore"}, {Op: "add", Path: "/a"}},
+		}, ""},
+		"name with jsonPointers": {fleet.ComparePatch{Kind: "A", Name: "a[", JSONPointers: pointer}, `name "a[" is not a valid regular expression`},
+		"name that may be missing": {
+			fleet.ComparePatch{Kind: "A", Name: "(a", Operations: []fleet.Operation{{Op: "ignore"}}}, `name "(a" is not a valid regular expression`,
+		},
+		"kind":                          {fleet.ComparePatch{Kind: "A[", JSONPointers: pointer}, `kind "A[" is not a valid pattern`},
+		"apiVersion":                    {fleet.ComparePatch{APIVersion: "a/b/c", Kind: "A", JSONPointers: pointer}, `apiVersion "a/b/c" is not of the form group/version`},
+		"JSON pointer":                  {fleet.ComparePatch{Kind: "A", JSONPointers: []string{"/data", "spec.replicas", "x"}}, `JSON pointer "spec.replicas" does not begin with /`},
+		"path of an operation":          {operation("remove", "spec/a"), `JSON pointer "spec/a" does not begin with /`},
+		"operation":                     {operation("explode", "/data"), `operation "explode" is not add, remove, replace or ignore`},
+		"operation with a long name":    {operation(strings.Repeat("x", 1000), "/data"), `operation "` + strings.Repeat("x", 80) + `" is not add, remove, replace or ignore`},
+		"operation ignore with no path": {operation("ignore", ""), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := test.want
+			if want != "" {
+				want = "diff.comparePatches: " + want + ": correct or remove it"
+			}
+			if got := rulesOf(test.rule); got.Mistake() != want || got.Err() != nil {
+				t.Errorf("mistake %q, want %q; error %v", got.Mistake(), want, got.Err())
+			}
+		})
+	}
+}
+
 func TestRulesOfAnObject_ApplyInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rule := func(kind, name string, pointers ...string) fleet.ComparePatch {
