@@ -36,6 +36,8 @@ import (
 const (
 	// defaultTTL is the lifetime of a token if --ttl is not given.
 	defaultTTL = 24 * time.Hour
+	// minTTL is the shortest lifetime of a token: a cluster needs some time to join.
+	minTTL = time.Minute
 	// defaultTimeout limits the wait for the values of a token.
 	defaultTimeout = 30 * time.Second
 	// pollInterval is the time between two looks at the token.
@@ -153,8 +155,11 @@ func (o Order) problems() error {
 	if _, err := labels.ValidatedSelectorFromSet(o.Labels); err != nil {
 		problems = append(problems, fmt.Errorf("--label: %w", err))
 	}
-	if o.TTL < 0 {
+	switch {
+	case o.TTL < 0:
 		problems = append(problems, errors.New("--ttl is negative"))
+	case o.TTL > 0 && o.TTL < minTTL:
+		problems = append(problems, fmt.Errorf("--ttl %s: the token would expire before a cluster has joined; use 1m or more, or 0 for a token that never expires", o.TTL))
 	}
 	return errors.Join(problems...)
 }

@@ -156,3 +156,11 @@ func TestInvalidOrder_IsRejectedWithAllProblems(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestTTLThatIsTooShortToJoin_IsRejected(t *testing.T) {
+	for ttl, code := range map[time.Duration]exit.Code{1: exit.Usage, time.Minute - 1: exit.Usage, time.Minute: exit.Done, 0: exit.Done} {
+		if err := (Order{Name: "west", TTL: ttl}).Check("fleet token create --help"); exit.CodeOf(err) != code {
+			t.Errorf("--ttl %s: %v", ttl, err)
+		}
+	}
+}
