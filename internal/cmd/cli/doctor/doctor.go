@@ -42,6 +42,8 @@ type options struct {
 	// cluster is the context of the cluster, or empty.
 	cluster string
 	all     bool
+	// chosen means that -n is given.
+	chosen  bool
 	failOn  check.Threshold
 	timeout time.Duration
 }
@@ -69,7 +71,10 @@ func newHub(o *options, use string) *cobra.Command {
 		Long:    "Check the hub and the objects of a workspace, or with -A of all workspaces.\n\n" + rowsHelp,
 		Example: "  fleet doctor hub -A\n  fleet doctor hub -A -o json | jq '.rows[] | select(.verdict == \"failed\")'",
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return o.run(command.Context(), o.checkHub) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			o.chosen = command.Flags().Changed("namespace")
+			return o.run(command.Context(), o.checkHub)
+		},
 	}
 	o.bind(command)
 	o.flags.BindAll(command.Flags())
@@ -124,7 +129,7 @@ func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, missing, err := gather.Facts(ctx, cluster, gather.Scope{System: o.system, Workspace: cluster.Namespace}, o.clock)
+	facts, missing, err := gather.Facts(ctx, cluster, gather.Scope{System: o.system, Workspace: cluster.Namespace, Chosen: o.chosen}, o.clock)
 	if err != nil {
 		return nil, err
 	}

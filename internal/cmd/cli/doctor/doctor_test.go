@@ -151,6 +151,11 @@ func TestHealthyHub_HasNoProblems(t *testing.T) {
 	golden.Expect(t, "healthy-all.golden", doctor("-A", "--all"))
 }
 
+func TestMissingWorkspace_IsReported(t *testing.T) {
+	_, doctor := start(t)
+	golden.Expect(t, "no-workspace.golden", doctor("hub", "-n", "fleet-defualt"))
+}
+
 func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 	_, doctor := start(t, ill()...)
 	for name, args := range map[string][]string{

@@ -190,6 +190,8 @@ func faults() map[string]fault {
 			f.HelmOps[0].Finalizers = []string{"fleet.cattle.io/helmop-finalizer"}
 		}, "HelmOp fleet-default/op", check.Warning, "has no effect", `kubectl patch helmops.fleet.cattle.io -n fleet-default op --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl delete helmops.fleet.cattle.io -n fleet-default op`},
 
+		"workspace does not exist": {"hub-workspace", func(f *Facts) { f.Workspace, f.Chosen = "fleet-defualt", true }, "Namespace fleet-defualt", check.Failed, "the workspace does not exist", "kubectl get namespaces"},
+
 		"BundleDeployment of a lost Cluster": {"hub-orphans-bundledeployments", func(f *Facts) { f.BundleDeployments = append(f.BundleDeployments, partial("x", "app", of("lost"))) }, "BundleDeployment x/app", check.Warning, "of Cluster fleet-default/lost, which does not exist", "kubectl delete bundledeployments.fleet.cattle.io -n x app"},
 		"BundleDeployment of a lost Cluster, with a finalizer": {"hub-orphans-bundledeployments", func(f *Facts) {
 			lost := partial("x", "app", of("lost"))
@@ -241,7 +243,12 @@ func TestNoFaults(t *testing.T) {
 		}},
 		"Clusters without client IDs":    {"hub-client-ids", func(f *Facts) { f.Clusters[0].Spec.ClientID, f.Clusters[1].Spec.ClientID = "", "" }},
 		"reason that needs no attention": {"hub-clusters-conditions", with(conditions.Processed, conditions.ReasonAwaitingNamespace, "waits")},
-		"silence has a check of its own": {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
+		"workspace exists": {"hub-workspace", func(f *Facts) {
+			f.Workspace, f.Chosen, f.Namespaces = workspace, true, append(f.Namespaces, partial("", workspace, nil))
+		}},
+		"default workspace does not exist": {"hub-workspace", func(f *Facts) { f.Workspace = workspace }},
+		"all workspaces":                   {"hub-workspace", func(f *Facts) { f.Workspace, f.Chosen = "", true }},
+		"silence has a check of its own":   {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}
 		}},

@@ -26,6 +26,8 @@ type Facts struct {
 	System string
 	// Workspace limits the objects to one workspace. Empty means all.
 	Workspace string
+	// Chosen means that the user has chosen the workspace: it is not the default.
+	Chosen bool
 	// Server is the address of the hub in the kubeconfig of the user.
 	Server string
 

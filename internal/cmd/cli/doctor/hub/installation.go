@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -40,6 +41,7 @@ func installationChecks() []check.Check[*Facts] {
 		{ID: "hub-leases", Needs: sources(SourceLeases), Judge: checkLeases},
 		{ID: "hub-other-manager", Needs: sources(SourceLeases, SourceDeployments), Judge: checkOtherManager},
 		{ID: "hub-webhooks", Needs: sources(SourceValidating, SourceMutating, SourceServices), Judge: checkWebhooks},
+		{ID: "hub-workspace", Needs: sources(SourceNamespaces), Judge: checkWorkspace},
 	}
 }
 
@@ -301,4 +303,15 @@ func concernsFleet(rules []admissionregistrationv1.RuleWithOperations) bool {
 	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
 		return slices.Contains(r.APIGroups, fleet.GroupName) || slices.Contains(r.APIGroups, "*")
 	})
+}
+
+// checkWorkspace reports a workspace that the user has chosen and that does not exist. The other checks find nothing wrong there.
+func checkWorkspace(f *Facts) []check.Row {
+	isWorkspace := func(n metav1.PartialObjectMetadata) bool { return n.Name == f.Workspace }
+	if !f.Chosen || f.Workspace == "" || slices.ContainsFunc(f.Namespaces, isWorkspace) {
+		return nil
+	}
+	target := check.Object{Kind: "Namespace", Group: corev1.GroupName, Name: f.Workspace}
+	return []check.Row{check.Fail(target, "the workspace does not exist, so there are no objects to check. Select another one with -n, or all with -A",
+		remedy.Command("kubectl", "get", "namespaces"))}
 }

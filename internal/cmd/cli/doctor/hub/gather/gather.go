@@ -55,6 +55,8 @@ type Scope struct {
 	System string
 	// Workspace limits the objects to one workspace. Empty means all.
 	Workspace string
+	// Chosen means that the user has chosen the workspace: it is not the default.
+	Chosen bool
 }
 
 // Facts reads a hub. If its API server does not answer, only one request is sent.
@@ -68,7 +70,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope Scope, clock func
 		return nil, nil, err
 	}
 	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &hub.Facts{
-		Now: clock(), System: scope.System, Workspace: scope.Workspace, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
+		Now: clock(), System: scope.System, Workspace: scope.Workspace, Chosen: scope.Chosen, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
 	}}
 	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
 		return nil, nil, access.Explain("reading the version of the hub's API server", err)
