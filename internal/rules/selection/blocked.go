@@ -115,6 +115,16 @@ func absentGroups(in Input, selectors *targeting.Selection) map[string][]targeti
 	return absent
 }
 
+// absentClusters returns a message about Clusters that targets name and that exist in no workspace of the Bundle, or "".
+func absentClusters(in Input, selectors *targeting.Selection) string {
+	unknown := selectors.UnknownClusters(in.Clusters)
+	if len(unknown) == 0 || in.Reach.Unknown != nil {
+		return "" // the Clusters may be in workspaces that cannot be determined
+	}
+	return fmt.Sprintf("%s: there is no such Cluster in %s; correct the name if it is wrong: otherwise the Bundle is deployed there once the Cluster exists",
+		strings.Join(unknown, ", "), strings.Join(in.Reach.Namespaces, ", "))
+}
+
 func noSuchGroups(unknown []targeting.GroupRef, workspaces []string) string {
 	refs := make([]string, len(unknown))
 	for i, ref := range unknown {

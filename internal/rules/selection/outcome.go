@@ -20,8 +20,9 @@ type Outcome struct {
 	// Blocked, if set, says why some clusters stay unchanged: a selector that decides about them is invalid. Their
 	// existing BundleDeployments are among the Targets.
 	Blocked string
-	// Unknown, if set, lists the ClusterGroups that the Bundle names and that do not exist.
-	Unknown string
+	// Unknown, if set, lists the ClusterGroups that the Bundle names and that do not exist. Absent lists the Clusters that
+	// its targets name and that do not exist.
+	Unknown, Absent string
 	// Refused, if set, lists the workspaces that do not accept the Bundle although it is mapped to them.
 	Refused string
 	// Circle, if set, says that the Bundle depends on itself.

@@ -77,6 +77,7 @@ func Decide(in Input) Selection {
 	decided := out.blockUndecided(in, selectors, staying, groups)
 	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, groups, in.Known)
 	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
+	out.Outcome.Absent = absentClusters(in, selectors)
 	clusters := make([]*fleet.Cluster, len(out.Targets))
 	for i, target := range out.Targets {
 		clusters[i] = target.Cluster

@@ -33,6 +33,34 @@ func (s *Selection) UnknownGroups(groups []*fleet.ClusterGroup) (unknown []Group
 	return unknown
 }
 
+// UnknownClusters returns where targets name a Cluster, by its name or its display name, that is not among the given
+// clusters. A target that excludes a Cluster may name any, and the hub writes the target of an agent.
+func (s *Selection) UnknownClusters(clusters []*fleet.Cluster) (unknown []string) {
+	var known map[string]bool // made only if a target names a Cluster: there may be many
+	for i, candidate := range s.targets {
+		name := candidate.matcher.name
+		if name == "" || candidate.target.DoNotDeploy || s.ofAgent {
+			continue
+		}
+		if known == nil {
+			known = map[string]bool{}
+			for _, cluster := range clusters {
+				known[cluster.Name], known[cluster.Labels[fleet.LabelClusterDisplayName]] = true, true
+			}
+		}
+		if !known[name] {
+			where := label("target", len(s.customisations)+i, candidate.target.Name)
+			unknown = append(unknown, fmt.Sprintf("%s: clusterName %s", where, name))
+		}
+	}
+	return unknown
+}
+
+// NamesCluster reports whether a target names the cluster, even if its other criteria do not match.
+func (s *Selection) NamesCluster(cluster *fleet.Cluster) bool {
+	return slices.ContainsFunc(s.targets, func(c choice) bool { return Matcher{name: c.matcher.name}.matchIn(cluster, nil) })
+}
+
 // mostUnknown limits the number of groups for which PicksIf evaluates the targets.
 const mostUnknown = 50
 

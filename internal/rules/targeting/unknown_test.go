@@ -76,3 +76,35 @@ func TestPicksIf(t *testing.T) {
 		})
 	}
 }
+
+func TestUnknownClusters(t *testing.T) {
+	to := func(name string, modifiers ...func(*fleet.BundleTarget)) func(*fleet.Bundle) {
+		target := fleet.BundleTarget{ClusterName: name}
+		for _, modify := range modifiers {
+			modify(&target)
+		}
+		return targetingtest.Targets(target)
+	}
+	east := targetingtest.Cluster("c-123", targetingtest.Labelled(fleet.LabelClusterDisplayName, "east"))
+	for name, test := range map[string]struct {
+		bundle *fleet.Bundle
+		want   []string
+	}{
+		"names of both kinds exist":          {targetingtest.Bundle(to("c-123"), to("east")), nil},
+		"a name is misspelt":                 {targetingtest.Bundle(to("east"), to("eats")), []string{"target 1: clusterName eats"}},
+		"a target excludes it":               {targetingtest.Bundle(to("west", targetingtest.DoNotDeploy)), nil},
+		"a customisation names it":           {targetingtest.Bundle(to("west"), to("east"), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterName: "east"})), nil},
+		"other criteria of a target exclude": {targetingtest.Bundle(to("east", func(t *fleet.BundleTarget) { t.ClusterGroup = "none" })), nil},
+		"an agent's Bundle":                  {agentOf("west", to("west")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			selection, err := NewSelection(test.bundle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := selection.UnknownClusters([]*fleet.Cluster{east}); !slices.Equal(got, test.want) {
+				t.Errorf("unknown = %q, want %q", got, test.want)
+			}
+		})
+	}
+}

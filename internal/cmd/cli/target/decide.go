@@ -33,7 +33,7 @@ func decide(in selection.Input) (result, error) {
 		return result{}, errors.New(outcome.Failure)
 	}
 	out := result{objects: []any{content.Object(content.Manifest{Resources: in.Bundle.Spec.Resources})}}
-	for _, warning := range []string{outcome.Blocked, outcome.Unknown, outcome.Refused} {
+	for _, warning := range []string{outcome.Blocked, outcome.Unknown, outcome.Absent, outcome.Refused} {
 		if warning != "" {
 			out.warnings = append(out.warnings, warning)
 		}

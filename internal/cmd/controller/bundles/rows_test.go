@@ -125,6 +125,25 @@ func TestAGroupThatIsNotThere(t *testing.T) {
 	w.expectGone(t, "web", "one")
 }
 
+func TestTargetNamesAnAbsentCluster_IsReportedUntilItExists(t *testing.T) {
+	w := newWorld(t)
+	// The selector does not match, so nothing is deployed: only the name counts.
+	w.bundle(t, "web", withTargets(fleet.BundleTarget{ClusterName: "one", ClusterSelector: byLabel("n", "other")}))
+	reported := func(status corev1.ConditionStatus, reason string) {
+		t.Helper()
+		w.bundleThat(t, "web", "its condition TargetsKnown", func(b *fleet.Bundle) bool {
+			condition := conditions.Get(b.Status.Conditions, conditions.TargetsKnown)
+			return condition != nil && condition.Status == status && condition.Reason == reason &&
+				strings.HasPrefix(condition.Message, "target 0: clusterName one: there is no such Cluster in "+w.workspace) == (status == "False")
+		})
+	}
+	reported("False", "AwaitingTargetCluster")
+	w.cluster(t, "one", nil)
+	reported("True", "")
+	must(t, w.Delete(t.Context(), client.Clusters, w.workspace, "one"))
+	reported("False", "AwaitingTargetCluster")
+}
+
 func dependingOn(names ...string) func(*fleet.Bundle) {
 	return func(b *fleet.Bundle) {
 		for _, name := range names {

@@ -86,7 +86,7 @@ func (w *Watcher) enqueueDeployed(namespace string) {
 	}
 }
 
-// enqueueSelecting enqueues the Bundles that target a cluster.
+// enqueueSelecting enqueues the Bundles that target a cluster, or report that it does not exist.
 func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
 	listed, err := w.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
 	}
 	groups := targeting.NewGroups(listed)
 	for _, bundle := range w.mayPick(cluster, groups.Names(cluster)) {
-		if selection := w.selection(bundle); selection != nil && selection.Picks(cluster, groups) {
+		if selection := w.selection(bundle); selection != nil && (selection.NamesCluster(cluster) || selection.Picks(cluster, groups)) {
 			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}

@@ -108,6 +108,9 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 	grouped := func(w *watched) {
 		w.onGroup(reconcile.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "prod"}}})
 	}
+	naming := func(b *fleet.Bundle) {
+		b.Spec.Targets = []fleet.BundleTarget{{ClusterName: "one", ClusterGroup: "none"}} // it selects no cluster
+	}
 	tests := map[string]struct {
 		bundle []func(*fleet.Bundle)
 		change func(*watched)
@@ -117,6 +120,7 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 		"a cluster comes":                            {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
 		"a cluster that neither leaves nor comes":    {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
 		"a cluster is gone":                          {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
+		"a cluster that a target names only":         {[]func(*fleet.Bundle){naming}, func(w *watched) { relabelled(w, "prod") }, true},
 		"a group that a partition names":             {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
 		"a group that a partition selects":           {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
 		"a group, and partitions by other means":     {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -108,7 +109,11 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 	conditions.Set(&status.Conditions, in.now, ready)
 	if in.outcome.Failure == "" {
 		setProblem(status, in.now, conditions.Partitioned, conditions.ReasonPartitionsIncomplete, in.outcome.Rollout.Problem)
-		setProblem(status, in.now, conditions.TargetsKnown, conditions.ReasonClusterGroupUnknown, in.outcome.Unknown)
+		reason := conditions.ReasonClusterGroupUnknown
+		if in.outcome.Unknown == "" {
+			reason = conditions.ReasonAwaitingTargetCluster
+		}
+		setProblem(status, in.now, conditions.TargetsKnown, reason, cmp.Or(in.outcome.Unknown, in.outcome.Absent))
 	}
 	setProblem(status, in.now, conditions.TargetsAccepted, conditions.ReasonMappingRefused, in.outcome.Refused)
 }

@@ -40,7 +40,7 @@ const (
 	// never happened.
 	Partitioned = "Partitioned"
 	// TargetsKnown, on Bundle, is False while a target or restriction names a ClusterGroup that does not
-	// exist. The condition is absent if that has never happened.
+	// exist, or a target a Cluster that does not exist. The condition is absent if that has never happened.
 	TargetsKnown = "TargetsKnown"
 	// TargetsAccepted, on Bundle, is False while a BundleNamespaceMapping points to a workspace that does
 	// not accept the Bundle. The condition is absent if that has never happened.
@@ -309,6 +309,10 @@ const (
 	// ReasonClusterGroupUnknown means that the Bundle names a ClusterGroup that does not exist. Deployments to clusters
 	// that may be its members stay unchanged. Create the group, or correct its name in the Bundle.
 	ReasonClusterGroupUnknown = "ClusterGroupUnknown"
+	// ReasonAwaitingTargetCluster means that a target names a Cluster that does not exist, neither by its name nor by its
+	// display name. The Bundle is deployed there as soon as the Cluster exists. If the name is misspelt, correct it in
+	// the Bundle.
+	ReasonAwaitingTargetCluster = "AwaitingTargetCluster"
 	// ReasonDependsOnCircle means that the Bundle depends on itself, directly or through other Bundles, so that each
 	// waits for the next. The message names them. Remove one of the dependencies from spec.dependsOn.
 	ReasonDependsOnCircle = "DependsOnCircle"
