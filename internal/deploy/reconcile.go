@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// forbiddenRetry is the pause before the agent retries to label a namespace that it may not label.
-	forbiddenRetry = 2 * time.Minute
+	// labelsRetry is the pause before the agent tries again to label a namespace after the API server has refused that.
+	labelsRetry = 2 * time.Minute
 	// failureRetry is the pause before a permanently failed state is retried: a slow cluster may have recovered.
 	failureRetry = 15 * time.Minute
 	// dependencyRetry is the pause before dependencies are checked again, in case no change of them triggers a
@@ -147,7 +147,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
 	var (
 		waits       *outcome.DependencyError
-		forbidden   *outcome.NamespaceForbiddenError
+		refused     *outcome.LabelsRefusedError
 		unsupported *outcome.UnsupportedError
 	)
 	now := d.Clock()
@@ -164,9 +164,9 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	case errors.As(err, &unsupported):
 		outcome.NotDeployed(status, now, conditions.ReasonUnsupported, err.Error())
 		return nil // only a change of the BundleDeployment helps
-	case errors.As(err, &forbidden):
-		outcome.NamespaceForbidden(status, now, bd.Spec.DeploymentID, status.Release, outcome.Message(err))
-		d.queue.AddAfter(bd.Name, forbiddenRetry)
+	case errors.As(err, &refused):
+		outcome.LabelsRefused(status, now, bd.Spec.DeploymentID, status.Release, outcome.ReasonOf(err), outcome.Message(err))
+		d.queue.AddAfter(bd.Name, labelsRetry)
 		return nil
 	case outcome.IsFailure(err):
 		r.fail(now)

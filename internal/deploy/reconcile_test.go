@@ -78,7 +78,7 @@ func TestOutcome(t *testing.T) {
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
 			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, again: true},
 		"unsupported bundle": {err: &outcome.UnsupportedError{What: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
-		"a namespace that may not be labelled": {err: errors.Join(nil, &outcome.NamespaceForbiddenError{Cause: errors.New("may not")}),
+		"a namespace that may not be labelled": {err: errors.Join(nil, &outcome.LabelsRefusedError{Cause: outcome.Because(conditions.ReasonForbidden, errors.New("may not"))}),
 			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
 		"permanent failure": {err: outcome.NewRedaction(map[string]any{"password": "hunter2"}).Wrap(outcome.Classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},

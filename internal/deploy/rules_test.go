@@ -46,7 +46,7 @@ func TestDecide(t *testing.T) {
 			outcome.NotDeployed(&bd.Status, deploytest.Noon(), conditions.ReasonError, "x")
 		}, want: Deploy},
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
-			outcome.NamespaceForbidden(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", "x")
+			outcome.LabelsRefused(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", conditions.ReasonForbidden, "x")
 		}, releaseExists: true, want: Keep},
 		"paused is left alone":                       {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
 		"outside its schedule is left alone":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},

@@ -419,6 +419,39 @@ func TestNamespaceLabelsChange_NeedsNoDeployment(t *testing.T) {
 	}
 }
 
+// The release stays, and counts as not ready until its namespace has the labels and annotations.
+func TestInvalidNamespaceLabels_AreReportedUntilCorrected(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "labels-invalid")
+	l.start()
+	ns := l.Name + "-x"
+	given := func(labels, annotations map[string]string) {
+		l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(ns), Change: func(bd *fleet.BundleDeployment) {
+			bd.Spec.Options.NamespaceLabels, bd.Spec.Options.NamespaceAnnotations = labels, annotations
+		}})
+	}
+	refused := func(bd *fleet.BundleDeployment) string {
+		if bd.Status.Ready {
+			return "ready"
+		}
+		if missing := conditionsAre(bd, "Deployed=True Ready=False Monitored=True"); missing != "" {
+			return missing
+		}
+		return becauseOf(conditions.Installed, conditions.ReasonObjectRejected, "labelling namespace "+ns)(bd)
+	}
+	given(map[string]string{"team": "not valid"}, nil)
+	l.expectStatus("x", refused)
+	given(map[string]string{"team": "a"}, nil)
+	l.expectStatus("x", ready)
+	given(map[string]string{"team": "a"}, map[string]string{"not valid": "b"})
+	l.expectStatus("x", refused)
+	given(map[string]string{"team": "a"}, nil)
+	l.expectStatus("x", ready)
+	if got := l.revisionsOf(ns, "x"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
+}
+
 func (l *lab) mark(namespace, patch string) {
 	l.t.Helper()
 	_, err := l.East.CoreV1().Namespaces().Patch(l.t.Context(), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "somebody"})

@@ -97,8 +97,8 @@ func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given
 		return nil
 	}
 	err = fmt.Errorf("labelling namespace %s: %w", name, err)
-	if apierrors.IsForbidden(err) {
-		return &outcome.NamespaceForbiddenError{Cause: err}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return &outcome.LabelsRefusedError{Cause: err}
 	}
 	return err
 }

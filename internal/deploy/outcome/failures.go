@@ -56,11 +56,12 @@ func (e *DependencyError) Error() string {
 	return fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.Waiting, ", "))
 }
 
-// NamespaceForbiddenError means that the release is in place, but its account may not label the namespace.
-type NamespaceForbiddenError struct{ Cause error }
+// LabelsRefusedError means that the release is in place, but that its namespace could not be labelled: the labels or annotations
+// are invalid, or the account may not set them.
+type LabelsRefusedError struct{ Cause error }
 
-func (e *NamespaceForbiddenError) Error() string { return e.Cause.Error() }
-func (e *NamespaceForbiddenError) Unwrap() error { return e.Cause }
+func (e *LabelsRefusedError) Error() string { return e.Cause.Error() }
+func (e *LabelsRefusedError) Unwrap() error { return e.Cause }
 
 // UnsupportedError means that this agent cannot deploy such a bundle.
 type UnsupportedError struct{ What string }

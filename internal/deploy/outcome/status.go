@@ -53,12 +53,12 @@ func NotDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, te
 	setReason(status, now, conditions.Deployed, reason, text)
 }
 
-// NamespaceForbidden records a release that is in place, in a namespace that could not be labelled.
-func NamespaceForbidden(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, text string) {
+// LabelsRefused records a release that is in place, in a namespace that could not be labelled.
+func LabelsRefused(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, reason, text string) {
 	status.AppliedDeploymentID = deploymentID
 	status.Release = release
 	SetCondition(status, now, conditions.Ready, text)
-	setReason(status, now, conditions.Installed, conditions.ReasonForbidden, text)
+	setReason(status, now, conditions.Installed, reason, text)
 	SetCondition(status, now, conditions.Deployed, "")
 }
 

@@ -86,7 +86,7 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, r Report, sy
 	status.SyncGeneration = &syncGeneration
 	message := notReadyMessage(r)
 	if installed := conditions.Get(status.Conditions, conditions.Installed); installed != nil && installed.Status == "False" {
-		message = installed.Message // the namespace could not be labelled
+		status.Ready, message = false, installed.Message // the namespace could not be labelled
 	}
 	outcome.SetCondition(status, now, conditions.Ready, message)
 	outcome.Monitored(status, now, r.Mistake)

@@ -102,6 +102,20 @@ func TestCompleteList_ClearsIncompleteState(t *testing.T) {
 	}
 }
 
+func TestRefusedLabels_ReleaseIsNotReady(t *testing.T) {
+	var status fleet.BundleDeploymentStatus
+	outcome.LabelsRefused(&status, deploytest.Noon(), "s-1:a", "web/hello:1", conditions.ReasonForbidden, "because")
+	Monitored(&status, deploytest.Noon(), newReport(nil), 0)
+	if condition := conditions.Get(status.Conditions, conditions.Ready); status.Ready || condition.Message != "because" {
+		t.Errorf("ready %t, condition %+v", status.Ready, condition)
+	}
+	outcome.Deployed(&status, deploytest.Noon(), "s-1:a", "web/hello:1")
+	Monitored(&status, deploytest.Noon(), newReport(nil), 0)
+	if condition := conditions.Get(status.Conditions, conditions.Ready); !status.Ready || condition.Status != "True" {
+		t.Errorf("ready %t, condition %+v", status.Ready, condition)
+	}
+}
+
 func TestStatusOfEachOutcome(t *testing.T) {
 	later := deploytest.Noon().Add(time.Hour)
 	tests := map[string]func(*fleet.BundleDeploymentStatus){
@@ -118,7 +132,7 @@ func TestStatusOfEachOutcome(t *testing.T) {
 			outcome.Deployed(s, later, "s-2:b", "web/hello:2")
 		},
 		"a namespace that is forbidden": func(s *fleet.BundleDeploymentStatus) {
-			outcome.NamespaceForbidden(s, later, "s-2:b", "web/hello:2", "because")
+			outcome.LabelsRefused(s, later, "s-2:b", "web/hello:2", conditions.ReasonForbidden, "because")
 		},
 		"not monitored": func(s *fleet.BundleDeploymentStatus) { outcome.NotMonitored(s, later, "because") },
 	}

@@ -52,7 +52,8 @@ const (
 	Granted = "Granted"
 	// Deployed, on BundleDeployment, is True when the desired state was applied.
 	Deployed = "Deployed"
-	// Installed, on BundleDeployment, is True when the release exists.
+	// Installed, on BundleDeployment, is True when the release exists and its namespace has the labels and annotations
+	// of the bundle.
 	Installed = "Installed"
 	// Monitored, on BundleDeployment, is True when the deployed resources could be checked.
 	Monitored = "Monitored"
@@ -366,8 +367,8 @@ const (
 	// ReasonObjectTaken means that an object of the bundle exists and does not belong to the bundle. To take it over,
 	// set helm.takeOwnership.
 	ReasonObjectTaken = "ObjectTaken"
-	// ReasonObjectRejected means that the API server rejects an object of the bundle as invalid. The message names it.
-	// Correct it in the bundle.
+	// ReasonObjectRejected means that the API server rejects an object of the bundle, or namespaceLabels or
+	// namespaceAnnotations, as invalid. The message names it. Correct it in the bundle.
 	ReasonObjectRejected = "ObjectRejected"
 	// ReasonKindMissing means that the cluster does not have the kind of an object of the bundle. The bundle is
 	// deployed as soon as the kind exists. Install its CRD on the cluster.
