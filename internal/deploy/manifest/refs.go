@@ -27,6 +27,9 @@ func CheckIdentity(object *unstructured.Unstructured) error {
 	if gvk.Kind == "" || gvk.Version == "" {
 		return fmt.Errorf("YAML parse error: object %q has no apiVersion or no kind", object.GetName())
 	}
+	if object.GetName() == "" && object.GetGenerateName() != "" {
+		return fmt.Errorf("YAML parse error: an object of kind %s has metadata.generateName, but objects of a bundle need metadata.name", gvk.Kind)
+	}
 	if object.GetName() == "" {
 		return fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
 	}

@@ -138,6 +138,10 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 			text: file(t, map[string]string{"cm.yaml": "apiVersion: v1\nkind: ConfigMap\n"}, "options: {}"), args: []string{"-d"},
 			want: "YAML parse error: an object of kind ConfigMap has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes\n",
 		},
+		"object whose name the server would choose": {
+			text: file(t, map[string]string{"cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n"}, "options: {}"), args: []string{"-d"},
+			want: "YAML parse error: an object of kind ConfigMap has metadata.generateName, but objects of a bundle need metadata.name\n",
+		},
 		"cluster-scoped object under a namespace": {
 			text: file(t, map[string]string{"r.yaml": role}, "options: {namespace: web}"), args: []string{"-d"},
 			want: "error while running post render on files: invalid cluster scoped object [name=a kind=ClusterRole apiVersion=rbac.authorization.k8s.io/v1]",
