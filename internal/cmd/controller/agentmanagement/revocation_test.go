@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/identity"
@@ -85,4 +86,21 @@ func TestKeyOfAnAgent(t *testing.T) {
 	})
 	g.Expect(cluster(g).Annotations).To(HaveKeyWithValue(annotation.BlockedKey, key.Public()))
 	waits(signedRequest(t, key, two, "keyed", "fifth"))
+}
+
+// A thief of a credential can write a status that the hub cannot decode. The hub then reconciles the Cluster no longer, and
+// still revokes the credential.
+func TestRevocation_ReachesAClusterThatCannotBeDecoded(t *testing.T) {
+	g, hub := NewWithT(t), hub(t)
+	ws := workspace(t, hub, "ws-revoke-undecodable")
+	newToken(t, hub, ws, "t1", 0)
+	thief := register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "client", "random")
+	name := names.Cluster("client")
+	request := thief.client.Fleet.Patch(types.MergePatchType).Namespace(ws).Resource(client.Clusters).Name(name).SubResource("status")
+	g.Expect(request.Body([]byte(`{"status":{"garbageCollectionInterval":"x"}}`)).Do(t.Context()).Error()).To(Succeed())
+	order := fmt.Sprintf(`{"metadata":{"annotations":{%q:"1"}}}`, annotation.RevokeCredential)
+	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, name, []byte(order))).To(Succeed())
+	eventually(t, func(g Gomega) {
+		g.Expect(apierrors.IsUnauthorized(thief.beat(t.Context(), name, time.Now()))).To(BeTrue(), "the stolen credential still works")
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
@@ -30,13 +31,14 @@ const (
 
 type handler struct{ app *hub.Context }
 
-// Register watches the orders on Clusters and ClusterRegistrationTokens.
+// Register watches the orders on Clusters and ClusterRegistrationTokens. They also count on objects that cannot be decoded
+// completely: the agent whose credential is to end may write such a status.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
-	a.Clusters.OnChange(hub.Lasting(ctx), "revocation", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
+	undecodable.Unguarded(a.Clusters).OnChange(hub.Lasting(ctx), "revocation", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		return h.onCluster(cluster)
 	})
-	a.ClusterRegistrationTokens.OnChange(hub.Lasting(ctx), "revoke-derived", func(_ string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
+	undecodable.Unguarded(a.ClusterRegistrationTokens).OnChange(hub.Lasting(ctx), "revoke-derived", func(_ string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onToken(token)
 	})
 	return nil

@@ -24,6 +24,15 @@ func Guard[T generic.RuntimeMetaObject, L runtime.Object](controller generic.Con
 	return completeOnly[T, L]{controller, objects}
 }
 
+// Unguarded returns a controller that also reconciles and overwrites the objects that are tracked. Use it for orders about
+// an object that must be carried out whatever its content is, and only patch its metadata.
+func Unguarded[T generic.RuntimeMetaObject, L runtime.Object](controller generic.ControllerInterface[T, L]) generic.ControllerInterface[T, L] {
+	if guarded, is := controller.(completeOnly[T, L]); is {
+		return guarded.ControllerInterface
+	}
+	return controller
+}
+
 // OnChange calls a handler for complete objects. Others are handled once they are corrected.
 func (c completeOnly[T, L]) OnChange(ctx context.Context, name string, handle generic.ObjectHandler[T]) {
 	c.ControllerInterface.OnChange(ctx, name, func(key string, object T) (T, error) {

@@ -372,3 +372,19 @@ func TestUndecodableObject_CallsNoHandler(t *testing.T) {
 		t.Errorf("called (-want +got):\n%s", diff)
 	}
 }
+
+func TestUndecodableObject_CallsUnguardedHandler(t *testing.T) {
+	r, server := newReports(), &writes{}
+	var called []string
+	Unguarded(Guard(server, r.Objects)).OnChange(t.Context(), "x", func(key string, c *fleet.Cluster) (*fleet.Cluster, error) {
+		called = append(called, key)
+		return c, nil
+	})
+	r.note("Cluster", versioned("1"), []string{"status.a"})
+	if _, err := server.handler("1", versioned("1")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1"}, called); diff != "" {
+		t.Errorf("called (-want +got):\n%s", diff)
+	}
+}
