@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -69,4 +70,20 @@ func TestChangeByAnotherClient_IsRepaired(t *testing.T) {
 			hubtest.ExpectRequests(t, hub)
 		})
 	}
+}
+
+// The hub replaces an account whose token the API server rejects. Then no agent reports, so that nothing else enqueues a
+// Cluster.
+func TestDeletedAccount_EnqueuesAClusterThatCreatesItAgain(t *testing.T) {
+	hub := settled(t, cluster())
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		hub.Put(cluster(func(c *fleet.Cluster) {
+			c.Name, c.UID, c.Labels = name, types.UID("u-"+name), map[string]string{fleet.LabelClusterManagement: "another"}
+		}))
+	}
+	hub.Remove(hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", names.Recovery))
+	(&handler{app: hub.App}).enqueueOne(types.NamespacedName{Name: "ws"})
+	hubtest.ExpectWoken(t, hub, "Cluster ws/c1")
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "create ServiceAccount ws/fleet-recovery")
 }

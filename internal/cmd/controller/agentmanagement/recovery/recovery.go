@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -163,15 +164,18 @@ func (h *handler) enqueueAll() {
 		return // only a cache that has not started
 	}
 	for _, cluster := range all {
-		h.app.Clusters.Enqueue(cluster.Namespace, cluster.Name)
+		reconcile.Enqueue(h.app.Clusters)(reconcile.KeyOf(cluster))
 	}
 }
 
-// enqueueOne enqueues one Cluster of a workspace whose recovery account changed.
+// enqueueOne enqueues a Cluster of a workspace whose recovery account changed: one for which the account is kept.
 func (h *handler) enqueueOne(workspace types.NamespacedName) {
 	found, err := h.app.Clusters.Cache().List(workspace.Name, labels.Everything())
-	if err == nil && len(found) > 0 {
-		h.app.Clusters.Enqueue(found[0].Namespace, found[0].Name)
+	if err != nil {
+		return // only a cache that has not started
+	}
+	if i := slices.IndexFunc(found, recovery.Applies); i >= 0 {
+		reconcile.Enqueue(h.app.Clusters)(reconcile.KeyOf(found[i]))
 	}
 }
 
