@@ -252,7 +252,8 @@ func Bound(object any) {
 		o.Status.Conditions = BoundConditions(o.Status.Conditions)
 		o.Status.Summary = BoundSummary(o.Status.Summary)
 		o.Status.NonReadyClusters = boundTexts(o.Status.NonReadyClusters, MaxListed, maxName)
-		cutAll(maxWord, &o.Status.Display.State, &o.Status.Display.ReadyClusters, &o.Status.Display.ReadyBundles)
+		cutAll(maxWord, &o.Status.Display.State, &o.Status.Display.ReadyBundles)
+		cutAll((MaxListed+1)*maxName, &o.Status.Display.ReadyClusters) // it contains names
 	case *fleet.ClusterRegistration:
 		o.Status.Conditions = BoundConditions(o.Status.Conditions)
 		cutAll(maxName, &o.Status.ClusterName)

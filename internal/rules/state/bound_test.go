@@ -246,3 +246,14 @@ func TestBoundPartitions_SumsUpWhatDoesNotFit(t *testing.T) {
 		t.Error("the partitions given were changed")
 	}
 }
+
+// A column that names Clusters is not cut within a name.
+func TestBound_KeepsTheNamesOfClustersInAColumn(t *testing.T) {
+	group := &fleet.ClusterGroup{}
+	group.Status.Display.ReadyClusters = "0/11 (" + strings.Repeat(strings.Repeat("c", 63)+",", MaxListed) + "...)"
+	want := group.DeepCopy()
+	Bound(group)
+	if diff := cmp.Diff(want, group); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
