@@ -251,26 +251,19 @@ func TestErrorOfAllClusters_EndsThePass(t *testing.T) {
 	}
 }
 
-// interrupt does something at the beginning of one of the creations, while no other one begins. The result says how many
-// more there were in the end.
+// interrupt does something at the beginning of the 60th creation, which is of the second round. The result says how many
+// began afterwards.
 func (d *delivery) interrupt(do func()) (more func() int) {
-	var gate sync.RWMutex
-	var begun, then atomic.Int32
+	var once sync.Once
+	var begun atomic.Int32
 	for number := range 200 {
 		d.hub.Before(createOf(number), func() {
-			if number != 60 {
-				gate.RLock()
-				defer gate.RUnlock()
-				begun.Add(1)
-				return
+			if begun.Add(1) >= 60 {
+				once.Do(do) // the others wait until it is done
 			}
-			gate.Lock()
-			defer gate.Unlock()
-			do()
-			then.Store(begun.Add(1))
 		})
 	}
-	return func() int { return int(begun.Load() - then.Load()) }
+	return func() int { return int(begun.Load()) - 60 }
 }
 
 func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
@@ -285,16 +278,25 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 			t.Errorf("%d requests after the end, want those that were under way", more())
 		}
 	})
-	t.Run("bundle", func(t *testing.T) {
-		d := newDelivery(t, bundle(everywhere), 200)
-		more := d.interrupt(func() { d.change(t) })
-		if err := d.pass(t.Context()); err != nil {
-			t.Errorf("error = %v", err)
-		}
-		if more() >= atATime {
-			t.Errorf("%d requests for what has changed, want those that were under way", more())
-		}
-	})
+	for name, change := range map[string]func(*fleet.Bundle){
+		"bundle": func(b *fleet.Bundle) { b.Generation++ },
+		"shard":  func(b *fleet.Bundle) { b.Labels = map[string]string{fleet.LabelShardRef: "another"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 200)
+			more := d.interrupt(func() {
+				b := hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web")
+				change(b)
+				d.hub.Put(b)
+			})
+			if err := d.pass(t.Context()); err != nil {
+				t.Errorf("error = %v", err)
+			}
+			if more() >= atATime {
+				t.Errorf("%d requests for what has changed, want those that were under way", more())
+			}
+		})
+	}
 	t.Run("content", func(t *testing.T) {
 		d := newDelivery(t, bundle(everywhere), 200)
 		in, err := d.gather(t.Context(), hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web"))

@@ -106,8 +106,8 @@ func waitsForOthers(wait rollout.Wait) bool {
 // isGated reports whether some clusters wait for the results of others.
 func isGated(layout rollout.Layout) bool { return layout.Limits() || len(layout.Partitions) > 1 }
 
-// isCurrent reports whether the Bundle is unchanged since the pass began.
+// isCurrent reports whether the Bundle is unchanged since the pass began, and still of this shard.
 func (h *handler) isCurrent(bundle *fleet.Bundle) bool {
 	now, err := reconcile.Optional(h.app.Bundles.Cache().Get(bundle.Namespace, bundle.Name))
-	return err == nil && now != nil && now.UID == bundle.UID && now.Generation == bundle.Generation && now.DeletionTimestamp == nil
+	return err == nil && now != nil && now.UID == bundle.UID && now.Generation == bundle.Generation && now.DeletionTimestamp == nil && h.app.Owns(now)
 }
