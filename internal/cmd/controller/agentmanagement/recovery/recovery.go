@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -148,11 +147,7 @@ func (h *handler) tryKey(ctx context.Context) bool {
 func (h *handler) prune(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pruneTimeout)
 	defer cancel()
-	err := h.app.Recoveries.Prune(ctx, func(workspace string) bool {
-		_, err := h.app.AllNamespaces.Cache().Get(workspace)
-		return !apierrors.IsNotFound(err)
-	})
-	if err != nil && ctx.Err() == nil {
+	if err := h.app.Recoveries.Prune(ctx); err != nil && ctx.Err() == nil {
 		h.app.Log.Warn("deleting expired records of deleted Clusters failed; it is tried again in some hours", "error", err)
 	}
 }

@@ -41,13 +41,7 @@ func (r *Recoveries) BlockAll(ctx context.Context, workspace string) error {
 // block writes an entry with the current time, which has whole seconds: many Clusters of one workspace cause few writes.
 func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 	now := r.clock()
-	return r.write(ctx, blockedName(workspace), workspace, func(entries map[string]string) map[string]string {
-		return withBlocked(entries, entry, now)
-	})
-}
-
-// write changes the entries of a ConfigMap, or creates it. workspace is "" if it is not of one workspace.
-func (r *Recoveries) write(ctx context.Context, name, workspace string, change func(map[string]string) map[string]string) error {
+	name := blockedName(workspace)
 	r.blocking.Lock()
 	defer r.blocking.Unlock()
 	blocked := r.kube().CoreV1().ConfigMaps(r.system)
@@ -57,17 +51,17 @@ func (r *Recoveries) write(ctx context.Context, name, workspace string, change f
 			return err
 		}
 		if found == nil {
-			created := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"}}, Data: change(nil),
-			}
-			if workspace != "" {
-				created.Annotations = map[string]string{fleet.AnnotationClusterNamespace: workspace}
-			}
-			_, err = blocked.Create(ctx, created, metav1.CreateOptions{})
+			_, err = blocked.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"},
+					Annotations: map[string]string{fleet.AnnotationClusterNamespace: workspace},
+				},
+				Data: withBlocked(nil, entry, now),
+			}, metav1.CreateOptions{})
 			return err
 		}
 		changed := found.DeepCopy()
-		if changed.Data = change(found.Data); maps.Equal(changed.Data, found.Data) {
+		if changed.Data = withBlocked(found.Data, entry, now); maps.Equal(changed.Data, found.Data) {
 			return nil
 		}
 		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
@@ -81,23 +75,12 @@ func (r *Recoveries) write(ctx context.Context, name, workspace string, change f
 
 // IsBlocked reports whether the ticket's Cluster or workspace was deleted after the ticket was signed.
 func (r *Recoveries) IsBlocked(ctx context.Context, ticket identity.Ticket) (bool, error) {
-	entries, err := r.entries(ctx, blockedName(ticket.Workspace))
-	if err != nil || isBlocked(entries, ticket) {
-		return err == nil, err
-	}
-	return r.isMerged(ctx, ticket)
-}
-
-// entries returns the entries of a ConfigMap, or none if it does not exist.
-func (r *Recoveries) entries(ctx context.Context, name string) (map[string]string, error) {
+	name := blockedName(ticket.Workspace)
 	found, err := reconcile.Optional(r.kube().CoreV1().ConfigMaps(r.system).Get(ctx, name, metav1.GetOptions{}))
 	if err != nil {
-		return nil, fmt.Errorf("reading the blocked tickets from ConfigMap %s/%s: %w", r.system, name, err)
+		return false, fmt.Errorf("reading the blocked tickets from ConfigMap %s/%s: %w", r.system, name, err)
 	}
-	if found == nil {
-		return nil, nil
-	}
-	return found.Data, nil
+	return found != nil && isBlocked(found.Data, ticket), nil
 }
 
 func blockedName(workspace string) string {

@@ -3,5 +3,5 @@
 //
 //	Secret fleet-hub-key ─► Key ─► Data of a Cluster ─► credential Secret, or Secret fleet-recovery
 //	deleted Cluster ─► Block, deleted workspace ─► BlockAll ─► ConfigMap fleet-deleted-clusters-… ─► IsBlocked ─► a ticket that counts no more
-//	every few hours ─► Prune ─► those ConfigMaps whose tickets have expired are deleted, too many are merged
+//	every few hours ─► Prune ─► those ConfigMaps whose tickets have expired are deleted
 package recoveries

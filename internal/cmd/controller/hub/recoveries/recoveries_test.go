@@ -364,7 +364,7 @@ func TestPrune_DeletesExpiredRecords(t *testing.T) {
 		want  int
 	}{{0, 4}, {identity.TicketLife - time.Minute, 2}, {time.Hour, 1}} {
 		w.now = w.now.Add(step.after)
-		if err := w.Prune(ctx, func(workspace string) bool { return workspace == "exists" }); err != nil {
+		if err := w.Prune(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.blockedMaps(t); len(got) != step.want {
@@ -384,69 +384,6 @@ func (w *world) blockedMaps(t *testing.T) (found []string) {
 		found = append(found, one.Name)
 	}
 	return found
-}
-
-// A user who may create namespaces creates and deletes many with Clusters.
-func TestManyDeletedWorkspaces_AreMerged(t *testing.T) {
-	w, ctx := newWorld(), t.Context()
-	start := w.now
-	for i := range 1100 {
-		w.now = start.Add(time.Duration(i) * time.Second)
-		var err error
-		if workspace := fmt.Sprint("gone-", i); i == 0 || i == 1099 {
-			err = w.BlockAll(ctx, workspace)
-		} else {
-			err = w.client.Tracker().Add(&corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: system, Name: "fleet-deleted-clusters-" + workspace, Labels: map[string]string{fleet.LabelManaged: "true"},
-					Annotations: map[string]string{fleet.AnnotationClusterNamespace: workspace},
-				},
-				Data: map[string]string{"before": w.now.Format(time.RFC3339)},
-			})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Block(ctx, "exists", "c1"); err != nil {
-		t.Fatal(err)
-	}
-	for i, workspace := range []string{"gone-0", "gone-1099", "exists", "old"} {
-		created := start.Add(time.Duration(i-3) * time.Hour) // those that are gone were created again
-		if strings.HasPrefix(workspace, "gone") {
-			created = start.Add(2 * time.Hour)
-		}
-		if err := w.client.Tracker().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: workspace, CreationTimestamp: metav1.NewTime(created)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 2 {
-		if err := w.Prune(ctx, func(workspace string) bool { return workspace == "exists" }); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(w.blockedMaps(t)); got != 752 { // with the one of the workspace that exists, and the one for those that were merged
-			t.Errorf("%d ConfigMaps", got)
-		}
-	}
-	for name, test := range map[string]struct {
-		workspace, cluster string
-		at                 time.Duration
-		want               bool
-	}{
-		"of a merged workspace that was created again":         {"gone-0", "c1", 0, true},
-		"newer than all merged workspaces":                     {"gone-0", "c1", time.Hour, false},
-		"of a workspace that was not merged":                   {"gone-1099", "c1", 1099 * time.Second, true},
-		"of a Cluster of a workspace that exists":              {"exists", "c1", 0, true},
-		"of another Cluster of it":                             {"exists", "c2", 0, false},
-		"of a workspace older than the merged ones":            {"old", "c1", 0, false},
-		"of a workspace that does not exist, merged or not":    {"unknown", "c1", 0, true},
-		"newer, of a workspace that does not exist, as before": {"unknown", "c1", time.Hour, false},
-	} {
-		got, err := w.IsBlocked(ctx, identity.Ticket{Workspace: test.workspace, Cluster: test.cluster, Time: start.Add(test.at)})
-		if err != nil || got != test.want {
-			t.Errorf("ticket %s: blocked %t, %v", name, got, err)
-		}
-	}
 }
 
 func TestDeletedWorkspace_KeepsOneEntry(t *testing.T) {
