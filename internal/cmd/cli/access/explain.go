@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,17 @@ func Explain(doing string, err error) error {
 		return failure(exit.Preflight).With("kubectl cluster-info (with the same --context)")
 	}
 	return fmt.Errorf("%w", problem)
+}
+
+// IsPassing reports whether the same request may succeed in a moment: the server was not reached, was overloaded, or failed
+// itself. API servers do so while they restart. Commands that wait look again.
+func IsPassing(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
+	}
+	return !errors.Is(err, context.Canceled) && errors.Is(foreign.Classify(err), foreign.ErrUnreachable)
 }
 
 // said is an error whose text is bounded and has one line.

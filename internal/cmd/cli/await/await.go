@@ -11,7 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
 // Interval is the time between two looks.
@@ -29,8 +31,8 @@ type Wait struct {
 	Progress io.Writer
 }
 
-// Until waits until done returns true. An error of done ends the wait. done may return a text about the current state,
-// which becomes part of the error after the timeout.
+// Until waits until done returns true. An error of done ends the wait, unless it may pass. done may return a text about the
+// current state, which becomes part of the error after the timeout.
 func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bool, state string, err error)) error {
 	var last string
 	started := false
@@ -38,6 +40,9 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 		happened, state, err := done(ctx)
 		if err != nil && ctx.Err() != nil { // the timeout, whatever the interrupted request says
 			return false, ctx.Err()
+		}
+		if access.IsPassing(err) {
+			happened, state, err = false, output.Line(err.Error()), nil
 		}
 		last = state
 		if !happened && err == nil && !started && w.Progress != nil {

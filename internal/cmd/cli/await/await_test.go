@@ -4,12 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/url"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
@@ -55,6 +61,37 @@ func TestUntil(t *testing.T) {
 				}
 				if diff := cmp.Diff(test.text, text); diff != "" || exit.CodeOf(err) != test.code || shown.String() != test.shown {
 					t.Errorf("code %d, progress %q, text (-want +got):\n%s", exit.CodeOf(err), shown.String(), diff)
+				}
+			})
+		})
+	}
+}
+
+// An API server that restarts answers nothing, or with an error of its own.
+func TestErrorThatPasses_DoesNotEndTheWait(t *testing.T) {
+	clusters := schema.GroupResource{Group: "fleet.cattle.io", Resource: "clusters"}
+	for name, test := range map[string]struct {
+		err  error
+		code exit.Code
+	}{
+		"the connection is refused": {&url.Error{Op: "Get", URL: "https://hub", Err: syscall.ECONNREFUSED}, exit.Done},
+		"error of the server":       {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), exit.Done},
+		"the server is overloaded":  {apierrors.NewTooManyRequests("later", 1), exit.Done},
+		"the error is explained":    {access.Explain("reading Cluster", apierrors.NewServiceUnavailable("down")), exit.Done},
+		"the right is missing":      {access.Explain("reading Cluster", apierrors.NewForbidden(clusters, "east", nil)), exit.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looks := 0
+				w := await.Wait{For: "the heartbeat", Timeout: 10 * time.Second}
+				err := w.Until(t.Context(), func(context.Context) (bool, string, error) {
+					if looks++; looks < 3 {
+						return false, "", test.err
+					}
+					return true, "", nil
+				})
+				if exit.CodeOf(err) != test.code {
+					t.Errorf("after %d looks: %v", looks, err)
 				}
 			})
 		})

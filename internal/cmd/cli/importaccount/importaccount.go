@@ -169,6 +169,9 @@ func (a *Account) token(ctx context.Context, namespace string) (string, error) {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, tokenPatience, true, func(ctx context.Context) (bool, error) {
 		var err error
 		found, err = a.core.CoreV1().Secrets(namespace).Get(ctx, a.Name, metav1.GetOptions{})
+		if access.IsPassing(err) {
+			return false, nil
+		}
 		return isTokenReady(found), access.Explain("reading Secret "+namespace+"/"+a.Name, err)
 	})
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -163,5 +164,16 @@ func TestObjectsOfOthers_AreRefused(t *testing.T) {
 		if exit.CodeOf(err) != exit.Refused || !strings.HasPrefix(exit.Text(err), "error: "+kind+" "+name+" exists and was not created by this command\n") || len(server.Writes()) > 0 {
 			t.Errorf("%s: %v, requests %v", kind, err, server.Writes())
 		}
+	}
+}
+
+func TestClusterThatFailsForAMoment_TokenIsAwaited(t *testing.T) {
+	secret := all()[2].(*corev1.Secret)
+	secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("t")}
+	server, account := start(t, all()[0], all()[1], secret)
+	var requests atomic.Int32
+	server.Fails = func() bool { return requests.Add(1) == 4 } // the first three read the objects
+	if token, err := account.Ensure(t.Context()); err != nil || token != "t" {
+		t.Errorf("token %q, error %v", token, err)
 	}
 }

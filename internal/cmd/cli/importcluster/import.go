@@ -524,6 +524,9 @@ func (i *importer) await(ctx context.Context) (*fleet.Cluster, error) {
 	var last *fleet.Cluster
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, i.timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
+		if access.IsPassing(err) {
+			return false, nil
+		}
 		if err != nil {
 			return false, access.Explain("reading Cluster "+i.fullName(), err)
 		}

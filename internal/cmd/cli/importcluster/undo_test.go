@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // open returns an importer whose hub and cluster are one server.
@@ -255,5 +259,19 @@ func TestAgentThatStays_IsNamed(t *testing.T) {
 				t.Error(said.String())
 			}
 		})
+	}
+}
+
+// The hub's API server restarts while the import waits. To undo the import would remove a cluster that is about to report.
+func TestHubThatFailsForAMoment_ImportGoesOn(t *testing.T) {
+	east := &fleet.Cluster{ObjectMeta: named("east")}
+	east.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon())
+	conditions.Set(&east.Status.Conditions, clitest.Noon(), genericcondition.GenericCondition{Type: conditions.Imported, Status: corev1.ConditionTrue})
+	i, server, _ := open(t, east)
+	i.timeout = time.Minute
+	var requests atomic.Int32
+	server.Fails = func() bool { return requests.Add(1) <= 3 }
+	if _, err := i.await(t.Context()); err != nil {
+		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }

@@ -99,6 +99,9 @@ func unused(cluster *fleet.Cluster) error {
 func (h *hubSide) await(ctx context.Context, joined Joined, timeout time.Duration) error {
 	return wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		cluster, err := h.cluster.Clusters(joined.Workspace).Get(ctx, joined.Cluster, metav1.GetOptions{})
+		if access.IsPassing(err) {
+			return false, nil
+		}
 		if err != nil {
 			return false, access.Explain(fmt.Sprintf("reading Cluster %s/%s", joined.Workspace, joined.Cluster), err)
 		}

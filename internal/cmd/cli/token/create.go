@@ -361,6 +361,9 @@ func awaitValues(ctx context.Context, hub *access.Cluster, o Order, token *fleet
 	var values protocol.Values
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, o.Timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
+		if access.IsPassing(err) {
+			return false, nil
+		}
 		if err != nil {
 			return false, vanished(o, token, err)
 		}
@@ -372,7 +375,7 @@ func awaitValues(ctx context.Context, hub *access.Cluster, o Order, token *fleet
 			return false, nil
 		}
 		values, err = readValues(ctx, hub, o.Workspace, o.Name)
-		if apierrors.IsNotFound(err) || errors.Is(err, errNotYet) {
+		if apierrors.IsNotFound(err) || errors.Is(err, errNotYet) || access.IsPassing(err) {
 			return false, nil
 		}
 		return err == nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // open returns the hub of a server.
@@ -82,4 +84,20 @@ func TestTokenWhoseClusterIsGone_FixCreatesAnother(t *testing.T) {
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet-default", Name: name}
+}
+
+func TestHubThatFailsForAMoment_ValuesAreAwaited(t *testing.T) {
+	values, err := protocol.Values{APIServerURL: "https://hub", Token: "t", TokenName: "west"}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Status: fleet.ClusterRegistrationTokenStatus{SecretName: "west"}}
+	server := clitest.Start(t, token, &corev1.Secret{
+		ObjectMeta: token.ObjectMeta, Type: protocol.SecretTypeValues, Data: map[string][]byte{protocol.ValuesKey: values},
+	})
+	var requests atomic.Int32
+	server.Fails = func() bool { n := requests.Add(1); return n == 1 || n == 3 } // the token, then its Secret
+	if _, _, err := awaitValues(t.Context(), open(t, server), west(), token); err != nil {
+		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
 }

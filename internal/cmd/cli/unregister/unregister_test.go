@@ -235,7 +235,7 @@ func TestSecondRun_ContinuesAfterEachWrite(t *testing.T) {
 	for writes := range count(complete) {
 		w := start(t, onTheHub(), onTheCluster())
 		first := w.failAfter(writes)
-		if shown, code := w.run(t, "east", "--cluster-context", "east"); code == exit.Done || !strings.HasSuffix(shown, "fix: run the same command again: it continues\n") {
+		if shown, code := w.run(t, "east", "--cluster-context", "east", "--timeout", "50ms"); code == exit.Done || !strings.HasSuffix(shown, "fix: run the same command again: it continues\n") {
 			t.Fatalf("after %d writes:\n%s", writes, shown)
 		}
 		first()
