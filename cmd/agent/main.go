@@ -10,9 +10,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/agent"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
+	"github.com/fleet-hub/fleet/internal/deploy/source"
 )
 
 func main() {
+	source.LimitDownloads()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := agent.New(env.OS, os.Stderr).ExecuteContext(ctx)
 	stop()

@@ -3,7 +3,9 @@ package source
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"path"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -18,8 +20,18 @@ import (
 // renderedFile is the file with Helm's output, as a resource of the kustomization.
 const renderedFile = "fleet-manifests.yaml"
 
-// kustomize builds the bundle's kustomization over the objects that Helm rendered. It reads only the bundle's
-// files, in memory. Plugins are disabled.
+// LimitDownloads limits how long kustomize waits for a server with a remote resource, which otherwise may keep a worker of the
+// agent forever. Kustomize downloads with the default transport of the process, so the command calls it before all else.
+func LimitDownloads() { limitDownloads(time.Minute) }
+
+func limitDownloads(patience time.Duration) {
+	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
+		transport.ResponseHeaderTimeout = patience
+	}
+}
+
+// kustomize builds the bundle's kustomization over the objects that Helm rendered. It reads the bundle's files, in memory, and
+// the remote resources that the kustomization names. Plugins are disabled.
 func kustomize(p *Package, rendered []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	disk := filesys.MakeFsInMemory()
 	for _, f := range p.Files {
