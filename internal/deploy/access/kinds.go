@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chartutil"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -94,6 +96,19 @@ func (k *kinds) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) 
 		return nil, fmt.Errorf("finding kind %s of %s: %w", gvk.Kind, gvk.GroupVersion(), err)
 	}
 	return mapping, nil
+}
+
+// Served returns a kind in a version that the API server serves: another one if that of gvk is no longer served. If the server of
+// an aggregated API does not answer, its kinds may exist, so the error is not that of an unknown kind.
+func (k *kinds) Served(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+	_, err := k.discovery.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
+	if err == nil || errors.Is(err, memory.ErrCacheNotFound) || apierrors.IsNotFound(err) {
+		var mapping *meta.RESTMapping
+		if mapping, err = k.mapper.RESTMapping(gvk.GroupKind()); err == nil {
+			return mapping.GroupVersionKind, nil
+		}
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("finding kind %s of %s: %w", gvk.Kind, gvk.GroupVersion(), err)
 }
 
 // Namespaced reports whether a kind is namespaced.

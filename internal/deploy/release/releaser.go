@@ -384,7 +384,7 @@ func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release)
 // from the history.
 func (r *Releaser) client(h *History, who *access.Identity, confined string, marks placement.Set) *objects.Client {
 	client := objects.New(who, h.Key, r.Stopped)
-	client.Old, client.Confined, client.Set = h.manifests(), confined, marks.Hash
+	client.Old, client.Removes, client.Confined, client.Set = h.manifests(), true, confined, marks.Hash
 	for _, revision := range h.revisions {
 		client.ConfineHooks(revision)
 	}

@@ -33,9 +33,11 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	c.leftOut(nil)
 	for _, object := range objects {
 		info, err := c.info(object)
-		if meta.IsNoMatchError(err) && isOld && !isNew {
-			c.leftOut(object)
-			continue
+		if isOld && !isNew && meta.IsNoMatchError(err) {
+			if info, err = c.served(object, err); meta.IsNoMatchError(err) {
+				c.leftOut(object)
+				continue
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -166,6 +168,23 @@ func (c *Client) info(object *unstructured.Unstructured) (*resource.Info, error)
 	return &resource.Info{
 		Client: client, Mapping: mapping, Namespace: object.GetNamespace(), Name: object.GetName(), Object: object,
 	}, nil
+}
+
+// served is info for an object of a former revision whose version is no longer served. The object still exists, in the other
+// versions of its kind. It returns the error of info if the operation deletes no such objects.
+func (c *Client) served(object *unstructured.Unstructured, unknown error) (*resource.Info, error) {
+	if !c.Removes {
+		return nil, unknown
+	}
+	gvk, err := c.identity.Served(object.GroupVersionKind())
+	if err != nil {
+		if !meta.IsNoMatchError(err) {
+			c.setDeletionError(err)
+		}
+		return nil, err
+	}
+	object.SetGroupVersionKind(gvk)
+	return c.info(object)
 }
 
 // ObjectsOf returns the objects of a manifest, with their namespaces filled in.

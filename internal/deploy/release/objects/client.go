@@ -46,8 +46,11 @@ type Client struct {
 	// Only, if not nil, are the only objects that an update changes.
 	Only map[manifest.Ref]bool
 	// Old are the manifests of the existing revisions. Their objects whose kind the API server no longer knows are
-	// left out, because those objects no longer exist.
+	// left out.
 	Old map[int]string
+	// Removes is true if the operation deletes objects of former revisions. It then finds them also if the API server serves
+	// their kind in another version only.
+	Removes bool
 	// Leftovers are failed revisions in old. Their objects are deleted unless the new revision has them.
 	Leftovers []int
 	// Former are manifests of other releases, whose objects this release may have taken over. An update removes the
@@ -260,12 +263,16 @@ func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropaga
 		return nil
 	})
 	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.deletion = err
+		c.setDeletionError(err)
 		return result, []error{err}
 	}
 	return result, nil
+}
+
+func (c *Client) setDeletionError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deletion = err
 }
 
 func (c *Client) DeletionError() error {
