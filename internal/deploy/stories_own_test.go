@@ -486,3 +486,47 @@ func TestAgentUpgrade_KeepsSettingsOfAdmin(t *testing.T) {
 	})
 	l.expectStatus("fleet-agent-east", ready)
 }
+
+// A bundle labels the namespaces of a cluster, with that of the agent among them. The agent would be deleted with it.
+func TestBundleBringsTheAgentsNamespace_NamespaceStays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-namespace")
+	l.start()
+	other := l.Name + "-other"
+	namespace := func(name string) string {
+		return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + ", labels: {team: a}}\n"
+	}
+	options := deploytest.InNamespace(other)
+	options.Helm.TakeOwnership = true
+	for _, name := range []string{"deleted", "changed"} {
+		options.Helm.ReleaseName = name
+		files := map[string]string{
+			"agent.yaml": namespace(l.Name), "more.yaml": namespace(l.Name + "-" + name), "cm.yaml": strings.Replace(deploytest.ConfigMapYAML, "name: cm", "name: "+name, 1),
+		}
+		l.apply(bundle{Name: name, Files: files, Options: options})
+		l.expectStatus(name, ready)
+		if name == "changed" {
+			delete(files, "agent.yaml")
+			delete(files, "more.yaml")
+			l.apply(bundle{Name: name, Files: files, Options: options})
+			l.expectStatus(name, func(bd *fleet.BundleDeployment) string {
+				if bd.Status.AppliedDeploymentID != bd.Spec.DeploymentID || len(bd.Status.ModifiedStatus) != 0 && bd.Status.ModifiedStatus[0].Name != l.Name+"-changed" {
+					return "not applied, or modified"
+				}
+				return ""
+			})
+		}
+		l.delete(name)
+		l.expectNoRelease(other, name)
+		l.eventually(func() string {
+			found, err := l.East.CoreV1().Namespaces().Get(t.Context(), l.Name+"-"+name, metav1.GetOptions{})
+			if err == nil && found.DeletionTimestamp == nil {
+				return "the other namespace is there"
+			}
+			return ""
+		})
+		if found, err := l.East.CoreV1().Namespaces().Get(t.Context(), l.Name, metav1.GetOptions{}); err != nil || found.DeletionTimestamp != nil {
+			t.Fatalf("%s: the namespace of the agent is being deleted: %v", name, err)
+		}
+	}
+}

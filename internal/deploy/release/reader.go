@@ -285,10 +285,15 @@ func (r *Reader) manifest(ctx context.Context, key placement.Release, number int
 	return stored.Manifest, nil
 }
 
+// namespaceOf returns a namespace as an object.
+func namespaceOf(name string) manifest.Ref {
+	return manifest.Ref{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace"), Name: name}
+}
+
 // LeftBehind returns the objects that a revision no longer has. Objects of its hooks are not left behind: a former
-// object may have become a hook, and only Helm deletes hooks.
+// object may have become a hook, and only Helm deletes hooks. Nor is the agent's own namespace, which stays.
 func (r *Reader) LeftBehind(ctx context.Context, release string, made *manifest.Revision) ([]manifest.Ref, error) {
-	left := manifest.Surplus(made.Former, made.Refs)
+	left := manifest.Surplus(made.Former, slices.Concat(made.Refs, []manifest.Ref{namespaceOf(r.namespace)}))
 	if len(left) == 0 {
 		return nil, nil
 	}

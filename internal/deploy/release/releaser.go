@@ -47,6 +47,8 @@ type Releaser struct {
 	Slots objects.Slots
 	// Seal tells the revisions that the agent stored from others.
 	Seal *Seal
+	// Namespace is that of the agent. A bundle may bring it, but no operation deletes it, because the agent would go with it.
+	Namespace string
 }
 
 // History reads all revisions of a release.
@@ -337,7 +339,7 @@ type Removal struct {
 // Uninstall uninstalls a release with the given history.
 func (r *Releaser) Uninstall(h *History, in Removal) error {
 	client := r.client(h, in.Identity, in.Confined, in.Set)
-	client.Slots, client.Foreign, client.Keep = r.Slots, h.isForeign(h.Last()), in.Keep
+	client.Slots, client.Foreign, client.Keep = r.Slots, h.isForeign(h.Last()), append(client.Keep, in.Keep...)
 	if h.Last() != nil {
 		client.Leftovers = h.toUninstall()
 		if err := client.DeleteLeftovers(h.Last().Manifest); err != nil {
@@ -385,6 +387,7 @@ func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release)
 func (r *Releaser) client(h *History, who *access.Identity, confined string, marks placement.Set) *objects.Client {
 	client := objects.New(who, h.Key, r.Stopped)
 	client.Old, client.Removes, client.Confined, client.Set = h.manifests(), true, confined, marks.Hash
+	client.Keep = []manifest.Ref{namespaceOf(r.Namespace)}
 	for _, revision := range h.revisions {
 		client.ConfineHooks(revision)
 	}
