@@ -69,8 +69,8 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	if in.namespace, err = reconcile.Optional(h.app.AllNamespaces.Cache().Get(name)); err != nil {
 		return in, fmt.Errorf("reading Namespace %s from the cache: %w", name, err)
 	}
-	if cluster.DeletionTimestamp == nil {
-		return in, nil // everything else matters only to a Cluster that is being deleted
+	if cluster.DeletionTimestamp == nil && (in.namespace == nil || in.namespace.DeletionTimestamp == nil) {
+		return in, nil // everything else matters only if the Cluster or its namespace is being deleted
 	}
 	return h.gatherLeft(in, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name})
 }
@@ -90,6 +90,11 @@ func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, err
 			in.accounts = append(in.accounts, account)
 		}
 	}
+	bindings, err := h.app.RoleBindings.Cache().List(name, labels.Everything())
+	if err != nil {
+		return in, fmt.Errorf("listing RoleBindings in namespace %s: %w", name, err)
+	}
+	in.hasRights = len(bindings) > 0
 	if in.deployments, err = h.app.BundleDeployments.Cache().List(name, labels.Everything()); err != nil {
 		return in, fmt.Errorf("listing BundleDeployments in namespace %s: %w", name, err)
 	}

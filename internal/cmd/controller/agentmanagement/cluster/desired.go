@@ -21,8 +21,8 @@ type stage string
 const (
 	// managedElsewhere means that another manager owns the Cluster: nothing is done.
 	managedElsewhere stage = "ManagedElsewhere"
-	// awaitingNamespace means that an old namespace of the Cluster is still being deleted. The end of the deletion
-	// enqueues the Cluster.
+	// awaitingNamespace means that an old namespace of the Cluster is still being deleted. When the rights of agents in it
+	// are gone, the finalizers of its BundleDeployments are removed. The end of the deletion enqueues the Cluster.
 	awaitingNamespace stage = "AwaitingNamespace"
 	// namespaceTaken means that the namespace with the Cluster's computed name was not made for it. Nothing is
 	// created in it.
@@ -48,6 +48,8 @@ type input struct {
 	// accounts are the accounts of agents in that namespace, and deployments its BundleDeployments.
 	accounts    []*corev1.ServiceAccount
 	deployments []*fleet.BundleDeployment
+	// hasRights reports whether RoleBindings for agents exist in that namespace.
+	hasRights bool
 }
 
 // outcome describes what to do for a Cluster now.
@@ -88,6 +90,9 @@ func decide(in input) outcome {
 	case in.namespace.DeletionTimestamp != nil:
 		out.stage = awaitingNamespace
 		out.namespaceName = in.cluster.Status.Namespace // not before the namespace can be used
+		if !in.hasRights {                              // an agent with rights would uninstall what it does not find
+			out.drain = waiting(in.deployments)
+		}
 		out.processed = &genericcondition.GenericCondition{
 			Type: conditions.Processed, Status: corev1.ConditionFalse, Reason: conditions.ReasonAwaitingNamespace,
 			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",

@@ -127,6 +127,23 @@ func TestDecide(t *testing.T) {
 			in:   input{cluster: oneCluster(), namespace: ours(terminating)},
 			want: outcome{stage: awaitingNamespace, namespaceName: east, processed: waits()},
 		},
+		"namespace is being deleted, agent has rights: its BundleDeployments wait": {
+			in: input{
+				cluster: oneCluster(), namespace: ours(terminating), hasRights: true,
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{stage: awaitingNamespace, namespaceName: east, processed: waits()},
+		},
+		"namespace is being deleted, agent has no rights: its BundleDeployments go": {
+			in: input{
+				cluster: oneCluster(), namespace: ours(terminating),
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{
+				stage: awaitingNamespace, namespaceName: east, processed: waits(),
+				drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+		},
 		"another manager's Cluster is left alone": {
 			in:   input{cluster: oneCluster(fresh, managed)},
 			want: outcome{stage: managedElsewhere},

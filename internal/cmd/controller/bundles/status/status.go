@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -13,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -185,7 +187,8 @@ func clusterMatters(older, newer *fleet.Cluster) bool {
 }
 
 // onDeployment writes the printer columns of a BundleDeployment. If the BundleDeployment is being deleted, it removes
-// the finalizer; the agent uninstalls when the object is gone.
+// the finalizer; the agent uninstalls when the object is gone. If it is deleted only because its namespace is, the finalizer
+// stays until the agent has lost its rights (package cluster), so that the workloads stay.
 func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) error {
 	bd, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(key.Namespace, key.Name))
 	if err != nil || bd == nil || !h.app.Owns(bd) {
@@ -198,8 +201,28 @@ func (h *handler) onDeployment(_ context.Context, key types.NamespacedName) erro
 		})
 		return err
 	}
+	if lost, err := h.lostWithNamespace(bd); err != nil || lost {
+		return err
+	}
 	_, err = reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 		bd.Finalizers = slices.DeleteFunc(bd.Finalizers, func(f string) bool { return f == fleet.FinalizerBundleDeployment })
 	})
 	return err
+}
+
+// lostWithNamespace reports whether a BundleDeployment is deleted because the namespace of its Cluster is, although the Bundle
+// and the Cluster stay. It asks the API server, because the cache may know of the deletion of the BundleDeployment first.
+func (h *handler) lostWithNamespace(bd *fleet.BundleDeployment) (bool, error) {
+	of := index.BundleOf(bd)
+	bundle, err := reconcile.Optional(h.app.Bundles.Cache().Get(of.Namespace, of.Name))
+	if err != nil || bundle == nil || bundle.DeletionTimestamp != nil {
+		return false, err
+	}
+	key := index.ClusterOf(bd)
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
+	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || clusters.ManagedElsewhere(cluster) {
+		return false, err
+	}
+	namespace, err := reconcile.Optional(h.app.AllNamespaces.Get(bd.Namespace, metav1.GetOptions{}))
+	return namespace != nil && namespace.DeletionTimestamp != nil, err
 }
