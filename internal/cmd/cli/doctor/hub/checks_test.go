@@ -183,8 +183,23 @@ func faults() map[string]fault {
 		"Bundle matches no cluster": {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary = fleet.BundleSummary{} }, "Bundle fleet-default/app", check.Warning, "no Cluster matches", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
 		"Bundle has no targets":     {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary, f.Bundles[0].Spec.Targets = fleet.BundleSummary{}, nil }, "Bundle fleet-default/app", check.Warning, "has no targets", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
 		"Bundle is in a registry":   {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "fleet apply app FOLDER -n fleet-default"},
-		"Bundle of a HelmOp":        {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "would download", "fleet apply app FOLDER -n fleet-default"},
-		"GitRepo":                   {"hub-gitrepos", func(f *Facts) { f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
+		"shard of a Bundle does not run": {"hub-shards", func(f *Facts) {
+			f.Bundles[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
+			f.Leases = append(f.Leases, lease(names.ShardLease("a"), "x_abcdefghijklmnopqrstuvwxyz", time.Second))
+		}, "Bundle fleet-default/app", check.Failed, "names shard b, which has no active controller", "kubectl label bundles.fleet.cattle.io -n fleet-default app fleet.cattle.io/shard-ref-"},
+		"shard of a Bundle has stopped": {"hub-shards", func(f *Facts) {
+			f.Bundles[0].Labels = map[string]string{fleet.LabelShardRef: "a"}
+			f.Leases = append(f.Leases, lease(names.ShardLease("a"), "", time.Second))
+			f.Deployments = append(f.Deployments, deployment("fleet-controller-shard-a", "docker.io/fleethub/fleet:v1.2.0", 1, 1))
+		}, "Bundle fleet-default/app", check.Failed, "names shard a, which has no active controller", "kubectl describe pods -n cattle-fleet-system -l app=fleet-controller-shard-a"},
+		"shard of a Cluster does not run": {"hub-shards", func(f *Facts) {
+			f.Clusters[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
+		}, west, check.Failed, "the summary of its Bundles is not updated", "kubectl label clusters.fleet.cattle.io -n fleet-default west fleet.cattle.io/shard-ref-"},
+		"shard of a ClusterGroup does not run": {"hub-shards", func(f *Facts) {
+			f.Groups[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
+		}, "ClusterGroup fleet-default/all", check.Failed, "its summary is not updated", "kubectl label clustergroups.fleet.cattle.io -n fleet-default all fleet.cattle.io/shard-ref-"},
+		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "would download", "fleet apply app FOLDER -n fleet-default"},
+		"GitRepo":            {"hub-gitrepos", func(f *Facts) { f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
 		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
 			f.HelmOps = []metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
 			f.HelmOps[0].Finalizers = []string{"fleet.cattle.io/helmop-finalizer"}
@@ -256,6 +271,10 @@ func TestNoFaults(t *testing.T) {
 			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}
 		}},
 		"token has just been created": {"hub-tokens-values", func(f *Facts) { f.Values = nil; f.Tokens[0].CreationTimestamp = clitest.Ago(time.Second) }},
+		"shard of a Bundle runs": {"hub-shards", func(f *Facts) {
+			f.Bundles[0].Labels = map[string]string{fleet.LabelShardRef: "a"}
+			f.Leases = append(f.Leases, lease(names.ShardLease("a"), "x_abcdefghijklmnopqrstuvwxyz", time.Second))
+		}},
 		"Bundle is not ready since a minute": {"hub-bundles-failing", func(f *Facts) {
 			c := &f.Bundles[0].Status.Conditions[0]
 			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
