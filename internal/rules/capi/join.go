@@ -40,13 +40,13 @@ func joinOf(annotations map[string]string) Join {
 // that, another way would install a second one in its place.
 func ByManifest(in Input) bool {
 	if in.Cluster.Join == JoinUnknown || IsMarked(in.Fleet) && clusters.LastSeen(in.Fleet) != "" {
-		return isByManifest(in.Fleet)
+		return IsByManifest(in.Fleet)
 	}
 	return in.Cluster.Join == JoinByManifest
 }
 
-// isByManifest reports whether the hub has arranged that a Cluster of Fleet joins with a manifest.
-func isByManifest(cluster *fleet.Cluster) bool {
+// IsByManifest reports whether the hub has arranged that a Cluster of Fleet joins with a manifest.
+func IsByManifest(cluster *fleet.Cluster) bool {
 	return IsMarked(cluster) && cluster.Annotations[annotation.CAPIJoin] == joinWithAgent
 }
 
@@ -69,7 +69,7 @@ func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 		}
 		return
 	}
-	if !isByManifest(cluster) || !in.Cluster.Initialized || in.Secret.obstacle(in.Cluster) != "" {
+	if !IsByManifest(cluster) || !in.Cluster.Initialized || in.Secret.obstacle(in.Cluster) != "" {
 		return
 	}
 	annotate(cluster, annotation.CAPIJoin, "")

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
+	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -99,6 +101,9 @@ func ofAgent(cluster *fleet.Cluster, reason string) string {
 		return Command(append(there, "describe", "pods")...)
 	case reason == conditions.ReasonAgentNotReporting:
 		return Command(append(there, "logs", "deployment/"+names.Agent)...)
+	case reason == conditions.ReasonAwaitingAgent && capi.IsByManifest(cluster):
+		secret := Command("kubectl", "get", "secret", "-n", cluster.Namespace, joining.SecretName(cluster.Name), "-o", "jsonpath={.data.value}")
+		return secret + " | base64 -d | " + Command("kubectl", "--context", cluster.Name, "apply", "--server-side", "-f", "-")
 	case reason == conditions.ReasonAwaitingAgent && cluster.Spec.KubeConfigSecret == "":
 		return Command("fleet", "token", "create", cluster.Name, "--cluster", cluster.Name, "-n", cluster.Namespace)
 	}
@@ -114,6 +119,10 @@ func OfRefusedAddress(cluster *fleet.Cluster) string {
 // writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret. filter is a pipe that changes
 // the user's own kubeconfig, or empty.
 func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
+	if capi.IsMarked(cluster) {
+		// A Secret of the user keeps the provider from writing its own, and its type cannot be changed.
+		return Command("kubectl", "describe", "clusters."+capi.Group, "-n", cluster.Namespace, cluster.Name)
+	}
 	file, secret := cluster.Name+".kubeconfig", clusters.KubeconfigSecret(cluster)
 	create := ifNamed(secret.Name, "kubectl", "create", "secret", "generic", "-n", secret.Namespace, secret.Name,
 		"--from-file=value="+file)

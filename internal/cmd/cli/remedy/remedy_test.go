@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -20,6 +21,18 @@ func west() *fleet.Cluster {
 func imported() *fleet.Cluster {
 	cluster := west()
 	cluster.Spec = fleet.ClusterSpec{KubeConfigSecret: "west-kubeconfig", KubeConfigSecretNamespace: "secrets", AgentNamespace: "agents"}
+	return cluster
+}
+
+// ofClusterAPI returns a Cluster that the hub has created for Cluster API. join is how it joins.
+func ofClusterAPI(join string) *fleet.Cluster {
+	cluster := west()
+	cluster.Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1"}
+	if join == "" {
+		cluster.Spec.KubeConfigSecret = "west-kubeconfig"
+	} else {
+		cluster.Annotations[annotation.CAPIJoin] = join
+	}
 	return cluster
 }
 
@@ -81,9 +94,19 @@ func TestCommands(t *testing.T) {
 			remedy.OfCluster(imported(), conditions.ReasonKubeconfigNamespaceRefused),
 			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
 		},
-		"silent agent":               {remedy.OfCluster(imported(), conditions.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
-		"agent was not installed":    {remedy.OfCluster(west(), conditions.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
-		"agent is being installed":   {remedy.OfCluster(imported(), conditions.ReasonAwaitingAgent), ""},
+		"silent agent":             {remedy.OfCluster(imported(), conditions.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
+		"agent was not installed":  {remedy.OfCluster(west(), conditions.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
+		"agent is being installed": {remedy.OfCluster(imported(), conditions.ReasonAwaitingAgent), ""},
+		"kubeconfig of Cluster API": {
+			remedy.OfCluster(ofClusterAPI(""), conditions.ReasonKubeconfigMissing), "kubectl describe clusters.cluster.x-k8s.io -n fleet-default west",
+		},
+		"expired kubeconfig of Cluster API": {
+			remedy.OfCluster(ofClusterAPI(""), conditions.ReasonDownstreamUnauthorized), "kubectl describe clusters.cluster.x-k8s.io -n fleet-default west",
+		},
+		"agent that Cluster API has to install": {
+			remedy.OfCluster(ofClusterAPI("agent"), conditions.ReasonAwaitingAgent),
+			"kubectl get secret -n fleet-default west-fleet-join -o 'jsonpath={.data.value}' | base64 -d | kubectl --context west apply --server-side -f -",
+		},
 		"takeover":                   {remedy.OfRegistration(request("west"), conditions.ReasonTakeoverPending), "fleet confirm-takeover west request-1 -n fleet-default"},
 		"account was replaced":       {remedy.OfRegistration(request("west"), conditions.ReasonAccountReplaced), "fleet repair west -n fleet-default"},
 		"request without a Cluster":  {remedy.OfRegistration(request(""), conditions.ReasonAccountReplaced), ""},
