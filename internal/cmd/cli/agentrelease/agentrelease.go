@@ -60,12 +60,21 @@ func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 	if text.ClientID != "" {
 		values["clientID"] = text.ClientID
 	}
-	_, hasImage := user["image"]
-	_, hasRegistry := user["global"]
-	if text.Image != "" && !hasImage && !hasRegistry {
+	if text.Image != "" && !choosesImage(user) {
 		values["image"] = image(text.Image)
 	}
 	return chartutil.CoalesceTables(user, values), nil
+}
+
+// choosesImage reports whether values of the user name an image or a registry. Other values, such as pull Secrets, are in the
+// same maps.
+func choosesImage(user map[string]any) bool {
+	for _, path := range []string{"image.repository", "image.tag", "global.cattle.systemDefaultRegistry"} {
+		if _, err := chartutil.Values(user).PathValue(path); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // image returns the chart's values for an image. A digest is also a tag for the chart, which joins both with a colon.

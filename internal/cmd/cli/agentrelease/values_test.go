@@ -19,6 +19,8 @@ func TestImageOfText_IsUsedUnlessTheUserChoosesOne(t *testing.T) {
 		"the user's image":        {"a/b:c", map[string]any{"image": map[string]any{"repository": "d/e", "tag": "f"}}, "d/e:f"},
 		"the user's flag":         {"a/b:c", map[string]any{"internal": map[string]any{"image": "d/e:f"}}, "d/e:f"},
 		"the user's registry":     {"a/b:c", map[string]any{"global": map[string]any{"cattle": map[string]any{"systemDefaultRegistry": "r.example.com"}}, "internal": map[string]any{"image": ""}, "image": map[string]any{"tag": "t"}}, "r.example.com/fleethub/fleet-agent:t"},
+		"the user's pull Secret":  {"a/b:c", map[string]any{"global": map[string]any{"cattle": map[string]any{"imagePullSecrets": []any{map[string]any{"name": "login"}}}}}, "a/b:c"},
+		"the user's pull policy":  {"a/b:c", map[string]any{"image": map[string]any{"imagePullPolicy": "Always"}}, "a/b:c"},
 		"a text without an image": {"", map[string]any{"image": map[string]any{"tag": "t"}}, "fleethub/fleet-agent:t"},
 	} {
 		t.Run(name, func(t *testing.T) {
