@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -114,18 +115,27 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 		return stepInstall, nil
 	case !sameHub(text, f.server, f.identity.ClusterNamespace):
 		return "", refuse(f, fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name))
+	case f.rejected: // also with another client ID: the Cluster may have been deleted and created again
+		return decideRejected(f, name)
 	case text.ClientID != f.clientID() && text.ClientID != "":
 		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name))
-	case f.rejected && f.imported:
-		return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
-			With("on the hub: " + remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace))
 	case f.newCA && !f.imported && !f.isOwnHub(text):
 		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s a hub at %s that has another CA, and the hub of the text is not proven to be the same", name, f.server),
 			"if that hub was installed again: docs/recovery.md#the-hub-is-lost")
-	case f.rejected, f.newCA && !f.imported, !f.deployment:
+	case f.newCA && !f.imported, !f.deployment:
 		return stepInstall, nil
 	}
 	return stepNothing, nil
+}
+
+// decideRejected is the part of decideJoined for an identity that the hub does not accept.
+func decideRejected(f found, name string) (step, error) {
+	if !f.imported {
+		return stepInstall, nil
+	}
+	return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
+		With("on the hub: "+remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace),
+			"if that Cluster was deleted: "+removal(f.namespace)+", and join again")
 }
 
 // clientID returns the client ID of the agent.
@@ -170,9 +180,16 @@ func refuse(f found, problem string, more ...string) error {
 	case f.release != "":
 		fixes = append(fixes, "to leave that hub: helm uninstall fleet-agent -n "+f.namespace+", then delete the Cluster there, and join again")
 	default:
-		fixes = append(fixes, "to leave that hub: delete the Cluster there, then kubectl delete namespace "+f.namespace+", and join again")
+		fixes = append(fixes, "to leave that hub: delete the Cluster there, then "+removal(f.namespace)+", and join again")
 	}
 	return exit.Errorf(exit.Refused, "%s", problem).Because(conditions.ReasonAnotherHub).With(fixes...)
+}
+
+// removal returns the command that removes an agent that Helm has not installed. Its role would prevent the installation.
+func removal(namespace string) string {
+	role := names.SafeConcat(namespace, names.Agent, "role")
+	return remedy.Command("kubectl", "delete", "namespace", namespace) + " && " +
+		remedy.Command("kubectl", "delete", "clusterrole,clusterrolebinding", role, names.SafeConcat(namespace, names.Agent, "role", "binding"), "--ignore-not-found")
 }
 
 func sameHub(text jointext.Text, server, workspace string) bool {

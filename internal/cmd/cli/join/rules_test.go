@@ -51,7 +51,8 @@ func TestDecide(t *testing.T) {
 		return &protocol.Bootstrap{APIServerURL: url, ClusterNamespace: "fleet-default"}
 	}
 	const leave = "fix: to leave that hub: helm uninstall fleet-agent -n n, then delete the Cluster there, and join again\n"
-	const leaveManifest = "fix: to leave that hub: delete the Cluster there, then kubectl delete namespace n, and join again\n"
+	const remove = "kubectl delete namespace n && kubectl delete clusterrole,clusterrolebinding n-fleet-agent-role n-fleet-agent-role-binding --ignore-not-found"
+	const leaveManifest = "fix: to leave that hub: delete the Cluster there, then " + remove + ", and join again\n"
 	const another = "reason: AnotherHub (docs/conditions.md)\n"
 	const otherCA = "error: this cluster has joined as Cluster fleet-default/west a hub at https://hub:6443 that has another CA, and the hub of the text is not proven to be the same\n"
 	const installedAgain = "fix: if that hub was installed again: docs/recovery.md#the-hub-is-lost\n"
@@ -75,9 +76,12 @@ func TestDecide(t *testing.T) {
 			}), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
 		},
-		"joined: nothing is done":                           {found: joined(nil), want: stepNothing},
-		"joined with a trailing slash: nothing is done":     {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
-		"the identity is rejected: it registers again":      {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
+		"joined: nothing is done":                       {found: joined(nil), want: stepNothing},
+		"joined with a trailing slash: nothing is done": {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
+		"the identity is rejected: it registers again":  {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
+		"the Cluster was deleted and created again: it registers again": {
+			found: joined(func(f *found) { f.rejected, f.config.ClientID = true, "west-0" }), want: stepInstall,
+		},
 		"the Deployment was deleted: it is installed":       {found: joined(func(f *found) { f.deployment = false }), want: stepInstall},
 		"a text for the default client ID: nothing is done": {found: joined(func(f *found) { f.config.ClientID, f.systemUID = "", "west-1" }), want: stepNothing},
 		"the hub has another CA, and the same signing key: it is installed": {
@@ -147,7 +151,8 @@ func TestDecide(t *testing.T) {
 		},
 		"a rejected imported agent is the hub's to repair": {
 			found: joined(func(f *found) { f.rejected, f.imported, f.release = true, true, "" }), code: exit.Refused,
-			err: "error: the hub has installed the agent on this cluster as Cluster fleet-default/west, and does not accept its identity any more\nfix: on the hub: fleet repair west -n fleet-default\n",
+			err: "error: the hub has installed the agent on this cluster as Cluster fleet-default/west, and does not accept its identity any more\nfix: on the hub: fleet repair west -n fleet-default\n" +
+				"fix: if that Cluster was deleted: " + remove + ", and join again\n",
 		},
 		"an unknown Deployment is refused": {
 			found: found{namespace: "n", exists: true, deployment: true}, code: exit.Refused,
