@@ -106,6 +106,38 @@ func TestOnChange(t *testing.T) {
 	}
 }
 
+// An image may have another tag than the version of its programs, for example in a mirror.
+func TestVersionOfTheStart_IsAcceptedLater(t *testing.T) {
+	hub := hubtest.New(t)
+	if err := Register(context.Background(), hub.App); err != nil {
+		t.Fatal(err)
+	}
+	running := config.Default("test")
+	running.APIServerURL = "https://start"
+	hub.App.Config.Set(running)
+	for _, step := range []struct{ version, url, want string }{
+		{"tag-of-the-image", "https://start", "https://start"},
+		{"tag-of-the-image", "https://second", "https://second"},
+		{"next", "https://third", "https://second"},
+		{"test", "https://fourth", "https://fourth"},
+	} {
+		hub.Put(written(step.version, "apiServerURL: "+step.url))
+		if err := hub.Handle("ConfigMap", key); err != nil {
+			t.Fatal(err)
+		}
+		if got := hub.App.Config.Get().APIServerURL; got != step.want {
+			t.Errorf("version %s: %s is in effect, want %s", step.version, got, step.want)
+		}
+	}
+	if diff := cmp.Diff([]string{
+		"Normal ConfigurationLoaded the configuration is in effect",
+		`Normal ConfigurationIgnored the configuration was written for version "next", this is version "test"; it is ignored until the upgrade of one of the two`,
+		"Normal ConfigurationLoaded the configuration is in effect",
+	}, hub.Told()); diff != "" {
+		t.Errorf("the events (-want +got):\n%s", diff)
+	}
+}
+
 func TestOthersConfigMapsAreNothingToUs(t *testing.T) {
 	h := &handler{app: hubtest.New(t).App}
 	for _, other := range []*corev1.ConfigMap{
