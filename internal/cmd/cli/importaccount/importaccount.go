@@ -39,6 +39,8 @@ const (
 )
 
 const (
+	// kinds is the number of objects of an account.
+	kinds        = 3
 	pollInterval = 100 * time.Millisecond
 	// tokenPatience limits the wait for the token of the account.
 	tokenPatience = 30 * time.Second
@@ -179,6 +181,19 @@ func (a *Account) token(ctx context.Context, namespace string) (string, error) {
 		return "", exit.Errorf(exit.Timeout, "the cluster wrote no token into Secret %s/%s within %s", namespace, a.Name, tokenPatience).
 			With(fmt.Sprintf("kubectl describe secret -n %s %s", namespace, a.Name))
 	case err != nil:
+		return "", err
+	}
+	return string(found.Data[corev1.ServiceAccountTokenKey]), nil
+}
+
+// Token returns the token of the account, or an empty text if the cluster does not have all of its objects.
+func (a *Account) Token(ctx context.Context) (string, error) {
+	parts, err := a.find(ctx, a.Name, a.isOurs)
+	if err != nil || len(parts) < kinds {
+		return "", err
+	}
+	found, err := access.Find(ctx, a.core.CoreV1().Secrets(metav1.NamespaceSystem), "Secret "+a.Name, a.Name)
+	if err != nil || !isTokenReady(found) {
 		return "", err
 	}
 	return string(found.Data[corev1.ServiceAccountTokenKey]), nil

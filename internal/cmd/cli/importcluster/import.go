@@ -44,6 +44,8 @@ const (
 	pollInterval   = 100 * time.Millisecond
 	defaultTimeout = 3 * time.Minute
 	undoTimeout    = 45 * time.Second
+	// settleTime is how long the conditions of a Cluster may be about its former kubeconfig.
+	settleTime = 5 * time.Second
 )
 
 // Imported is the result.
@@ -84,7 +86,9 @@ With --as-is the hub gets your kubeconfig itself. Import refuses one that the hu
 
 Import also refuses a cluster whose agent belongs to another Cluster of the hub, because that one would lose its agent.
 
-If the import fails, import removes what it has created, unless --keep is given. It is safe to run import again.`,
+If the import fails, import removes what it has created, unless --keep is given. It is safe to run import again. It then gives
+the hub another kubeconfig if the cluster was created again at its address, if its agent is there and the address is another
+one, or if the cluster no longer accepts the token of the hub.`,
 		Example: `  fleet import east --cluster-context east --label env=prod
   fleet import east --cluster-context kind-east --server https://192.0.2.7:6443`,
 		Args: cobra.ExactArgs(1),
@@ -142,8 +146,8 @@ type importer struct {
 	before *corev1.Secret
 	// existing is the Cluster that the step was decided for, or nil.
 	existing *fleet.Cluster
-	// hadAgent means that an agent was on the cluster before.
-	hadAgent bool
+	// hadAgent means that an agent was on the cluster before. isOwn means that the existing Cluster is its Cluster.
+	hadAgent, isOwn bool
 }
 
 func (o *options) run(ctx context.Context) (err error) {
@@ -167,7 +171,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err := i.write(ctx, todo); err != nil {
 		return err
 	}
-	cluster, err := i.await(ctx)
+	cluster, err := i.await(ctx, todo)
 	if err != nil {
 		return err
 	}
@@ -229,7 +233,7 @@ func noWorkspace(name string) error {
 		With("kubectl create namespace "+name, "or select another workspace with -n")
 }
 
-// decide reads what is on the hub, and returns what to do.
+// decide reads what is on the hub and on the cluster, and returns what to do.
 func (i *importer) decide(ctx context.Context) (todo step, err error) {
 	existing, err := access.Find(ctx, i.hub.Clusters(i.flags.Namespace()), "Cluster "+i.fullName(), i.name)
 	if err != nil {
@@ -241,11 +245,50 @@ func (i *importer) decide(ctx context.Context) (todo step, err error) {
 		return "", err
 	}
 	i.existing = existing
-	todo, err = decide(i.options, existing, secret, i.address)
-	if err != nil || todo == stepWait || todo == stepNothing {
-		return todo, err
+	i.isOwn = i.hasOwnAgent(ctx)
+	todo, err = decide(i.options, existing, secret, i.address, i.isOwn)
+	switch {
+	case err != nil:
+		return "", err
+	case todo == stepNothing && i.isOwn && i.isGiven(ctx, secret):
+		return stepNothing, nil
+	case todo == stepNothing: // the cluster was created again, or it no longer accepts the hub's token
+		todo = stepWait
 	}
 	return only(todo, i.checkAgent(ctx))
+}
+
+// isGiven reports whether the hub has the kubeconfig that this run would give to it.
+func (i *importer) isGiven(ctx context.Context, secret *corev1.Secret) bool {
+	wanted := i.kubeconfig
+	if !i.asIs {
+		token, err := i.account.Token(ctx)
+		if err != nil || token == "" {
+			return false
+		}
+		if wanted, err = own(i.cluster.Config, i.address, token); err != nil {
+			return false
+		}
+	}
+	return bytes.Equal(secret.Data[protocol.KubeconfigValueKey], wanted)
+}
+
+// readIdentity reads the identity of the agent on the cluster. It returns false if the cluster has no agent, or if the user
+// may not read it.
+func (i *importer) readIdentity(ctx context.Context, namespace string) (protocol.Identity, bool) {
+	secret, err := i.cluster.Core.CoreV1().Secrets(namespace).Get(ctx, names.Agent, metav1.GetOptions{})
+	if err != nil {
+		return protocol.Identity{}, false
+	}
+	identity, err := protocol.ParseIdentity(secret.Data)
+	return identity, err == nil
+}
+
+// hasOwnAgent reports whether the agent on the cluster is that of the Cluster.
+func (i *importer) hasOwnAgent(ctx context.Context) bool {
+	identity, found := i.readIdentity(ctx, i.agentNamespace())
+	return found && i.existing != nil && identity.ClusterNamespace == i.existing.Namespace && identity.ClusterName == i.existing.Name &&
+		identity.DeploymentNamespace == i.existing.Status.Namespace
 }
 
 // checkAgent refuses a cluster whose agent is that of another Cluster of this hub: the import would take the agent and its
@@ -255,13 +298,9 @@ func (i *importer) checkAgent(ctx context.Context) error {
 	if i.existing != nil && i.existing.Spec.AgentNamespace != "" {
 		return nil
 	}
-	secret, err := i.cluster.Core.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err != nil {
-		return nil //nolint:nilerr // no agent was found
-	}
-	identity, err := protocol.ParseIdentity(secret.Data)
-	if err != nil {
-		return nil //nolint:nilerr // the agent replaces it
+	identity, found := i.readIdentity(ctx, names.SystemNamespace)
+	if !found {
+		return nil
 	}
 	other, err := i.hub.Clusters(identity.ClusterNamespace).Get(ctx, identity.ClusterName, metav1.GetOptions{})
 	if err != nil {
@@ -454,8 +493,10 @@ func (i *importer) changeSecret(ctx context.Context, secret *corev1.Secret) erro
 	if err := checkSecret(existing); err != nil {
 		return err
 	}
-	if err := checkServer(existing, i.address); err != nil {
-		return err
+	if !mayMove(i.existing, i.isOwn) {
+		if err := checkServer(existing, i.address); err != nil {
+			return err
+		}
 	}
 	if other, err := importaccount.SharedBy(ctx, i.hub, secret.Namespace, i.name); err != nil || other != "" {
 		return i.refuseShared(secret, other, err)
@@ -520,8 +561,9 @@ func (i *importer) restoreSecret(ctx context.Context) error {
 }
 
 // await waits until the hub has imported the cluster and its agent reports.
-func (i *importer) await(ctx context.Context) (*fleet.Cluster, error) {
+func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error) {
 	var last *fleet.Cluster
+	began := i.clock()
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, i.timeout, true, func(ctx context.Context) (bool, error) {
 		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
 		if access.IsPassing(err) {
@@ -531,7 +573,15 @@ func (i *importer) await(ctx context.Context) (*fleet.Cluster, error) {
 			return false, access.Explain("reading Cluster "+i.fullName(), err)
 		}
 		last = found
-		return state(found)
+		if todo == stepWait && i.clock().Sub(began) < settleTime {
+			return false, nil
+		}
+		done, err := state(found)
+		if !done || todo != stepWait {
+			return done, err
+		}
+		i.existing = found
+		return i.hasOwnAgent(ctx), nil
 	})
 	switch {
 	case ctx.Err() != nil:

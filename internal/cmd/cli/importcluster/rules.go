@@ -103,12 +103,13 @@ type step string
 const (
 	stepCreate  step = "create"  // creates the Cluster
 	stepChange  step = "change"  // names the kubeconfig in a Cluster without an agent
-	stepWait    step = "wait"    // waits for the agent: an earlier run has written everything
+	stepWait    step = "wait"    // writes the kubeconfig of a Cluster that names it, and waits for the agent
 	stepNothing step = "nothing" // the cluster is imported
 )
 
-// decide returns what to do with a Cluster. existing and secret are nil if they do not exist.
-func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
+// decide returns what to do with a Cluster. existing and secret are nil if they do not exist. isOwn means that the agent on the
+// cluster is that of the Cluster.
+func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string, isOwn bool) (step, error) {
 	name := o.flags.Namespace() + "/" + o.name
 	if err := checkSecret(secret); err != nil {
 		return "", err
@@ -117,7 +118,7 @@ func decide(o *options, existing *fleet.Cluster, secret *corev1.Secret, server s
 		return only(stepCreate, checkServer(secret, server))
 	}
 	if existing.Spec.KubeConfigSecret != "" && existing.DeletionTimestamp.IsZero() {
-		return decideImported(o, existing, secret, server)
+		return decideImported(o, existing, secret, server, isOwn)
 	}
 	switch {
 	case !existing.DeletionTimestamp.IsZero():
@@ -174,7 +175,7 @@ func checkSecret(secret *corev1.Secret) error {
 }
 
 // decideImported is the part of decide for a Cluster that names a kubeconfig.
-func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string) (step, error) {
+func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, server string, isOwn bool) (step, error) {
 	name := o.flags.Namespace() + "/" + o.name
 	switch {
 	case existing.Spec.KubeConfigSecret != importaccount.KubeconfigSecret(o.name) || existing.Spec.KubeConfigSecretNamespace != "":
@@ -182,13 +183,21 @@ func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, 
 			With(fmt.Sprintf("fleet repair %s -n %s", o.name, o.flags.Namespace()), "or import under another name")
 	case secret == nil:
 		return stepWait, nil
-	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
+	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server && !mayMove(existing, isOwn):
 		return "", exit.Errorf(exit.Refused, "Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
-			With("import under another name, or run the command with --server " + remedy.Quote(serverOf(secret.Data[protocol.KubeconfigValueKey])))
+			With("if this is another cluster, import it under another name",
+				fmt.Sprintf("if it takes the place of the former one, run first: fleet unregister %s -n %s --keep-workloads", o.name, o.flags.Namespace()))
+	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
+		return stepWait, nil
 	case existing.Status.Agent.LastSeen.IsZero():
 		return stepWait, nil
 	}
 	return stepNothing, nil
+}
+
+// mayMove reports whether a Cluster may get a kubeconfig with another address: its agent is on the cluster, or none has reported.
+func mayMove(existing *fleet.Cluster, isOwn bool) bool {
+	return existing != nil && existing.Spec.KubeConfigSecret != "" && (isOwn || existing.Status.Agent.LastSeen.IsZero())
 }
 
 // serverOf returns the address in a kubeconfig, or an empty text.

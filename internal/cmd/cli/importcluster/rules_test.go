@@ -129,24 +129,27 @@ func TestDecide(t *testing.T) {
 		cluster *fleet.Cluster
 		secret  *corev1.Secret
 		server  string
+		isOwn   bool
 		want    step
 		err     string
 	}{
-		"nothing there: it is created":                {nil, nil, server, stepCreate, ""},
-		"an interrupted import: it continues":         {nil, secret("fleet-import"), server, stepCreate, ""},
-		"a Cluster without an agent: it is named":     {cluster("", false), nil, server, stepChange, ""},
-		"not reporting yet: it waits":                 {cluster("east-kubeconfig", false), secret("fleet-import"), server, stepWait, ""},
-		"imported: nothing is done":                   {cluster("east-kubeconfig", true), secret("fleet-import"), server, stepNothing, ""},
-		"another Secret of that name":                 {nil, secret("me"), server, "", "Secret fleet-default/east-kubeconfig exists and was not created by this command"},
-		"a Secret with another cluster's kubeconfig":  {nil, secret("fleet-import"), "https://x", "", "Secret fleet-default/east-kubeconfig has the kubeconfig of another address: " + server},
-		"a Cluster without an agent, and that Secret": {cluster("", false), secret("fleet-import"), "https://x", "", "Secret fleet-default/east-kubeconfig has the kubeconfig of another address: " + server},
-		"joined with a token":                         {cluster("", true), nil, server, "", "Cluster fleet-default/east has joined with a token, and its agent reports"},
-		"another kubeconfig":                          {cluster("other", true), nil, server, "", "Cluster fleet-default/east names another kubeconfig Secret: other"},
-		"another address":                             {cluster("east-kubeconfig", true), secret("fleet-import"), "https://x", "", "Cluster fleet-default/east was imported from another address: " + server},
+		"nothing there: it is created":                {nil, nil, server, false, stepCreate, ""},
+		"an interrupted import: it continues":         {nil, secret("fleet-import"), server, false, stepCreate, ""},
+		"a Cluster without an agent: it is named":     {cluster("", false), nil, server, false, stepChange, ""},
+		"not reporting yet: it waits":                 {cluster("east-kubeconfig", false), secret("fleet-import"), server, false, stepWait, ""},
+		"imported: nothing is done":                   {cluster("east-kubeconfig", true), secret("fleet-import"), server, false, stepNothing, ""},
+		"another Secret of that name":                 {nil, secret("me"), server, false, "", "Secret fleet-default/east-kubeconfig exists and was not created by this command"},
+		"a Secret with another cluster's kubeconfig":  {nil, secret("fleet-import"), "https://x", false, "", "Secret fleet-default/east-kubeconfig has the kubeconfig of another address: " + server},
+		"a Cluster without an agent, and that Secret": {cluster("", false), secret("fleet-import"), "https://x", false, "", "Secret fleet-default/east-kubeconfig has the kubeconfig of another address: " + server},
+		"joined with a token":                         {cluster("", true), nil, server, false, "", "Cluster fleet-default/east has joined with a token, and its agent reports"},
+		"another kubeconfig":                          {cluster("other", true), nil, server, false, "", "Cluster fleet-default/east names another kubeconfig Secret: other"},
+		"another address":                             {cluster("east-kubeconfig", true), secret("fleet-import"), "https://x", false, "", "Cluster fleet-default/east was imported from another address: " + server},
+		"the same cluster at another address":         {cluster("east-kubeconfig", true), secret("fleet-import"), "https://x", true, stepWait, ""},
+		"another address before the first heartbeat":  {cluster("east-kubeconfig", false), secret("fleet-import"), "https://x", false, stepWait, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := decide(options1(), test.cluster, test.secret, test.server)
+			got, err := decide(options1(), test.cluster, test.secret, test.server, test.isOwn)
 			if got != test.want || (err == nil) != (test.err == "") {
 				t.Fatalf("%q, %v", got, err)
 			}

@@ -33,7 +33,7 @@ import (
 func open(t *testing.T, objects ...runtime.Object) (*importer, *clitest.Server, *bytes.Buffer) {
 	t.Helper()
 	server, set, said := clitest.Start(t, objects...), pflag.NewFlagSet("", pflag.ContinueOnError), &bytes.Buffer{}
-	o := &options{flags: access.NewFlags(), name: "east", clusterContext: "east", asIs: true, streams: genericiooptions.IOStreams{ErrOut: said}}
+	o := &options{flags: access.NewFlags(), name: "east", clusterContext: "east", asIs: true, clock: time.Now, streams: genericiooptions.IOStreams{ErrOut: said}}
 	o.flags.Bind(set)
 	if err := set.Parse([]string{"--kubeconfig", server.Kubeconfig}); err != nil {
 		t.Fatal(err)
@@ -76,6 +76,39 @@ func TestClusterOfAnotherName_IsNotImportedTwice(t *testing.T) {
 			_, err := i.decide(t.Context())
 			if exit.CodeOf(err) != test.code || (err != nil && !strings.Contains(exit.Text(err), "registered as Cluster fleet-default/west")) {
 				t.Errorf("code %d: %v", exit.CodeOf(err), err)
+			}
+		})
+	}
+}
+
+// A cluster was imported, and import runs again.
+func TestImportedCluster_IsImportedAgainIfTheHubHasLostIt(t *testing.T) {
+	const address, theirs = "https://203.0.113.7:6443", "cluster-fleet-default-east-1"
+	agent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}, Data: protocol.Identity{
+		Kubeconfig: []byte("k"), DeploymentNamespace: theirs, ClusterNamespace: "fleet-default", ClusterName: "east",
+	}.Encode()}
+	east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}, Status: fleet.ClusterStatus{Namespace: theirs}}
+	east.Status.Agent.LastSeen = metav1.Now()
+	account, binding, token := importaccount.New(nil, "uid-hub", "fleet-default", "east").Objects()
+	token.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("now")}
+	for name, test := range map[string]struct {
+		cluster []runtime.Object
+		given   *corev1.Secret
+		want    step
+	}{
+		"nothing has changed":             {[]runtime.Object{agent, account, binding, token}, kubeconfigOf(t, address, "now"), stepNothing},
+		"the cluster was created again":   {nil, kubeconfigOf(t, address, "former"), stepWait},
+		"the account was deleted":         {[]runtime.Object{agent}, kubeconfigOf(t, address, "now"), stepWait},
+		"its rights were deleted":         {[]runtime.Object{agent, account, token}, kubeconfigOf(t, address, "now"), stepWait},
+		"its token is another one":        {[]runtime.Object{agent, account, binding, token}, kubeconfigOf(t, address, "former"), stepWait},
+		"the cluster has another address": {[]runtime.Object{agent, account, binding, token}, kubeconfigOf(t, "https://203.0.113.8:6443", "now"), stepWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, server, _ := open(t, append([]runtime.Object{east, test.given}, test.cluster...)...)
+			i.address, i.asIs, i.cluster.Config = address, false, &rest.Config{}
+			todo, err := i.decide(t.Context())
+			if err != nil || todo != test.want || len(server.Writes()) > 0 {
+				t.Errorf("step %q, error %v, requests %v", todo, err, server.Writes())
 			}
 		})
 	}
@@ -271,7 +304,7 @@ func TestHubThatFailsForAMoment_ImportGoesOn(t *testing.T) {
 	i.timeout = time.Minute
 	var requests atomic.Int32
 	server.Fails = func() bool { return requests.Add(1) <= 3 }
-	if _, err := i.await(t.Context()); err != nil {
+	if _, err := i.await(t.Context(), stepCreate); err != nil {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }
