@@ -4,6 +4,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -131,15 +133,28 @@ func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
 	cfg.UserAgent = "fleet/" + version.Version
-	core, err := kubernetes.NewForConfig(cfg)
+	limited := rest.CopyConfig(cfg)
+	limited.RateLimiter = limiter{flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce)}
+	core, err := kubernetes.NewForConfig(limited)
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
-	ours, err := kube.FleetClient(cfg, nil)
+	ours, err := kube.FleetClient(limited, nil)
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
 	return &Cluster{Config: cfg, Core: core, Namespace: namespace, fleet: ours}, nil
+}
+
+// limiter is a rate limiter whose errors are those of contexts. Just before a context ends, others return another error, which
+// does not look like the end of a wait.
+type limiter struct{ flowcontrol.RateLimiter }
+
+func (l limiter) Wait(ctx context.Context) error {
+	if err := l.RateLimiter.Wait(ctx); err != nil {
+		return cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	}
+	return nil
 }
 
 // Client reads and writes objects of one kind in one namespace, or reads those of all if that is empty.

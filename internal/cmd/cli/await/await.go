@@ -5,6 +5,7 @@ package await
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -42,7 +43,7 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 			return false, ctx.Err()
 		}
 		if access.IsPassing(err) {
-			happened, state, err = false, output.Line(err.Error()), nil
+			happened, state, err = false, stateAfter(err, last), nil
 		}
 		last = state
 		if !happened && err == nil && !started && w.Progress != nil {
@@ -62,4 +63,13 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 		failure.Problems = append(failure.Problems, fmt.Errorf("%s", last))
 	}
 	return failure
+}
+
+// stateAfter returns the state to report after a request that failed. At the end of the wait no request is answered in time, and
+// the last state says more.
+func stateAfter(err error, last string) string {
+	if errors.Is(err, context.DeadlineExceeded) && last != "" {
+		return last
+	}
+	return output.Line(err.Error())
 }

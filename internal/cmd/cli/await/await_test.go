@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"syscall"
 	"testing"
@@ -19,6 +20,23 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
+
+// Just before its end, the client of an API server refuses a request that it cannot send in time.
+func TestRequestThatComesTooLate_IsTheEndOfTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		err := await.Wait{For: "the heartbeat", Timeout: 10 * time.Second}.Until(t.Context(), func(context.Context) (bool, string, error) {
+			if looks++; looks > 1 {
+				return false, "", fmt.Errorf("reading Cluster: %w", context.DeadlineExceeded)
+			}
+			return false, "the agent is silent", nil
+		})
+		const want = "error: waited 10s for the heartbeat\nerror: the agent is silent\n"
+		if err == nil || exit.Text(err) != want || exit.CodeOf(err) != exit.Timeout {
+			t.Errorf("%v", err)
+		}
+	})
+}
 
 func TestUntil(t *testing.T) {
 	broken := errors.New("broken")
