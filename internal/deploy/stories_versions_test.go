@@ -123,3 +123,49 @@ func TestSilentAggregatedAPI_ItsObjectsAreNotForgotten(t *testing.T) {
 		t.Error("the object was not deleted")
 	}
 }
+
+// An upgrade of the API server removes a version. No event says so, as that of a CRD does.
+func TestVersionRemovedWithoutAnEvent_FormerObjectsGo(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "removed")
+	l.start()
+	group, crd, object := l.thing()
+	both := strings.Replace(crd, "versions: [", "versions: [{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, ", 1)
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": both}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": object}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("things", ready)
+	l.halt()
+
+	d := l.byHand() // it does not watch CRDs
+	if _, err := d.agent.Mapping(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}); err != nil {
+		t.Fatal(err)
+	}
+	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	version := func(name string, isLast bool) map[string]any {
+		return map[string]any{"name": name, "served": isLast, "storage": isLast, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}
+	}
+	l.patchCluster(crds, "things."+group, map[string]any{"spec": map[string]any{"versions": []any{version("v1", false), version("v2", true)}}})
+	l.eventually(func() string {
+		if l.serves(schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"}) {
+			return "the version is served"
+		}
+		return ""
+	})
+	l.delete("things")
+	l.eventually(func() string {
+		if d.hub.Cached("things") != nil {
+			return "the deletion is not known"
+		}
+		return ""
+	})
+	l.eventually(func() string {
+		if err := d.remove(t.Context(), "things"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if l.objectExists(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "things"}, "a") {
+		t.Error("the object exists")
+	}
+}

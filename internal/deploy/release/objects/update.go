@@ -11,6 +11,7 @@ import (
 	"helm.sh/helm/v3/pkg/kube"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -273,14 +274,29 @@ func (c *Client) isOurs(info *resource.Info) (bool, error) {
 	return c.belongs(info)
 }
 
+// read reads an object into info and reports whether it exists. If the API server no longer has the resource, but the kind in
+// another version, the next attempt finds that version.
+func (c *Client) read(info *resource.Info) (exists bool, err error) {
+	err = info.Get()
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		c.identity.Reset()
+		if _, unserved := c.identity.Served(info.Mapping.GroupVersionKind); meta.IsNoMatchError(unserved) {
+			return false, nil
+		}
+	case apierrors.IsNotFound(err):
+		return false, nil
+	}
+	return false, fmt.Errorf("reading %s: %w", describeInfo(info), err)
+}
+
 // belongs reads an object and reports whether its marks name this release.
 func (c *Client) belongs(info *resource.Info) (bool, error) {
 	deployed, _ := info.Object.(*unstructured.Unstructured)
-	if err := info.Get(); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("reading %s: %w", describeInfo(info), err)
+	if exists, err := c.read(info); !exists {
+		return false, err
 	}
 	owner, known := ownerOf(info.Object)
 	live, ok := info.Object.(*unstructured.Unstructured)
