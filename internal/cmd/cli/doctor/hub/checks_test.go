@@ -264,6 +264,10 @@ func TestNoFaults(t *testing.T) {
 		"default workspace does not exist": {"hub-workspace", func(f *Facts) { f.Workspace = workspace }},
 		"all workspaces":                   {"hub-workspace", func(f *Facts) { f.Workspace, f.Chosen = "", true }},
 		"silence has a check of its own":   {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
+		"kubeconfig without a configuration, which may allow it": {"hub-kubeconfigs-valid", func(f *Facts) {
+			f.Config = Configuration{}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+		}},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}
 		}},

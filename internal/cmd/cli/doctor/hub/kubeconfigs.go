@@ -27,7 +27,7 @@ const credentialWarning = 14 * 24 * time.Hour
 func kubeconfigChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
 		{ID: "hub-kubeconfigs-exist", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExist},
-		{ID: "hub-kubeconfigs-valid", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsValid},
+		{ID: "hub-kubeconfigs-valid", Needs: sources(SourceConfig, SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsValid},
 		{ID: "hub-kubeconfigs-expiry", Needs: sources(SourceClusters, SourceKubeconfigs), Judge: checkKubeconfigsExpiry},
 		{ID: "hub-kubeconfigs-accepted", Needs: sources(SourceClusters), Judge: checkKubeconfigsAccepted},
 	}
@@ -51,7 +51,12 @@ func checkKubeconfigsExist(f *Facts) []check.Row {
 	return groups.Rows()
 }
 
+// checkKubeconfigsValid finds kubeconfigs that the hub refuses. The configuration says which addresses it allows, so without one,
+// as after an uninstallation of the chart, none is judged.
 func checkKubeconfigsValid(f *Facts) []check.Row {
+	if !f.Config.Exists {
+		return nil
+	}
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
 		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
