@@ -124,6 +124,9 @@ func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
 		return Command("kubectl", "describe", "clusters."+capi.Group, "-n", cluster.Namespace, cluster.Name)
 	}
 	file, secret := cluster.Name+".kubeconfig", clusters.KubeconfigSecret(cluster)
+	if cluster.Name == names.LocalCluster && secret.Name == names.LocalKubeconfig && secret.Namespace == cluster.Namespace {
+		return Command("kubectl", "delete", "secret", "-n", secret.Namespace, secret.Name) // the hub writes it again, with a new token
+	}
 	create := ifNamed(secret.Name, "kubectl", "create", "secret", "generic", "-n", secret.Namespace, secret.Name,
 		"--from-file=value="+file)
 	if create == "" {

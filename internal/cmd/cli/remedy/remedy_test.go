@@ -24,6 +24,11 @@ func imported() *fleet.Cluster {
 	return cluster
 }
 
+// local returns the Cluster that the hub creates for itself.
+func local() *fleet.Cluster {
+	return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-local", Name: "local"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "local-cluster"}}
+}
+
 // ofClusterAPI returns a Cluster that the hub has created for Cluster API. join is how it joins.
 func ofClusterAPI(join string) *fleet.Cluster {
 	cluster := west()
@@ -102,6 +107,9 @@ func TestCommands(t *testing.T) {
 		},
 		"expired kubeconfig of Cluster API": {
 			remedy.OfCluster(ofClusterAPI(""), conditions.ReasonDownstreamUnauthorized), "kubectl describe clusters.cluster.x-k8s.io -n fleet-default west",
+		},
+		"expired kubeconfig of the hub's own cluster": {
+			remedy.OfCluster(local(), conditions.ReasonDownstreamUnauthorized), "kubectl delete secret -n fleet-local local-cluster",
 		},
 		"agent that Cluster API has to install": {
 			remedy.OfCluster(ofClusterAPI("agent"), conditions.ReasonAwaitingAgent),
