@@ -82,6 +82,7 @@ type agent struct {
 	verdict registering.Verdict // on the stored identity, at its own address
 	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
 	there   hubclient.Access    // the access of that test
+	proof   int64               // serial of a hub document that names that address, or 0
 	stuck   bool                // use did not return after its context was canceled
 	running bool                // an identity has been used or requested
 	used    bool                // the current bootstrap secret was used

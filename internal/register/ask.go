@@ -60,7 +60,7 @@ func (a *agent) askStored(ctx context.Context, after time.Duration) {
 
 // askElsewhere tests the stored identity at the address in the bootstrap secret.
 func (a *agent) askElsewhere(ctx context.Context) {
-	there, err := a.proveElsewhere(ctx)
+	there, serial, err := a.proveElsewhere(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -69,49 +69,50 @@ func (a *agent) askElsewhere(ctx context.Context) {
 	if errors.Is(err, errAnotherHub) {
 		answer = registering.Rejected
 	}
-	a.there, a.moved = there, a.moved.With(answer, a.now())
+	a.there, a.proof, a.moved = there, serial, a.moved.With(answer, a.now())
 	if err != nil && before != a.moved.Answer {
 		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", a.found.Bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
 	}
 }
 
-// proveElsewhere returns the access to the address in the bootstrap secret with the stored identity, and the answer to it.
-// The identity is sent only to the agent's own hub. The token of the bootstrap secret is for that address anyway.
-func (a *agent) proveElsewhere(ctx context.Context) (hubclient.Access, error) {
+// proveElsewhere returns the access to the address in the bootstrap secret with the stored identity, the serial of a hub
+// document that names this address, and the answer to the identity. The identity is sent only to the agent's own hub. The token
+// of the bootstrap secret is for that address anyway.
+func (a *agent) proveElsewhere(ctx context.Context) (there hubclient.Access, serial int64, err error) {
 	bootstrap := a.found.Bootstrap
-	there, err := a.trusting(ctx, hubclient.Access{
+	there, err = a.trusting(ctx, hubclient.Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: bootstrap.Token, Namespace: a.found.Access.Namespace,
 	}, false)
 	if err == nil {
-		err = a.proveHub(ctx, there)
+		serial, err = a.proveHub(ctx, there)
 	}
 	there.Token = a.found.Access.Token
 	if err == nil {
 		err = a.prove(ctx, there, a.found.Identity.DeploymentNamespace)
 	}
-	return there, err
+	return there, serial, err
 }
 
-// proveHub returns nil if the agent's hub answers at another address: the hub document there is signed with the key of that
+// proveHub returns no error if the agent's hub answers at another address: the hub document there is signed with the key of that
 // hub. Agents of hubs without a document know no such key. Then errAnotherHub only prevents mistakes: another key has signed
-// the import token.
-func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
+// the import token. If the document names the address, its serial is returned, otherwise 0.
+func (a *agent) proveHub(ctx context.Context, there hubclient.Access) (serial int64, err error) {
 	kept := a.kept.data
 	if kept.HubKey == "" {
 		own, other := protocol.SigningKeyOf(a.found.Access.Token), protocol.SigningKeyOf(there.Token)
 		if own != "" && other != "" && own != other {
-			return fmt.Errorf("%w: its import token is signed with another key", errAnotherHub)
+			return 0, fmt.Errorf("%w: its import token is signed with another key", errAnotherHub)
 		}
-		return nil
+		return 0, nil
 	}
 	text, err := a.readDocument(ctx, there)
 	if apierrors.IsUnauthorized(err) { // the import token may have expired
 		if text, err = a.FetchDocument(ctx, there.Server); err != nil {
-			return fmt.Errorf("%w: %w", errAnotherHub, err)
+			return 0, fmt.Errorf("%w: %w", errAnotherHub, err)
 		}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	document, err := identity.VerifyDocument(kept.HubKey, text)
 	if err == nil {
@@ -120,9 +121,12 @@ func (a *agent) proveHub(ctx context.Context, there hubclient.Access) error {
 		}, there.Server, there.CA)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errAnotherHub, err)
+		return 0, fmt.Errorf("%w: %w", errAnotherHub, err)
 	}
-	return nil
+	if registering.IsNamed(document, there.Server, there.CA) {
+		serial = document.Serial
+	}
+	return serial, nil
 }
 
 // prove asks a hub whether the identity has the rights of an agent.

@@ -1,6 +1,7 @@
 package register
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -230,11 +231,12 @@ func TestBootstrapSecretOfAnotherHub_DoesNotSendTheIdentityThere(t *testing.T) {
 		ownCA    bool // the server has a certificate of the CA that the agent trusts
 		expired  bool // the token of the bootstrap secret
 		want     bool
+		serial   int64 // of the document that the agent has in the end, 5 if it is 0
 	}{
-		"own hub: its document names the address":             {url: movedURL, document: named(6, movedURL), want: true},
-		"own hub: the import token has expired":               {url: movedURL, document: named(6, movedURL), expired: true, want: true},
+		"own hub: its document names the address":             {url: movedURL, document: named(6, movedURL), want: true, serial: 6},
+		"own hub: the import token has expired":               {url: movedURL, document: named(6, movedURL), expired: true, want: true, serial: 6},
 		"own hub: an address that the document does not name": {url: movedURL, document: named(6, hubURL), ownCA: true, want: true},
-		"own hub: a new CA":                                   {url: hubURL, document: named(6, hubURL), want: true},
+		"own hub: a new CA":                                   {url: hubURL, document: named(6, hubURL), want: true, serial: 6},
 		"another hub":                                         {url: movedURL, document: foreign(movedURL)},
 		"another hub with a certificate of the same CA":       {url: movedURL, document: foreign(movedURL), ownCA: true},
 		"another hub shows a copy of the document":            {url: movedURL, document: named(6, hubURL)},
@@ -263,6 +265,9 @@ func TestBootstrapSecretOfAnotherHub_DoesNotSendTheIdentityThere(t *testing.T) {
 				w.run(time.Minute)
 				if sent := w.times("as own at "+test.url+": ok") > 0; sent != test.want {
 					t.Errorf("the identity was sent: %v\n%s", sent, strings.Join(w.lines, "\n"))
+				}
+				if serial := protocol.ParseKept(w.storedData()).Serial; serial != cmp.Or(test.serial, 5) {
+					t.Errorf("the agent has the document with serial %d", serial)
 				}
 				if (test.want || test.url == movedURL) && w.storedToken() != "own" {
 					t.Error("the agent registered again")

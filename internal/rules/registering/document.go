@@ -72,6 +72,11 @@ func ProveAddress(in DocumentInput, server string, ca []byte) error {
 	return nil
 }
 
+// IsNamed reports whether a hub document names the address of a server and its CA.
+func IsNamed(document identity.Document, server string, ca []byte) bool {
+	return sameServer(server, document.URL) && bytes.Contains(document.CA, bytes.TrimSpace(ca))
+}
+
 func (in DocumentInput) checkSerial() error {
 	if in.Document.Serial < in.Serial {
 		return fmt.Errorf("serial %d instead of at least %d: %w", in.Document.Serial, in.Serial, ErrLowerSerial)

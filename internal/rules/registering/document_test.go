@@ -55,11 +55,12 @@ func TestProveAddress(t *testing.T) {
 	tests := map[string]struct {
 		url, ca, server, serverCA string
 		serial                    int64
+		named                     bool
 		want                      error
 	}{
-		"the document names address and CA":              {url: there, ca: "ca-2", server: there, serverCA: "ca-2\n"},
-		"the document names the CA among others":         {url: there, ca: "ca-1\nca-2", server: there, serverCA: "ca-2"},
-		"the document names the address, system's roots": {url: there, ca: "", server: there + "/", serverCA: ""},
+		"the document names address and CA":              {url: there, ca: "ca-2", server: there, serverCA: "ca-2\n", named: true},
+		"the document names the CA among others":         {url: there, ca: "ca-1\nca-2", server: there, serverCA: "ca-2", named: true},
+		"the document names the address, system's roots": {url: there, ca: "", server: there + "/", serverCA: "", named: true},
 		"another address with the CA in use":             {url: agentHub, ca: "ca-1", server: there, serverCA: "ca-1"},
 		"the address in use with a CA of the document":   {url: there, ca: "ca-1\nca-2", server: agentHub, serverCA: "ca-2"},
 		"a copy of the document at another address":      {url: agentHub, ca: "ca-1", server: there, serverCA: "ca-2", want: ErrNotNamed},
@@ -67,7 +68,7 @@ func TestProveAddress(t *testing.T) {
 		"a copy that names the CA only":                  {url: agentHub, ca: "ca-2", server: there, serverCA: "ca-2", want: ErrNotNamed},
 		"the address in use with another CA":             {url: agentHub, ca: "ca-1", server: agentHub, serverCA: "ca-2", want: ErrNotNamed},
 		"a document without an address":                  {url: "", ca: "ca-2", server: there, serverCA: "ca-2", want: ErrNotNamed},
-		"an old document":                                {url: there, ca: "ca-2", server: there, serverCA: "ca-2", serial: 8, want: ErrLowerSerial},
+		"an old document":                                {url: there, ca: "ca-2", server: there, serverCA: "ca-2", serial: 8, want: ErrLowerSerial, named: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +77,9 @@ func TestProveAddress(t *testing.T) {
 			}
 			if got := ProveAddress(in, test.server, []byte(test.serverCA)); !errors.Is(got, test.want) || (got == nil) != (test.want == nil) {
 				t.Errorf("%v, want %v", got, test.want)
+			}
+			if got := IsNamed(in.Document, test.server, []byte(test.serverCA)); got != test.named {
+				t.Errorf("named: %v", got)
 			}
 		})
 	}
