@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
 
@@ -39,4 +42,19 @@ func Call(ctx context.Context, command func(genericiooptions.IOStreams) *cobra.C
 		problems.WriteString(exit.Text(err))
 	}
 	return Called{exit.CodeOf(err), out.String(), problems.String()}
+}
+
+// Open returns the access of a command that is given the kubeconfig of a server.
+func (s *Server) Open(t *testing.T) *access.Cluster {
+	t.Helper()
+	flags, set := access.NewFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.Bind(set)
+	if err := set.Parse([]string{"--kubeconfig", s.Kubeconfig}); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := flags.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }

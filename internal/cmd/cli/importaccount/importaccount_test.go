@@ -7,14 +7,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
@@ -30,16 +27,8 @@ const (
 // start starts a cluster with objects, and returns the account on it.
 func start(t *testing.T, objects ...runtime.Object) (*clitest.Server, *importaccount.Account) {
 	t.Helper()
-	server, flags, set := clitest.Start(t, objects...), access.NewFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.Bind(set)
-	if err := set.Parse([]string{"--kubeconfig", server.Kubeconfig}); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := flags.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server, importaccount.New(cluster.Core, hubUID, "fleet-default", "east")
+	server := clitest.Start(t, objects...)
+	return server, importaccount.New(server.Open(t).Core, hubUID, "fleet-default", "east")
 }
 
 // part returns an object of the account.

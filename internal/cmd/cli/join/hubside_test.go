@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -42,18 +40,10 @@ func TestContextThatIsNoName_NeedsCluster(t *testing.T) {
 func TestHubThatFailsForAMoment_JoinGoesOn(t *testing.T) {
 	west := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
 	west.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon())
-	server, flags, set := clitest.Start(t, west), access.NewFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.Bind(set)
-	if err := set.Parse([]string{"--kubeconfig", server.Kubeconfig}); err != nil {
-		t.Fatal(err)
-	}
-	hub, err := flags.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := clitest.Start(t, west)
+	side := &hubSide{cluster: server.Open(t)}
 	var requests atomic.Int32
 	server.Fails = func() bool { return requests.Add(1) <= 3 }
-	side := &hubSide{cluster: hub}
 	if err := side.await(t.Context(), Joined{Workspace: "fleet-default", Cluster: "west"}, time.Minute); err != nil {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}

@@ -8,33 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
-
-// open returns the hub of a server.
-func open(t *testing.T, server *clitest.Server) *access.Cluster {
-	t.Helper()
-	flags, set := access.NewFlags(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.Bind(set)
-	if err := set.Parse([]string{"--kubeconfig", server.Kubeconfig}); err != nil {
-		t.Fatal(err)
-	}
-	hub, err := flags.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hub
-}
 
 func west() Order {
 	order := NewOrder(io.Discard)
@@ -53,7 +35,7 @@ func TestInterruptedEnsure_SaysWhatItHasMade(t *testing.T) {
 			}
 			count++
 		}
-		_, made, err := Ensure(ctx, open(t, server), west())
+		_, made, err := Ensure(ctx, server.Open(t), west())
 		if err == nil || !strings.Contains(err.Error(), "interrupted") || made != want || len(server.Writes()) != at+1 {
 			t.Errorf("made %v, error %v, requests %v", made, err, server.Writes())
 		}
@@ -63,7 +45,7 @@ func TestInterruptedEnsure_SaysWhatItHasMade(t *testing.T) {
 func TestClusterThatAppears_IsNamed(t *testing.T) {
 	server := clitest.Start(t)
 	server.Refuse("POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters", 409)
-	_, _, err := Ensure(t.Context(), open(t, server), west())
+	_, _, err := Ensure(t.Context(), server.Open(t), west())
 	const want = "error: Cluster fleet-default/west was created by another command at the same time\nfix: run the same command again\n"
 	if exit.Text(err) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
@@ -75,7 +57,7 @@ func TestTokenWhoseClusterIsGone_FixCreatesAnother(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Type: protocol.SecretTypeValues,
 		Data: map[string][]byte{protocol.ValuesKey: []byte("apiServerURL: https://hub.example.com\nclusterNamespace: fleet-default\ntoken: a\ntokenName: west\n")},
 	})
-	_, err := textOf(t.Context(), open(t, server), made("west", time.Hour, nil), "west")
+	_, err := textOf(t.Context(), server.Open(t), made("west", time.Hour, nil), "west")
 	const want = "error: Cluster fleet-default/west, which is to join with token west, does not exist\nfix: fleet token create NAME --cluster west -n fleet-default\n"
 	if exit.Text(err) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
@@ -97,7 +79,7 @@ func TestHubThatFailsForAMoment_ValuesAreAwaited(t *testing.T) {
 	})
 	var requests atomic.Int32
 	server.Fails = func() bool { n := requests.Add(1); return n == 1 || n == 3 } // the token, then its Secret
-	if _, _, err := awaitValues(t.Context(), open(t, server), west(), token); err != nil {
+	if _, _, err := awaitValues(t.Context(), server.Open(t), west(), token); err != nil {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }
