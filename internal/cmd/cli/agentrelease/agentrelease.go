@@ -197,14 +197,22 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) (created bool
 		_, err := h.Install(ctx, values)
 		return created, err
 	default:
-		upgrade := action.NewUpgrade(h.config)
-		upgrade.Namespace = h.namespace
-		_, err = upgrade.RunWithContext(ctx, chartName, loaded, values)
+		if err = h.upgrade(ctx, loaded, values); err != nil && strings.Contains(err.Error(), "not found") {
+			// The agent that runs deletes its bootstrap Secret once it is registered, also between Helm's read and its write.
+			err = h.upgrade(ctx, loaded, values)
+		}
 	}
 	if err != nil {
 		return created, fmt.Errorf("installing chart %s as %s/%s: %w", chartName, h.namespace, chartName, err)
 	}
 	return created, nil
+}
+
+func (h *Helm) upgrade(ctx context.Context, loaded *chart.Chart, values map[string]any) error {
+	upgrade := action.NewUpgrade(h.config)
+	upgrade.Namespace = h.namespace
+	_, err := upgrade.RunWithContext(ctx, chartName, loaded, values)
+	return err //nolint:wrapcheck // Install adds the context
 }
 
 // forget marks a revision as failed that another process did not complete or has removed, so that Helm goes on.

@@ -1,6 +1,7 @@
 package agentrelease
 
 import (
+	"errors"
 	"io"
 	"testing"
 
@@ -91,6 +92,53 @@ func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 		}
 		if got, err := helm.Status(); got != release.StatusDeployed || err != nil {
 			t.Errorf("%s: status %s, error %v", status, got, err)
+		}
+	}
+}
+
+// changing is a cluster that refuses a number of updates with an error.
+type changing struct {
+	kubefake.PrintingKubeClient
+
+	err     error
+	refused int
+}
+
+// Update returns the error as long as updates are refused.
+func (c *changing) Update(original, target kube.ResourceList, force bool) (*kube.Result, error) {
+	if c.refused--; c.refused >= 0 {
+		return &kube.Result{}, c.err
+	}
+	return c.PrintingKubeClient.Update(original, target, force)
+}
+
+func TestUpgrade_IsTriedAgainOnlyIfTheAgentHasDeletedAnObject(t *testing.T) {
+	values, err := Values(jointext.Text{URL: "https://hub", Workspace: "fleet-default", Token: "t", TokenName: "west"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, errDenied := errors.New(`cannot patch "fleet-agent-bootstrap" with kind Secret: secrets "fleet-agent-bootstrap" not found`), errors.New("admission webhook denied the request")
+	for name, test := range map[string]struct {
+		err     error
+		refused int
+		want    error
+	}{
+		"deleted once":  {deleted, 1, nil},
+		"deleted twice": {deleted, 2, deleted},
+		"denied":        {errDenied, 1, errDenied},
+	} {
+		memory := driver.NewMemory()
+		memory.SetNamespace(names.SystemNamespace)
+		cluster := &changing{PrintingKubeClient: kubefake.PrintingKubeClient{Out: io.Discard, LogOutput: io.Discard}}
+		helm := &Helm{&action.Configuration{
+			Releases: storage.Init(memory), KubeClient: cluster, Capabilities: chartutil.DefaultCapabilities, Log: func(string, ...any) {},
+		}, names.SystemNamespace}
+		if _, err := helm.Install(t.Context(), values); err != nil {
+			t.Fatal(err)
+		}
+		cluster.err, cluster.refused = test.err, test.refused
+		if _, err := helm.Install(t.Context(), values); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
