@@ -31,6 +31,9 @@ func TestClusterOrNamespaceIsDeleted_AgentReadsNoOrderToUninstall(t *testing.T) 
 		"namespace": func(ctx context.Context, m member) error {
 			return namespaces.Delete(ctx, m.namespace, metav1.DeleteOptions{})
 		},
+		"workspace": func(ctx context.Context, m member) error {
+			return namespaces.Delete(ctx, m.workspace, metav1.DeleteOptions{})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			awaitRest(t, hub)
@@ -46,7 +49,7 @@ func TestClusterOrNamespaceIsDeleted_AgentReadsNoOrderToUninstall(t *testing.T) 
 				agents = append(agents, poll(t, hub, members[i]))
 			}
 			for _, m := range members {
-				g.Expect(remove(t.Context(), m)).To(Succeed())
+				g.Expect(remove(t.Context(), m)).To(Or(Succeed(), MatchError(apierrors.IsConflict, "the workspace is being deleted")))
 			}
 			for i, a := range agents {
 				g.Eventually(a.ended).WithTimeout(2*patience).Should(BeClosed(), members[i].name+" still has its rights")

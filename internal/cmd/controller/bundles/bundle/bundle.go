@@ -202,12 +202,13 @@ func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, 
 	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, reconcile.KeyOf(bundle).String())
 }
 
-// deleteAll deletes exactly these objects. It skips those that are being deleted already.
+// deleteAll deletes those of these objects that may be deleted now.
 func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
-	return each(h.slots, atATime, deployments, func(bd *fleet.BundleDeployment) error {
-		if bd.DeletionTimestamp != nil {
-			return nil
-		}
+	deletable, err := index.Deletable(h.app, deployments)
+	if err != nil {
+		return err
+	}
+	return each(h.slots, atATime, deletable, func(bd *fleet.BundleDeployment) error {
 		err := h.app.BundleDeployments.Delete(bd.Namespace, bd.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &bd.UID}})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // deleted, or replaced by another object of the same name

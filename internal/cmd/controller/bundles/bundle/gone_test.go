@@ -22,7 +22,7 @@ func TestBundleGoneWithoutItsFinalizer_LeavesNoDeployments(t *testing.T) {
 		returns  bool
 		requests []string
 	}{
-		"they are deleted":                      {requests: []string{"get Bundle ws/web", "delete " + one}},
+		"they are deleted":                      {requests: []string{"get Bundle ws/web", "get Namespace ws", "delete " + one}},
 		"another Bundle of the name is there":   {returns: true, requests: []string{"get Bundle ws/web"}},
 		"one that is being deleted is left":     {change: deleted},
 		"one that the hub has not made is left": {change: func(bd *fleet.BundleDeployment) { delete(bd.Labels, fleet.LabelManaged) }},
