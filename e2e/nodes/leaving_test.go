@@ -138,7 +138,7 @@ func uninstallingHub() {
 }
 
 // owned reports whether an object outlives the release, so that the next release finds its clusters unchanged:
-// workspaces, the Clusters' namespaces, the hub's key, the blocked tickets of deleted Clusters, and the credentials,
+// workspaces, the Clusters' namespaces, the hub's key and document, the blocked tickets of deleted Clusters, and the credentials,
 // keys and rights of agents, including the hub's own agent.
 func owned(o inventory.Object) bool {
 	for _, namespace := range []string{framework.Workspace, framework.LocalWorkspace, names.RegistrationNamespace(names.SystemNamespace), local.Status.Namespace, western.Status.Namespace} {
@@ -150,6 +150,9 @@ func owned(o inventory.Object) bool {
 		return strings.HasPrefix(o.Name, names.Agent) || strings.HasPrefix(o.Name, "sh.helm.release.v1."+names.Agent) ||
 			strings.HasPrefix(o.Name, "sh.helm.release.v1.fleet-crd.") || o.Name == "default-allow-all" ||
 			o.Name == names.HubKey || strings.HasPrefix(o.Name, names.DeletedClusters)
+	}
+	if o.Namespace == metav1.NamespacePublic {
+		return o.Resource == "configmaps" && o.Name == names.HubDocument
 	}
 	if o.Namespace == metav1.NamespaceSystem {
 		return o.Resource == "secrets" && o.Name == names.RecoverySecret(names.SystemNamespace)

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,6 +26,17 @@ var _ = Describe("A hub that is taken away", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = world.Joined(ctx, framework.LocalWorkspace, framework.HubName, framework.Named(names.LocalCluster))
 		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("keeps the hub document while its controllers are not installed", func(ctx SpecContext) {
+		before := published(ctx)
+		Expect(helm.Release{Config: world.Plane.Hub.Config(), Name: "fleet", Namespace: names.SystemNamespace}.Uninstall(ctx)).To(Succeed())
+		Expect(published(ctx).UID).To(Equal(before.UID))
+		Expect(world.InstallHub(ctx, settings(map[string]any{}))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(published(ctx).ResourceVersion).NotTo(Equal(before.ResourceVersion))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		Expect(published(ctx).UID).To(Equal(before.UID))
 	})
 
 	It("loses its own agent first", func(ctx SpecContext) {
@@ -69,10 +81,19 @@ var _ = Describe("A hub that is taken away", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 		Expect(left(ctx)).To(ConsistOf(
 			"namespaces "+names.SystemNamespace, "namespaces "+names.RegistrationNamespace(names.SystemNamespace),
+			"configmaps kube-public/"+names.HubDocument,
 			"clusterroles.rbac.authorization.k8s.io fleet-bundle-deployment", "clusterroles.rbac.authorization.k8s.io fleet-content",
 		))
 	})
 })
+
+// published returns the ConfigMap with the hub document.
+func published(ctx context.Context) *corev1.ConfigMap {
+	GinkgoHelper()
+	found, err := world.Hub.Kube.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(ctx, names.HubDocument, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return found
+}
 
 // left are the objects that are the hub's by their names, but for kinds and what is in its namespaces.
 func left(ctx context.Context) (found []string) {
