@@ -61,7 +61,7 @@ func expectBundles(t *testing.T, r run) {
 		t.Fatal("not all scenarios were run")
 	}
 	for what, d := range map[string]*delivery.Figures{"a Bundle": r.Deliver, "a change": r.Change} {
-		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Final < d.Reported || d.Controller.Resident <= 0 || d.AgentReads < 1 {
+		if d.Clusters != 6 || d.Written <= 0 || d.Reported < d.Written || d.Bundle < d.Reported || d.Final < d.Bundle || d.Controller.Resident <= 0 || d.AgentReads < 1 {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}

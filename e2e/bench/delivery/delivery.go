@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/fleet-hub/fleet/e2e/bench/audit"
@@ -15,10 +14,11 @@ import (
 type Figures struct {
 	Clusters int `json:"clusters"`
 	// Written is the time from the request that created or changed the Bundle until the last BundleDeployment is
-	// written, Reported until the last agent's report, and Final until the last status of a Bundle, Cluster or
-	// ClusterGroup. All times are from the API server's audit log.
+	// written, Reported until the last agent's report, Bundle until the last status of the Bundle after that, and Final until
+	// the last status of a Bundle, Cluster or ClusterGroup. All times are from the API server's audit log.
 	Written  float64 `json:"secondsUntilWritten"`
 	Reported float64 `json:"secondsUntilReported"`
+	Bundle   float64 `json:"secondsUntilBundle"`
 	Final    float64 `json:"secondsUntilFinal"`
 	// Each is the number of requests per cluster, without the agents' reads for deployments, which AgentReads
 	// counts.
@@ -67,7 +67,7 @@ func Of(events []audit.Event, whose audit.Classifier, clusters int) (Figures, er
 	all := counts.Only(audit.Kind.IsCost).Total().Requests
 	return Figures{
 		Clusters: clusters, Requests: figures.CostsOf(counts, clusters), AgentReads: figures.Per(float64(reads), clusters), Each: figures.Per(float64(all-reads), clusters),
-		Written: until(wrote), Reported: until(reported), Final: until(reported, told),
+		Written: until(wrote), Reported: until(reported), Bundle: until(reported, toldBundle), Final: until(reported, toldBundle, told),
 	}, nil
 }
 
@@ -79,6 +79,7 @@ const (
 	begun
 	wrote
 	reported
+	toldBundle
 	told
 )
 
@@ -89,12 +90,12 @@ func stepOf(k audit.Kind) step {
 		return aside
 	case k.Identity == audit.Admin && k.Resource == client.Bundles:
 		return begun
-	case k.Identity == audit.Controller && k.Resource == client.BundleDeployments:
-		return wrote
+	case k.Identity == audit.Controller:
+		return map[string]step{
+			client.BundleDeployments: wrote, client.Bundles + "/status": toldBundle, client.Clusters + "/status": told, client.ClusterGroups + "/status": told,
+		}[k.Resource]
 	case k.Identity == audit.Request && k.Resource == client.BundleDeployments+"/status":
 		return reported
-	case k.Identity == audit.Controller && slices.Contains([]string{"bundles/status", "clusters/status", "clustergroups/status"}, k.Resource):
-		return told
 	default:
 		return aside
 	}

@@ -91,7 +91,7 @@ func TestStepOf_ClassifiesRequests(t *testing.T) {
 		"agent reports":                  {audit.Kind{Identity: audit.Request, Verb: "update", Resource: "bundledeployments/status"}, reported},
 		"agent reports after a conflict": {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "bundledeployments/status"}, reported},
 		"heartbeat":                      {audit.Kind{Identity: audit.Request, Verb: "patch", Resource: "clusters/status"}, aside},
-		"status of a Bundle":             {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, told},
+		"status of a Bundle":             {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "bundles/status"}, toldBundle},
 		"status of a Cluster":            {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clusters/status"}, told},
 		"status of a ClusterGroup":       {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "clustergroups/status"}, told},
 		"status of a Content":            {audit.Kind{Identity: audit.Controller, Verb: "patch", Resource: "contents/status"}, aside},

@@ -34,7 +34,7 @@ func (j *Joining) Hear(e audit.Event) {
 			j.Before = j.Counts.Total().Requests
 			j.Complete()
 		}
-	case is == told || is == reported:
+	case is == told || is == toldBundle || is == reported:
 		j.Ready = j.Counts.Total().Requests
 	}
 }
