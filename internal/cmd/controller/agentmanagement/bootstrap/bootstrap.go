@@ -24,9 +24,15 @@ import (
 // pendingDelay is the time until a token Secret without a token is read again.
 const pendingDelay = 500 * time.Millisecond
 
+// replaceDelay is the shortest time between two replacements of a token that the API server rejects: API servers with
+// different keys could reject each one.
+const replaceDelay = time.Minute
+
 type handler struct {
 	app *hub.Context
 	set *reconcile.Set
+	// replaced is when a rejected token was last replaced.
+	replaced time.Time
 }
 
 // Register keeps the hub's own objects, and its own Cluster unless that is disabled. Everything runs in the queue of
@@ -88,8 +94,7 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 	if in.ca, err = kube.CA(own); err != nil {
 		return in, err
 	}
-	accounts := h.app.Kube.CoreV1().ServiceAccounts(h.app.Namespaces.System)
-	in.account, err = reconcile.Optional(accounts.Get(ctx, names.BootstrapAccount, metav1.GetOptions{}))
+	in.account, err = reconcile.Optional(h.app.Kube.CoreV1().ServiceAccounts(h.app.Namespaces.System).Get(ctx, names.BootstrapAccount, metav1.GetOptions{}))
 	if err != nil {
 		return in, fmt.Errorf("reading account %s: %w", names.BootstrapAccount, err)
 	}
@@ -97,8 +102,22 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 		in.ownToken, err = ownToken(own.BearerToken, own.BearerTokenFile)
 		return in, err
 	}
-	in.held, in.holder, err = h.heldToken(ctx, in.config.Namespace)
-	return in, err
+	if in.held, in.holder, err = h.heldToken(ctx, in.config.Namespace); err != nil {
+		return in, err
+	}
+	in.rejected = works(in) && in.now.Sub(h.replaced) >= replaceDelay && h.isRejected(ctx, in.held)
+	return in, nil
+}
+
+// isRejected reports whether the API server rejects a token, as after a change of the key that signs tokens. Without an
+// answer the token counts as accepted.
+func (h *handler) isRejected(ctx context.Context, token string) bool {
+	accepted, err := accounts.Review(ctx, h.app.Kube, token)
+	if err != nil {
+		h.app.Log.Debug("a token could not be tried", "cluster", names.LocalCluster, "error", err)
+		return false
+	}
+	return !accepted
 }
 
 // heldToken returns the token that was handed out before, and the UID of the Secret that holds it. It asks the API
@@ -148,6 +167,10 @@ func (h *handler) act(ctx context.Context, in input, out outcome) error {
 			return err
 		}
 		h.app.Log.Info("token made for the hub's own cluster", "namespace", in.config.Namespace)
+		if in.rejected {
+			h.replaced = in.now
+			h.app.Deployments.EnqueueAfter(ownKey(h.app).Namespace, ownKey(h.app).Name, replaceDelay)
+		}
 	}
 	if err := h.set.Apply(reconcile.Owner{}, children(in, kubeconfig, out.holder)...); err != nil {
 		return fmt.Errorf("registering the hub's own cluster: %w", err)

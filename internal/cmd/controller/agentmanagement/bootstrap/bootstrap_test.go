@@ -83,6 +83,9 @@ func TestDecide(t *testing.T) {
 		"a token of an account that was replaced is replaced": {
 			in: known(func(in *input) { in.held = tokenUntil("before", time.Hour) }), stage: minting, mint: mint,
 		},
+		"a token that the API server rejects is replaced": {
+			in: known(func(in *input) { in.held, in.holder, in.rejected = good, "s", true }), stage: minting, mint: mint,
+		},
 		"what is no token is replaced": {in: known(func(in *input) { in.held = "x" }), stage: minting, mint: mint},
 		"without the account the process's own token serves": {
 			in: known(func(in *input) { in.account, in.ownToken = nil, "own" }), stage: registered, token: "own",
@@ -207,6 +210,7 @@ const (
 	mintLine    = "mint cattle-fleet-system/fleet-controller-bootstrap 1193046h28m15s"
 	accountLine = "get ServiceAccount cattle-fleet-system/fleet-controller-bootstrap"
 	secretLine  = "get Secret fleet-local/local-cluster"
+	reviewLine  = "review token"
 )
 
 func TestTheHubRegistersItselfOnce(t *testing.T) {
@@ -229,11 +233,43 @@ func TestTheHubRegistersItselfOnce(t *testing.T) {
 	}
 
 	handle(t, hub) // again, before the caches have seen anything
-	hubtest.ExpectRequests(t, hub, accountLine, secretLine)
+	hubtest.ExpectRequests(t, hub, accountLine, secretLine, reviewLine)
 
 	hub.Sync()
 	handle(t, hub) // and after
+	hubtest.ExpectRequests(t, hub, accountLine, reviewLine)
+}
+
+// After a change of the key that signs tokens, the token looks as before, and the API server rejects it.
+func TestRejectedToken_IsReplaced(t *testing.T) {
+	hub := newHub(t, bootAccount())
+	handle(t, hub)
+	hub.Sync()
+	hub.Pass(time.Minute) // so that the next token is another one
+	before := hubtest.MustGet[*corev1.Secret](t, hub, "fleet-local", "local-cluster")
+	old := tokenIn(before.Data["value"])
+	hub.RejectTokens(func(token string) bool { return token == old })
+	hub.Requests()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, accountLine, reviewLine, mintLine, "patch Secret fleet-local/local-cluster")
+	after := hubtest.MustGet[*corev1.Secret](t, hub, "fleet-local", "local-cluster")
+	if token := tokenIn(after.Data["value"]); token == "" || token == old {
+		t.Errorf("token %q", token)
+	}
+	hub.Woken()
+	hub.RejectTokens(func(string) bool { return true })
+	hub.Sync()
+	handle(t, hub) // the event of the Secret
 	hubtest.ExpectRequests(t, hub, accountLine)
+
+	hub.Pass(time.Minute)
+	hub.Fail(reviewLine, errors.New("no"))
+	handle(t, hub) // without an answer it counts as accepted
+	hubtest.ExpectRequests(t, hub, accountLine, reviewLine)
+	hub.Fail(reviewLine, nil)
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, accountLine, reviewLine, mintLine, "patch Secret fleet-local/local-cluster")
+	hubtest.ExpectWoken(t, hub, "Deployment "+ownKeyText+" in 1m0s")
 }
 
 func TestWhatChangesIsFollowed(t *testing.T) {

@@ -39,9 +39,11 @@ type input struct {
 	account       *corev1.ServiceAccount
 	ownToken      string
 	ownKubeconfig []byte
-	// held is the token in the existing kubeconfig, or empty. holder is the UID of its Secret.
-	held   string
-	holder types.UID
+	// held is the token in the existing kubeconfig, or empty. holder is the UID of its Secret. rejected means that the
+	// API server does not accept the token.
+	held     string
+	holder   types.UID
+	rejected bool
 	// tolerations are those of the controllers' own pods.
 	tolerations []corev1.Toleration
 	// systemNamespace is the namespace of account.
@@ -72,7 +74,7 @@ func decide(in input) (outcome, error) {
 	case in.account == nil:
 		kubeconfig, err := kubeconfigWith(in, in.ownToken)
 		return outcome{stage: registered, kubeconfig: kubeconfig}, err
-	case works(in.held, string(in.account.UID), in.now):
+	case works(in):
 		kubeconfig, err := kubeconfigWith(in, in.held)
 		return outcome{stage: registered, kubeconfig: kubeconfig, holder: in.holder}, err
 	default:
@@ -82,10 +84,10 @@ func decide(in input) (outcome, error) {
 	}
 }
 
-// works reports whether a token belongs to the account and has not expired.
-func works(token, accountUID string, now time.Time) bool {
-	parsed, err := protocol.ParseAccountToken(token)
-	return err == nil && parsed.AccountUID == accountUID && (parsed.Expires.IsZero() || parsed.Expires.After(now))
+// works reports whether the existing token belongs to the account, has not expired and is not rejected.
+func works(in input) bool {
+	parsed, err := protocol.ParseAccountToken(in.held)
+	return err == nil && !in.rejected && parsed.AccountUID == string(in.account.UID) && (parsed.Expires.IsZero() || parsed.Expires.After(in.now))
 }
 
 // children returns the set, in the order in which it is written. With a holder, the kubeconfig is written only to
