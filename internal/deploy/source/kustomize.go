@@ -1,8 +1,10 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path"
 	"time"
@@ -20,14 +22,52 @@ import (
 // renderedFile is the file with Helm's output, as a resource of the kustomization.
 const renderedFile = "fleet-manifests.yaml"
 
-// LimitDownloads limits how long kustomize waits for a server with a remote resource, which otherwise may keep a worker of the
-// agent forever. Kustomize downloads with the default transport of the process, so the command calls it before all else.
-func LimitDownloads() { limitDownloads(time.Minute) }
+// Limits of one download: how long a server may keep the agent waiting for an answer, and how long and how large the whole may be.
+const (
+	answerTime   = time.Minute
+	downloadTime = 5 * time.Minute
+	downloadSize = bundleLimit
+)
 
-func limitDownloads(patience time.Duration) {
-	if transport, ok := http.DefaultTransport.(*http.Transport); ok {
-		transport.ResponseHeaderTimeout = patience
+// errDownloadTooLarge means that a server sends more than a bundle may have.
+var errDownloadTooLarge = fmt.Errorf("a remote resource has more than %d MiB", downloadSize>>20)
+
+// LimitDownloads limits the downloads of remote resources by kustomize: otherwise a server could keep a worker of the agent
+// forever, or fill its memory. Kustomize downloads with the default transport of the process, so the command calls it before all
+// else. Each download gets a connection of its own, with a deadline.
+func LimitDownloads() { limitDownloads(answerTime, downloadTime, downloadSize) }
+
+func limitDownloads(answer, whole time.Duration, size int) {
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return
 	}
+	transport.ResponseHeaderTimeout = answer
+	transport.DisableKeepAlives, transport.DisableCompression = true, true // a compressed answer could grow
+	dial := (&net.Dialer{Timeout: answer}).DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &download{Conn: conn, left: size}, conn.SetDeadline(time.Now().Add(whole)) //nolint:forbidigo // the clock of the connection
+	}
+}
+
+// download is a connection that receives a limited number of bytes.
+type download struct {
+	net.Conn
+
+	left int
+}
+
+// Read implements io.Reader.
+func (d *download) Read(p []byte) (int, error) {
+	n, err := d.Conn.Read(p)
+	if d.left -= n; d.left < 0 {
+		return 0, errDownloadTooLarge
+	}
+	return n, err
 }
 
 // kustomize builds the bundle's kustomization over the objects that Helm rendered. It reads the bundle's files, in memory, and

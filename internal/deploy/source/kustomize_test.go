@@ -1,6 +1,7 @@
 package source
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,25 +9,56 @@ import (
 	"time"
 )
 
-// A server that accepts connections and never answers, such as a proxy whose upstream is gone.
-func TestSilentServerOfARemoteResource_EndsTheBuild(t *testing.T) {
-	limitDownloads(100 * time.Millisecond)
-	ended := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
-	defer server.Close()
-	defer close(ended)
-	files := []file{{Name: "kustomization.yaml", Data: []byte("resources: [" + server.URL + "/remote.yaml]\n")}}
-	done := make(chan error, 1)
-	go func() {
-		_, err := kustomize(&Package{Style: style{Kustomization: "kustomization.yaml"}, Files: files}, nil)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "timeout awaiting response headers") {
-			t.Errorf("error %v", err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("the build waits for the server")
+// A hostile server, or a proxy whose upstream is gone, must not keep a worker of the agent or fill its memory.
+func TestServerOfARemoteResource_CannotKeepTheBuild(t *testing.T) {
+	begun := func(w http.ResponseWriter) {
+		_, _ = io.WriteString(w, "kind: ConfigMap\n")
+		w.(http.Flusher).Flush()
 	}
+	tests := map[string]struct {
+		serve func(w http.ResponseWriter, ended <-chan struct{})
+		want  string
+	}{
+		"accepts connections and never answers": {func(_ http.ResponseWriter, ended <-chan struct{}) { <-ended }, "timeout awaiting response headers"},
+		"stalls after it has begun to answer": {func(w http.ResponseWriter, ended <-chan struct{}) {
+			begun(w)
+			<-ended
+		}, "i/o timeout"},
+		"sends a little from time to time": {func(w http.ResponseWriter, ended <-chan struct{}) {
+			for ticks := time.Tick(10 * time.Millisecond); ; {
+				select {
+				case <-ended:
+					return
+				case <-ticks:
+					begun(w)
+				}
+			}
+		}, "i/o timeout"},
+		"sends too much": {func(w http.ResponseWriter, _ <-chan struct{}) { _, _ = io.WriteString(w, strings.Repeat("#", 8<<20)) }, "a remote resource has more than"},
+	}
+	limitDownloads(200*time.Millisecond, time.Second, 1<<20)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { test.serve(w, ended) }))
+			defer server.Close()
+			defer close(ended)
+			done := make(chan error, 1)
+			go func() { done <- buildRemote(server.URL + "/remote.yaml") }()
+			select {
+			case err := <-done:
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("error %v, want %q", err, test.want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("the build waits for the server")
+			}
+		})
+	}
+}
+
+func buildRemote(url string) error {
+	files := []file{{Name: "kustomization.yaml", Data: []byte("resources: [" + url + "]\n")}}
+	_, err := kustomize(&Package{Style: style{Kustomization: "kustomization.yaml"}, Files: files}, nil)
+	return err
 }
