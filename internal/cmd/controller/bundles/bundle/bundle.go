@@ -25,8 +25,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// workers is the number of Bundles that are reconciled concurrently.
-const workers = 8
+// The number of Bundles that are reconciled concurrently, in all and of one workspace: their templates may take minutes.
+const workers, perWorkspace = 12, 8
 
 type handler struct {
 	app    *hub.Context
@@ -67,7 +67,7 @@ func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
 		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
 		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
 	}
-	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, First: h.isChanged, Log: a.Log}, h.handle)
+	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerNamespace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
 	h.affected = affected.New(a, h.cache.selection, h.queue.Add)
 	return h
 }

@@ -24,6 +24,9 @@ type Options struct {
 	Name string
 	// Workers is the number of keys that are handled concurrently; 0 means 4.
 	Workers int
+	// PerNamespace limits how many of them may have the same namespace, so that no tenant occupies all workers; 0 means no
+	// limit.
+	PerNamespace int
 	// Spacing is the minimum time between the starts of two passes for one key; 0 means no minimum.
 	Spacing time.Duration
 	// Settling is how long the first event of a burst waits for the others; 0 means that it does not wait.
@@ -47,6 +50,15 @@ type Queue struct {
 	mu     sync.Mutex // guards the fields below
 	recent map[types.NamespacedName]bool
 	again  map[types.NamespacedName]bool
+	shares map[string]*share
+}
+
+// share is what a namespace has of the workers. It exists while it is running.
+type share struct {
+	running int
+	// waiting are keys that were due when the namespace had its share, in order and without duplicates.
+	waiting   []types.NamespacedName
+	isWaiting map[types.NamespacedName]bool
 }
 
 // New returns a queue.
@@ -63,6 +75,7 @@ func New(options Options, handle Handle) *Queue {
 		),
 		recent: map[types.NamespacedName]bool{},
 		again:  map[types.NamespacedName]bool{},
+		shares: map[string]*share{},
 	}
 }
 
@@ -138,6 +151,10 @@ func (q *Queue) next(ctx context.Context) bool {
 		return false
 	}
 	defer q.queue.Done(key)
+	if !q.enter(key) {
+		return true
+	}
+	defer q.leave(key)
 	q.space(key)
 	err := q.handle(ctx, key)
 	switch {
@@ -153,6 +170,49 @@ func (q *Queue) next(ctx context.Context) bool {
 	}
 	q.queue.AddRateLimited(key)
 	return true
+}
+
+// enter takes a worker of the key's namespace. If the namespace has its share already, enter returns false, and leave
+// enqueues the key again.
+func (q *Queue) enter(key types.NamespacedName) bool {
+	if q.options.PerNamespace == 0 {
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.shares[key.Namespace]
+	if s == nil {
+		s = &share{isWaiting: map[types.NamespacedName]bool{}}
+		q.shares[key.Namespace] = s
+	}
+	if s.running < q.options.PerNamespace {
+		s.running++
+		return true
+	}
+	if !s.isWaiting[key] {
+		s.isWaiting[key] = true
+		s.waiting = append(s.waiting, key)
+	}
+	return false
+}
+
+// leave gives the worker to the next key of the namespace.
+func (q *Queue) leave(key types.NamespacedName) {
+	if q.options.PerNamespace == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.shares[key.Namespace]
+	s.running--
+	if len(s.waiting) > 0 {
+		next := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		delete(s.isWaiting, next)
+		q.queue.Add(next)
+	} else if s.running == 0 {
+		delete(q.shares, key.Namespace)
+	}
 }
 
 // space delays further passes for a key. Keys that were added in the meantime are enqueued afterwards.

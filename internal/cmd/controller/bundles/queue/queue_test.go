@@ -276,3 +276,30 @@ func TestChangedKeys_AreHandledFirst(t *testing.T) {
 		}
 	})
 }
+
+// One tenant may have any number of Bundles whose passes take long.
+func TestKeysOfOneNamespace_LeaveWorkersToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(_ *Queue, k types.NamespacedName) error {
+			if k.Namespace == "slow" {
+				<-time.After(time.Minute)
+			}
+			return nil
+		}
+		q, p := run(t, Options{Workers: 3, PerNamespace: 2}, slow)
+		for _, name := range []string{"a", "b", "c", "d", "c"} {
+			q.Add(types.NamespacedName{Namespace: "slow", Name: name})
+		}
+		<-time.After(time.Second)
+		q.Add(types.NamespacedName{Namespace: "other", Name: "o"})
+		q.Add(types.NamespacedName{Namespace: "slow", Name: "d"}) // which waits already
+		<-time.After(time.Hour)
+		p.sorted()
+		p.expect(t, "a 0s", "b 0s", "c 1m0s", "d 1m0s", "o 1s")
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if len(q.shares) > 0 {
+			t.Errorf("%d namespaces are remembered", len(q.shares))
+		}
+	})
+}
