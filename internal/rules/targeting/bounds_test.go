@@ -240,6 +240,40 @@ func TestManyUnknownGroups_PickWithoutALook(t *testing.T) {
 	}
 }
 
+// The work would grow with the cube of the number of groups and targets.
+func TestManyBrokenGroups_LeaveAClusterUndecidedWithoutALook(t *testing.T) {
+	b := targetingtest.Bundle(func(b *fleet.Bundle) {
+		for i := range 500 {
+			b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{ClusterGroup: fmt.Sprint("g-", i), ClusterSelector: targetingtest.Selector("name", "other")})
+		}
+	})
+	selection, err := NewSelection(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := targetingtest.Cluster("other", targetingtest.Labelled("name", "other"))
+	undecided := func(broken int) error {
+		var groups []*fleet.ClusterGroup
+		for i := range broken {
+			group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: fmt.Sprint("x-", i)}}
+			group.Spec.Selector = targetingtest.Unparsable()
+			groups = append(groups, group)
+		}
+		return selection.Undecided(cluster, NewGroups(groups))
+	}
+	calls := countCalls(selection)
+	if err := undecided(mostUnknown); err != nil {
+		t.Errorf("no target names a group whose selector is invalid: %v", err)
+	}
+	*calls = 0
+	if err := undecided(500); !errors.Is(err, ErrSelector) {
+		t.Errorf("error = %v, want %v", err, ErrSelector)
+	}
+	if *calls > 0 {
+		t.Errorf("it took %d comparisons", *calls)
+	}
+}
+
 // With AllMatches, all customisations of a Bundle may apply to each cluster.
 func TestManyCustomisations_AreMergedWithLinearWork(t *testing.T) {
 	expectLinear(t, func(size int) {

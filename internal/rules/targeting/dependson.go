@@ -114,8 +114,11 @@ func (s *search) labelsOf(bundle *fleet.Bundle) labels.Set {
 	return known
 }
 
-// sizeOf returns how many steps one comparison with a selector takes.
+// sizeOf returns how many steps one comparison with a selector takes, 0 if there is none.
 func sizeOf(selector *metav1.LabelSelector) int {
+	if selector == nil {
+		return 0
+	}
 	size := 1 + len(selector.MatchLabels)
 	for _, expression := range selector.MatchExpressions {
 		size += 1 + len(expression.Values)

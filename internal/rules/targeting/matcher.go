@@ -109,6 +109,8 @@ type Groups struct {
 	byNamespace map[string][]compiledGroup
 	// broken are the groups with invalid selectors, by namespace, ordered by name.
 	broken map[string][]undecidedGroup
+	// size is the number of comparisons that it takes to evaluate all selectors once.
+	size int
 }
 
 // undecidedGroup is a ClusterGroup whose members are unknown.
@@ -131,6 +133,7 @@ func NewGroups(groups []*fleet.ClusterGroup) Groups {
 			out.broken[group.Namespace] = append(out.broken[group.Namespace], undecidedGroup{group, err})
 			continue
 		}
+		out.size += sizeOf(group.Spec.Selector)
 		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, selector})
 	}
 	for _, broken := range out.broken {

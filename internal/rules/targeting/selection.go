@@ -17,6 +17,8 @@ type Selection struct {
 	customisations []choice
 	targets        []choice
 	groups         bool
+	// size is the number of comparisons that it takes to evaluate all matchers once.
+	size int
 	// partitionedByGroups means that partitions of the rollout select clusters by their groups.
 	partitionedByGroups bool
 	// named are all ClusterGroups that the Bundle names.
@@ -48,6 +50,7 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 		}
 		s.restrictions = append(s.restrictions, matcher)
 		s.note(matcher, label("target restriction", i, restriction.Name))
+		s.size += 1 + sizeOf(restriction.ClusterSelector) + sizeOf(restriction.ClusterGroupSelector)
 	}
 	customisations := 0
 	if restrictions := len(s.restrictions); restrictions > 0 {
@@ -63,6 +66,7 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 			return nil, fmt.Errorf("%s: %w", label("target", i, target.Name), err)
 		}
 		s.note(matcher, label("target", i, target.Name))
+		s.size += 1 + sizeOf(target.ClusterSelector) + sizeOf(target.ClusterGroupSelector)
 		if i < customisations {
 			s.customisations = append(s.customisations, choice{target, matcher})
 		} else {
@@ -91,6 +95,15 @@ func label(what string, index int, name string) string {
 func (s *Selection) Picks(cluster *fleet.Cluster, groups Groups) bool {
 	_, picked := s.choose(cluster, s.groupsOf(cluster, groups))
 	return picked || s.Undecided(cluster, groups) != nil
+}
+
+// Effort estimates the number of comparisons that Picks makes. Tenants choose the number and the size of targets and groups.
+func (s *Selection) Effort(cluster *fleet.Cluster, groups Groups) int {
+	if !s.groups {
+		return s.size
+	}
+	broken := len(groups.broken[cluster.Namespace])
+	return (groups.size + s.size*(1+len(groups.Of(cluster)))) * (1 + min(broken, mostUnknown))
 }
 
 func (s *Selection) groupsOf(cluster *fleet.Cluster, groups Groups) []*fleet.ClusterGroup {

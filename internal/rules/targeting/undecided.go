@@ -11,11 +11,15 @@ import (
 // unchanged.
 //
 // It tries one broken group at a time. That is sufficient: groups are evaluated one by one, and the first target and
-// the first customisation that match any of them apply. So groups that change nothing alone change nothing together.
+// the first customisation that match any of them apply. So groups that change nothing alone change nothing together. If
+// very many groups are broken, it returns the error of the first one without a look at the targets.
 func (s *Selection) Undecided(cluster *fleet.Cluster, groups Groups) error {
 	broken := groups.broken[cluster.Namespace]
 	if !s.groups || len(broken) == 0 {
 		return nil
+	}
+	if len(broken) > mostUnknown {
+		return broken[0].err
 	}
 	in := groups.Of(cluster)
 	target, customising := s.applying(cluster, in)

@@ -61,7 +61,7 @@ func (s *Selection) NamesCluster(cluster *fleet.Cluster) bool {
 	return slices.ContainsFunc(s.targets, func(c choice) bool { return Matcher{name: c.matcher.name}.matchIn(cluster, nil) })
 }
 
-// mostUnknown limits the number of groups for which PicksIf evaluates the targets.
+// mostUnknown limits the number of groups for which PicksIf and Undecided evaluate the targets.
 const mostUnknown = 50
 
 // PicksIf reports whether the Bundle would go to a cluster that was also in groups of these names, with any labels.

@@ -86,15 +86,27 @@ func (w *Watcher) enqueueDeployed(namespace string) {
 	}
 }
 
-// enqueueSelecting enqueues the Bundles that target a cluster, or report that it does not exist.
+// maxEffort limits the comparisons for one changed cluster, because the changes of all clusters of all workspaces are handled
+// one after another.
+const maxEffort = 1 << 20
+
+// enqueueSelecting enqueues the Bundles that target a cluster, or report that it does not exist. If it takes too many
+// comparisons to find them, it enqueues the remaining Bundles that may do so.
 func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
 	listed, err := w.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
 	if err != nil {
 		return
 	}
-	groups := targeting.NewGroups(listed)
+	groups, left := targeting.NewGroups(listed), maxEffort
 	for _, bundle := range w.mayPick(cluster, groups.Names(cluster)) {
-		if selection := w.selection(bundle); selection != nil && (selection.NamesCluster(cluster) || selection.Picks(cluster, groups)) {
+		selection := w.selection(bundle)
+		if selection == nil {
+			continue
+		}
+		if left >= 0 {
+			left -= selection.Effort(cluster, groups)
+		}
+		if left < 0 || selection.NamesCluster(cluster) || selection.Picks(cluster, groups) {
 			w.enqueue(reconcile.KeyOf(bundle))
 		}
 	}

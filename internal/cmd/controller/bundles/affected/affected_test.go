@@ -1,6 +1,7 @@
 package affected
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -132,6 +133,47 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 			test.change(w)
 			if got := len(w.woken) > 0; got != test.want {
 				t.Errorf("woken: %v", got)
+			}
+		})
+	}
+}
+
+// The changes of the Clusters of all workspaces are handled one after another: a Bundle that is too expensive to check is
+// enqueued instead, because its pass keeps only workers of its own workspace.
+func TestExpensiveBundles_AreEnqueuedWithoutACheck(t *testing.T) {
+	tests := map[string]struct {
+		targets, values, groups int
+		want                    bool
+	}{
+		"few targets and groups: is checked":                 {200, 1, 200, false},
+		"many targets and groups: is enqueued":               {1500, 1, 1500, true},
+		"many targets and one group: is checked":             {1500, 1, 1, false},
+		"targets with many values, many groups: is enqueued": {2, 2000, 1500, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			others := make([]string, test.values)
+			for i := range others {
+				others[i] = fmt.Sprint("other-", i)
+			}
+			w := newWatched(t, bundle(func(b *fleet.Bundle) {
+				for range test.targets { // none of which selects the cluster
+					b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{
+						ClusterSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+							{Key: "n", Operator: metav1.LabelSelectorOpNotIn, Values: append([]string{"one"}, others...)},
+						}},
+						ClusterGroupSelector: &metav1.LabelSelector{},
+					})
+				}
+			}))
+			for i := range test.groups {
+				group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: fmt.Sprint("g-", i)}}
+				group.Spec.Selector = &metav1.LabelSelector{}
+				w.hub.Put(group)
+			}
+			w.onCluster(reconcile.Change[*fleet.Cluster]{New: cluster("one")})
+			if got := len(w.woken) > 0; got != test.want {
+				t.Errorf("enqueued: %v, want %v", got, test.want)
 			}
 		})
 	}
