@@ -36,7 +36,7 @@ func (w *work) foresee(name string, arguments []reflect.Value) error {
 		return w.spend(itemPrice * (strings.Count(text, ",") + strings.Count(text, "[") + 8*strings.Count(text, "{")))
 	case "tojson", "toprettyjson", "torawjson", "quote", "squote", "html", "js", "urlquery": // one character may become six
 		return w.weighAll(arguments, 5)
-	case "uniq", "without", "mulf", "divf":
+	case "uniq", "without", "randalphanum", "randalpha", "randnumeric", "randascii", "mulf", "divf":
 		return w.foreseeProduct(name, arguments)
 	}
 	if strings.HasPrefix(name, "regex") && name != "regexquotemeta" {
@@ -53,6 +53,8 @@ func (w *work) foreseeProduct(name string, arguments []reflect.Value) error {
 		return w.spendProduct(n, n)
 	case "without":
 		return w.spendProduct(lengthOf(arguments[0]), lengthOf(arguments[1]))
+	case "randalphanum", "randalpha", "randnumeric", "randascii": // one request for random bytes for each character
+		return w.spendProduct(itemPrice, min(int(arguments[0].Int()), maxElements/2)) // the function itself refuses more
 	default: // mulf and divf compute exact numbers, which become longer with each step
 		n := lengthOf(arguments[len(arguments)-1])
 		return w.spendProduct(n, n)
