@@ -3,12 +3,14 @@ package status
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -22,6 +24,7 @@ import (
 
 // bundleInput is the input for the status of a Bundle.
 type bundleInput struct {
+	spec    fleet.BundleSpec
 	outcome selection.Outcome
 	// deployments are the Bundle's BundleDeployments.
 	deployments []*fleet.BundleDeployment
@@ -39,7 +42,7 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if !known {
 		return nil // enqueued again when targeting has finished
 	}
-	in := bundleInput{outcome: outcome, trouble: h.ledger.Trouble, now: h.app.Clock()}
+	in := bundleInput{spec: bundle.Spec, outcome: outcome, trouble: h.ledger.Trouble, now: h.app.Clock()}
 	if in.deployments, err = h.deploymentsOf(bundle, outcome); err != nil {
 		return err
 	}
@@ -94,6 +97,9 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 	if ready.Status == "False" && found.failed {
 		ready.Reason = conditions.ReasonError // a cluster cannot deploy it; the message says why
 	}
+	if held := heldBack(in.spec, summary); held != "" {
+		ready.Message = held + "; " + ready.Message
+	}
 	if in.outcome.Circle != "" && ready.Status == "False" {
 		ready.Reason, ready.Message = conditions.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
 	}
@@ -116,6 +122,27 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		setProblem(status, in.now, conditions.TargetsKnown, reason, cmp.Or(in.outcome.Unknown, in.outcome.Absent))
 	}
 	setProblem(status, in.now, conditions.TargetsAccepted, conditions.ReasonMappingRefused, in.outcome.Refused)
+}
+
+// heldBack returns which field of the Bundle keeps its newest state from clusters that wait for it, or an empty string.
+func heldBack(spec fleet.BundleSpec, summary fleet.BundleSummary) string {
+	strategy := spec.RolloutStrategy
+	switch {
+	case spec.Paused && summary.WaitApplied+summary.OutOfSync > 0:
+		return "spec.paused is true: the newest state is not deployed until it is false"
+	case strategy == nil:
+		return ""
+	case strategy.MaxNew != nil && *strategy.MaxNew <= 0 && summary.Pending > 0:
+		return fmt.Sprintf("spec.rolloutStrategy.maxNew is %d: no cluster gets its first deployment until it is higher", *strategy.MaxNew)
+	case isNone(strategy.MaxUnavailable) && summary.WaitApplied+summary.OutOfSync > 0:
+		return fmt.Sprintf("spec.rolloutStrategy.maxUnavailable is %s: available clusters do not get the newest state until it is higher", strategy.MaxUnavailable.String())
+	default:
+		return ""
+	}
+}
+
+func isNone(limit *intstr.IntOrString) bool {
+	return limit != nil && limit.Type == intstr.Int && limit.IntVal <= 0
 }
 
 // setProblem sets a condition that a Bundle has once it has had the problem. The condition is True if problem is empty.

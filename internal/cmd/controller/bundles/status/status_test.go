@@ -10,6 +10,8 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/fleet-hub/fleet/e2e/framework/recorded"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -137,6 +139,7 @@ func notInstalled(bd *fleet.BundleDeployment) {
 }
 
 func TestTellBundle(t *testing.T) {
+	staged := deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" })
 	condition := func(status, reason, message string) genericcondition.GenericCondition {
 		c := genericcondition.GenericCondition{Type: "Ready", Status: "False", Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
 		if status == "True" {
@@ -188,6 +191,25 @@ func TestTellBundle(t *testing.T) {
 				deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }),
 			}},
 			condition("False", "", "WaitApplied(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "WaitApplied"}, [4]int{0, 1, 1, 0},
+		},
+		"a paused Bundle with a staged change": {
+			bundleInput{spec: fleet.BundleSpec{Paused: true}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{staged}},
+			condition("False", "", "spec.paused is true: the newest state is not deployed until it is false; WaitApplied(1) [Cluster ws/one]"),
+			fleet.BundleDisplay{ReadyClusters: "0/1", State: "WaitApplied"}, [4]int{0, 1, 1, 0},
+		},
+		"a paused Bundle without a change": {
+			bundleInput{spec: fleet.BundleSpec{Paused: true}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one")}},
+			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
+		},
+		"a limit that holds back first deployments": {
+			bundleInput{spec: fleet.BundleSpec{RolloutStrategy: &fleet.RolloutStrategy{MaxNew: ptr.To(-1)}}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}},
+			condition("False", "", "spec.rolloutStrategy.maxNew is -1: no cluster gets its first deployment until it is higher; Pending(1) [Cluster ws/one]"),
+			fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 0},
+		},
+		"a limit that freezes available clusters": {
+			bundleInput{spec: fleet.BundleSpec{RolloutStrategy: &fleet.RolloutStrategy{MaxUnavailable: ptr.To(intstr.FromInt32(0))}}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{staged}},
+			condition("False", "", "spec.rolloutStrategy.maxUnavailable is 0: available clusters do not get the newest state until it is higher; WaitApplied(1) [Cluster ws/one]"),
+			fleet.BundleDisplay{ReadyClusters: "0/1", State: "WaitApplied"}, [4]int{0, 1, 1, 0},
 		},
 	}
 	for name, test := range tests {
