@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
@@ -310,7 +311,8 @@ func HelmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
 }
 
 func timeout(helm fleet.HelmOptions) time.Duration {
-	return cmp.Or(time.Duration(max(helm.TimeoutSeconds, 0))*time.Second, hookTimeout)
+	seconds := min(max(helm.TimeoutSeconds, 0), math.MaxInt32) // more does not fit into a Duration
+	return cmp.Or(time.Duration(seconds)*time.Second, hookTimeout)
 }
 
 // Forget deletes the history of a release and leaves its objects in the cluster.

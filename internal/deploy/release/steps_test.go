@@ -1,10 +1,14 @@
 package release
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/release"
+
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // revision is the number and the status of a revision.
@@ -102,6 +106,26 @@ func TestUnfinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, unfinished(historyWith(test.history).revisions)); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A timeout in other units than seconds must not become one that has passed.
+func TestTimeout(t *testing.T) {
+	for name, test := range map[string]struct {
+		seconds int
+		atLeast time.Duration
+	}{
+		"none: hooks have the default":       {0, hookTimeout},
+		"negative: hooks have the default":   {-1, hookTimeout},
+		"seconds":                            {60, time.Minute},
+		"ten minutes in nanoseconds":         {600_000_000_000, 24 * time.Hour},
+		"more than a Duration holds, by far": {math.MaxInt, 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := timeout(fleet.HelmOptions{TimeoutSeconds: test.seconds}); got < test.atLeast {
+				t.Errorf("timeout = %s, want at least %s", got, test.atLeast)
 			}
 		})
 	}
