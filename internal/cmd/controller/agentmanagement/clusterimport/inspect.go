@@ -67,6 +67,7 @@ func (h *handler) supervise(in gathered) {
 		return // the end of the job enqueues the Cluster
 	}
 	h.app.Remote.Submit(remote.Job{
+		Workspace:  key.Namespace,
 		Kubeconfig: in.kubeconfig, Local: h.isLocal(key.String()), Retry: retry, CanWait: true,
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			defer reconcile.Enqueue(h.app.Clusters)(key)

@@ -40,6 +40,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 		return
 	}
 	h.app.Remote.Submit(remote.Job{
+		Workspace:  key.Namespace,
 		Kubeconfig: kubeconfigFor(in, out), Local: h.isLocal(key.String()), Retry: retry, ProbeOnly: out.CreateToken != nil,
 		Do: func(ctx context.Context, kubeconfig []byte, err error) {
 			// Changes during the job were not handled, and their events are past.

@@ -75,6 +75,7 @@ func (p *Probes) Start(cluster *fleet.Cluster) (isPending bool) {
 	found.endTurn() // another Cluster of the same name
 	p.known[keyOf(cluster)] = &newCluster{uid: cluster.UID}
 	p.scheduler.Submit(Job{
+		Workspace:  cluster.Namespace,
 		Kubeconfig: func(ctx context.Context) ([]byte, error) { return p.Kubeconfig(ctx, cluster) },
 		ProbeOnly:  true,
 		Do:         func(ctx context.Context, kubeconfig []byte, err error) { p.probed(ctx, cluster, kubeconfig, err) },
@@ -93,7 +94,7 @@ func (p *Probes) probed(ctx context.Context, cluster *fleet.Cluster, kubeconfig 
 	case err == nil:
 		p.finish(ctx, cluster, probed, nil)
 	default:
-		p.scheduler.turns.add(func(ctx context.Context) { <-p.finish(ctx, cluster, probed, err).Done() })
+		p.scheduler.turns.add(cluster.Namespace, func(ctx context.Context) { <-p.finish(ctx, cluster, probed, err).Done() })
 	}
 }
 

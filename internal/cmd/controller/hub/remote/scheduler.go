@@ -12,8 +12,11 @@ import (
 const (
 	// probes is the number of probes at once, retries that of clusters that did not answer the last time in addition.
 	probes, retries = 600, 400
-	// workers is the number of clusters that are worked on at once, slowWorkers that of slow ones in addition.
-	workers, slowWorkers = 20, 10
+	// workers is the number of clusters that are worked on at once, slowWorkers that of slow ones in addition. Two thirds of
+	// them at most are for clusters of one workspace: its users may have servers that answer a probe at once and keep each of
+	// the other requests waiting.
+	workers, slowWorkers           = 30, 15
+	perWorkspace, slowPerWorkspace = workers * 2 / 3, slowWorkers * 2 / 3
 	// turns is the number of new, unreachable clusters whose objects on the hub are created at once.
 	turns = 4
 	// longestTurn limits such a turn. A Cluster that this process no longer reconciles must not keep it.
@@ -31,6 +34,8 @@ type ReachFunc func(ctx context.Context, kubeconfig []byte, connect time.Duratio
 
 // Job describes work on another cluster.
 type Job struct {
+	// Workspace is the namespace of the Cluster.
+	Workspace string
 	// Kubeconfig returns the kubeconfig of the cluster. It returns nil if there is none: then there is nothing to
 	// probe, and Do runs at once.
 	Kubeconfig func(ctx context.Context) ([]byte, error)
@@ -59,7 +64,7 @@ type Scheduler struct {
 func NewScheduler(clock func() time.Time, reach ReachFunc) *Scheduler {
 	return &Scheduler{
 		clock: clock, reach: reach, probes: newPool(probes), retries: newPool(retries),
-		workers: newPool(workers), slowWorkers: newPool(slowWorkers), turns: newPool(turns),
+		workers: newSharedPool(workers, perWorkspace), slowWorkers: newSharedPool(slowWorkers, slowPerWorkspace), turns: newPool(turns),
 	}
 }
 
@@ -78,7 +83,7 @@ func (s *Scheduler) Submit(j Job) {
 	if j.Retry {
 		p = s.retries
 	}
-	p.queue.Add(&task{func(ctx context.Context, release func()) { s.probe(ctx, release, j) }})
+	p.queue.Add(&task{j.Workspace, func(ctx context.Context, release func()) { s.probe(ctx, release, j) }})
 }
 
 func (s *Scheduler) probe(ctx context.Context, release func(), j Job) {
@@ -101,26 +106,34 @@ func (s *Scheduler) probe(ctx context.Context, release func(), j Job) {
 	if j.CanWait || j.Retry || s.clock().Sub(began) > slowAnswer {
 		p = s.slowWorkers
 	}
-	p.add(func(ctx context.Context) { j.Do(ctx, kubeconfig, nil) })
+	p.add(j.Workspace, func(ctx context.Context) { j.Do(ctx, kubeconfig, nil) })
 }
 
-// pool runs tasks in the order in which they were added, at most limit at a time.
+// pool runs tasks in the order in which they were added: at most limit at a time, and at most share of one workspace.
 type pool struct {
-	queue workqueue.TypedInterface[*task]
-	limit int
+	queue        workqueue.TypedInterface[*task]
+	limit, share int
+
+	mu sync.Mutex // guards the fields below
+	// running counts the tasks of each workspace. waiting are those whose workspace has its share, in order.
+	running map[string]int
+	waiting map[string][]*task
 }
 
 // task is work that may call release when it needs its place in the pool no longer.
 type task struct {
-	do func(ctx context.Context, release func())
+	workspace string
+	do        func(ctx context.Context, release func())
 }
 
-func newPool(limit int) *pool {
-	return &pool{queue: workqueue.NewTyped[*task](), limit: limit}
+func newPool(limit int) *pool { return newSharedPool(limit, limit) }
+
+func newSharedPool(limit, share int) *pool {
+	return &pool{queue: workqueue.NewTyped[*task](), limit: limit, share: share, running: map[string]int{}, waiting: map[string][]*task{}}
 }
 
-func (p *pool) add(do func(context.Context)) {
-	p.queue.Add(&task{func(ctx context.Context, _ func()) { do(ctx) }})
+func (p *pool) add(workspace string, do func(context.Context)) {
+	p.queue.Add(&task{workspace, func(ctx context.Context, _ func()) { do(ctx) }})
 }
 
 func (p *pool) run(ctx context.Context) {
@@ -132,12 +145,47 @@ func (p *pool) run(ctx context.Context) {
 		if stopped {
 			return
 		}
+		if !p.enter(next) {
+			p.queue.Done(next)
+			continue
+		}
 		running <- struct{}{}
 		go func() {
-			release := sync.OnceFunc(func() { <-running })
+			release := sync.OnceFunc(func() { <-running; p.leave(next) })
 			defer release()
 			defer p.queue.Done(next)
 			next.do(ctx, release)
 		}()
+	}
+}
+
+// enter reports whether the task's workspace has less than its share. Otherwise leave adds the task again.
+func (p *pool) enter(next *task) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[next.workspace] < p.share {
+		p.running[next.workspace]++
+		return true
+	}
+	p.waiting[next.workspace] = append(p.waiting[next.workspace], next)
+	return false
+}
+
+// leave gives the place to the next task of the workspace.
+func (p *pool) leave(done *task) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running[done.workspace]--; p.running[done.workspace] == 0 {
+		delete(p.running, done.workspace)
+	}
+	switch waiting := p.waiting[done.workspace]; len(waiting) {
+	case 0:
+		return
+	case 1:
+		delete(p.waiting, done.workspace)
+		p.queue.Add(waiting[0])
+	default:
+		p.waiting[done.workspace] = waiting[1:]
+		p.queue.Add(waiting[0])
 	}
 }

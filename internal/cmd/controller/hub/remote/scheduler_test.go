@@ -111,6 +111,47 @@ func TestSlowClusters_LeaveWorkersToOthers(t *testing.T) {
 	<-done
 }
 
+// Servers of a tenant may answer a probe at once, and keep each of the other requests waiting.
+func TestClustersOfOneWorkspace_LeaveWorkersToOthers(t *testing.T) {
+	for name, canWait := range map[string]bool{"import": false, "inspection": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewScheduler((&testClock{}).read, reachable)
+				ctx, end := context.WithCancel(t.Context())
+				go s.Run(ctx)
+				var hostile, others atomic.Int32
+				goOn := make(chan struct{})
+				submit := func(workspace string, do func()) {
+					s.Submit(Job{
+						Workspace: workspace, CanWait: canWait, Kubeconfig: func(context.Context) ([]byte, error) { return []byte("k"), nil },
+						Do: func(context.Context, []byte, error) { do() },
+					})
+				}
+				for range 2 * workers {
+					submit("hostile", func() { hostile.Add(1); <-goOn })
+				}
+				synctest.Wait()
+				submit("other", func() { others.Add(1) })
+				synctest.Wait()
+				if others.Load() != 1 {
+					t.Errorf("the cluster of another workspace waits for %d", hostile.Load())
+				}
+				close(goOn)
+				synctest.Wait()
+				if hostile.Load() != 2*workers {
+					t.Errorf("%d clusters had their turn, want %d", hostile.Load(), 2*workers)
+				}
+				for _, p := range []*pool{s.workers, s.slowWorkers} {
+					if len(p.running)+len(p.waiting) > 0 {
+						t.Errorf("%d workspaces are remembered", len(p.running)+len(p.waiting))
+					}
+				}
+				end()
+			})
+		})
+	}
+}
+
 func TestFailedProbes_LeaveTheirPlacesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var probed atomic.Int32
@@ -146,7 +187,7 @@ func TestPool_RunsNoMoreTasksThanItsLimit(t *testing.T) {
 	var running, most atomic.Int32
 	end, ended := make(chan struct{}), make(chan struct{})
 	for range count {
-		p.add(func(context.Context) {
+		p.add("", func(context.Context) {
 			if now := running.Add(1); now > most.Load() {
 				most.Store(now)
 			}
