@@ -95,7 +95,11 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 
 // ofAgent returns the command for a reason that concerns the agent.
 func ofAgent(cluster *fleet.Cluster, reason string) string {
-	there := []string{"kubectl", "--context", cluster.Name, "-n", cmp.Or(cluster.Spec.AgentNamespace, names.SystemNamespace)}
+	there := []string{"kubectl", "--context", cluster.Name}
+	if isHub(cluster) {
+		there = there[:1] // users have no context of this name
+	}
+	there = append(there, "-n", cmp.Or(cluster.Spec.AgentNamespace, names.SystemNamespace))
 	switch {
 	case reason == conditions.ReasonAgentPodFailing, reason == conditions.ReasonAgentPodRejected:
 		return Command(append(there, "describe", "pods")...)
@@ -108,6 +112,12 @@ func ofAgent(cluster *fleet.Cluster, reason string) string {
 		return Command("fleet", "token", "create", cluster.Name, "--cluster", cluster.Name, "-n", cluster.Namespace)
 	}
 	return ""
+}
+
+// isHub reports whether a Cluster is the hub's own.
+func isHub(cluster *fleet.Cluster) bool {
+	secret := clusters.KubeconfigSecret(cluster)
+	return cluster.Name == names.LocalCluster && secret.Name == names.LocalKubeconfig && secret.Namespace == cluster.Namespace
 }
 
 // OfRefusedAddress returns the command for a kubeconfig whose address the hub refuses, or "". The user's own kubeconfig may
@@ -124,7 +134,7 @@ func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
 		return Command("kubectl", "describe", "clusters."+capi.Group, "-n", cluster.Namespace, cluster.Name)
 	}
 	file, secret := cluster.Name+".kubeconfig", clusters.KubeconfigSecret(cluster)
-	if cluster.Name == names.LocalCluster && secret.Name == names.LocalKubeconfig && secret.Namespace == cluster.Namespace {
+	if isHub(cluster) {
 		return Command("kubectl", "delete", "secret", "-n", secret.Namespace, secret.Name) // the hub writes it again, with a new token
 	}
 	create := ifNamed(secret.Name, "kubectl", "create", "secret", "generic", "-n", secret.Namespace, secret.Name,

@@ -100,6 +100,7 @@ func TestCommands(t *testing.T) {
 			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
 		},
 		"silent agent":             {remedy.OfCluster(imported(), conditions.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
+		"silent agent of the hub":  {remedy.OfCluster(local(), conditions.ReasonAgentNotReporting), "kubectl -n cattle-fleet-system logs deployment/fleet-agent"},
 		"agent was not installed":  {remedy.OfCluster(west(), conditions.ReasonAwaitingAgent), "fleet token create west --cluster west -n fleet-default"},
 		"agent is being installed": {remedy.OfCluster(imported(), conditions.ReasonAwaitingAgent), ""},
 		"kubeconfig of Cluster API": {
