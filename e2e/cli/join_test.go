@@ -51,6 +51,24 @@ var _ = Describe("A cluster joins", Ordered, func() {
 		Expect(again.stdout).To(HavePrefix("has joined already as Cluster fleet-default/west"))
 	})
 
+	It("again after its namespace was deleted", func(ctx SpecContext) {
+		kube := world.On(west).Kube
+		role := names.SafeConcat(names.SystemNamespace, names.Agent, "role")
+		Eventually(func(g Gomega) { // the agent has taken over its objects
+			found, err := kube.RbacV1().ClusterRoles().Get(ctx, role, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.Annotations).To(HaveKeyWithValue("meta.helm.sh/release-name", names.AgentBundle(west)))
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
+		Expect(kube.CoreV1().Namespaces().Delete(ctx, names.SystemNamespace, metav1.DeleteOptions{})).To(Succeed())
+		Eventually(func() bool {
+			_, err := kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		}).WithContext(ctx).WithTimeout(framework.Patience).Should(BeTrue())
+		again := run(ctx, text, "join", "--context", west)
+		Expect(again.code).To(Equal(exit.Done), again.stderr)
+		Expect(again.stdout).To(HavePrefix("joined as Cluster fleet-default/west"))
+	})
+
 	It("not as another one", func(ctx SpecContext) {
 		other := joinText(run(ctx, "", "token", "create", "other", "--cluster", "other").stdout)
 		refused := run(ctx, other, "join", "--context", west)

@@ -174,8 +174,9 @@ func (h *Helm) last() (*release.Release, error) {
 }
 
 // Install installs the chart. If an earlier attempt left a release, it replaces it. It returns when all objects are written.
-// created means that there was no release before, also if there is an error.
-func (h *Helm) Install(ctx context.Context, values map[string]any) (created bool, err error) {
+// takeOver also installs it over objects of other releases, if there is no release. created means that there was no release
+// before, also if there is an error.
+func (h *Helm) Install(ctx context.Context, values map[string]any, takeOver bool) (created bool, err error) {
 	loaded, err := load()
 	if err != nil {
 		return false, err
@@ -189,12 +190,13 @@ func (h *Helm) Install(ctx context.Context, values map[string]any) (created bool
 	case last == nil:
 		install := action.NewInstall(h.config)
 		install.ReleaseName, install.Namespace, install.CreateNamespace = chartName, h.namespace, true
+		install.TakeOwnership = takeOver
 		_, err = install.RunWithContext(ctx, loaded, values)
 	case last.Info.Status.IsPending(), last.Info.Status == release.StatusUninstalling, last.Info.Status == release.StatusUninstalled:
 		if err := h.forget(last); err != nil {
 			return false, err
 		}
-		_, err := h.Install(ctx, values)
+		_, err := h.Install(ctx, values, takeOver)
 		return created, err
 	default:
 		if err = h.upgrade(ctx, loaded, values); err != nil && strings.Contains(err.Error(), "not found") {

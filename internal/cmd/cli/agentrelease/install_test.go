@@ -45,7 +45,7 @@ func TestUninstall_RunsHooksOnlyIfWanted(t *testing.T) {
 		helm := &Helm{&action.Configuration{
 			Releases: storage.Init(memory), KubeClient: cluster, Capabilities: chartutil.DefaultCapabilities, Log: func(string, ...any) {},
 		}, names.SystemNamespace}
-		if _, err := helm.Install(t.Context(), values); err != nil {
+		if _, err := helm.Install(t.Context(), values, false); err != nil {
 			t.Fatal(err)
 		}
 		cluster.created = 0
@@ -74,7 +74,7 @@ func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 		}
 		helm := &Helm{config, names.SystemNamespace}
 		if status != "" {
-			if _, err := helm.Install(t.Context(), values); err != nil {
+			if _, err := helm.Install(t.Context(), values, false); err != nil {
 				t.Fatal(err)
 			}
 			last, err := helm.last()
@@ -86,7 +86,7 @@ func TestReleaseOfAnEarlierProcess_IsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		created, err := helm.Install(t.Context(), values)
+		created, err := helm.Install(t.Context(), values, false)
 		if want := status == "" || status == release.StatusUninstalled; err != nil || created != want {
 			t.Errorf("%s: created %v, error %v", status, created, err)
 		}
@@ -133,11 +133,11 @@ func TestUpgrade_IsTriedAgainOnlyIfTheAgentHasDeletedAnObject(t *testing.T) {
 		helm := &Helm{&action.Configuration{
 			Releases: storage.Init(memory), KubeClient: cluster, Capabilities: chartutil.DefaultCapabilities, Log: func(string, ...any) {},
 		}, names.SystemNamespace}
-		if _, err := helm.Install(t.Context(), values); err != nil {
+		if _, err := helm.Install(t.Context(), values, false); err != nil {
 			t.Fatal(err)
 		}
 		cluster.err, cluster.refused = test.err, test.refused
-		if _, err := helm.Install(t.Context(), values); !errors.Is(err, test.want) {
+		if _, err := helm.Install(t.Context(), values, false); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

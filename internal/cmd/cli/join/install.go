@@ -66,7 +66,9 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if j.created.kept, err = j.ownObjects(uninterrupted); err != nil {
 		return "", err
 	}
-	if j.created.release, err = j.helm.Install(uninterrupted, j.values); err != nil {
+	// An agent whose namespace was deleted has left its role, which belongs to the release of its Bundle.
+	takeOver := !f.exists
+	if j.created.release, err = j.helm.Install(uninterrupted, j.values, takeOver); err != nil {
 		return "", installProblem(j.namespace, err)
 	}
 	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil
