@@ -94,7 +94,7 @@ var _ = Describe("A join that something prevents", Ordered, func() {
 		refused := run(ctx, text, "join", "--context", hill)
 		Expect(refused.code).To(Equal(exit.Preflight))
 		Expect(refused.stderr).To(ContainSubstring("phase 3, check the cluster: namespace cattle-fleet-system does not admit the agent's pod: "))
-		Expect(refused.stderr).To(HaveSuffix("kubectl describe namespace cattle-fleet-system\n"))
+		Expect(refused.stderr).To(HaveSuffix(" --context hill describe namespace cattle-fleet-system\n"))
 		Expect(core.ResourceQuotas(quota.Namespace).Delete(ctx, quota.Name, metav1.DeleteOptions{})).To(Succeed())
 	})
 

@@ -75,7 +75,7 @@ func allowed(ctx context.Context, core kubernetes.Interface, r right) (bool, err
 
 // gather reads what is on the cluster.
 func (j *joiner) gather(ctx context.Context) (found, error) {
-	f := found{namespace: j.namespace, scoped: j.isScoped()}
+	f := found{here: j.flags.Target(), namespace: j.namespace, scoped: j.isScoped()}
 	core := j.cluster.Core
 	existing, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+f.namespace, f.namespace)
 	if err != nil {
@@ -264,10 +264,13 @@ func (j *joiner) tryPod(ctx context.Context) error {
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return exit.Errorf(exit.Preflight, "namespace %s does not admit the agent's pod: %s", j.namespace, foreign.Excerpt(err.Error(), 1024)).
-			Because(conditions.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: kubectl describe namespace " + j.namespace)
+			Because(conditions.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: " + j.here("kubectl describe namespace "+j.namespace))
 	}
 	return access.Explain("trying the agent's pod", err)
 }
+
+// here returns a command line that reaches the cluster that joins.
+func (j *joiner) here(command string) string { return j.flags.Target().On(command) }
 
 func isAboutAccount(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account")

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -69,19 +70,19 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	// An agent whose namespace was deleted has left its role, which belongs to the release of its Bundle.
 	takeOver := !f.exists
 	if j.created.release, err = j.helm.Install(uninterrupted, j.values, takeOver); err != nil {
-		return "", installProblem(j.namespace, err)
+		return "", installProblem(j.flags.Target(), j.namespace, err)
 	}
 	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil
 }
 
-func installProblem(namespace string, err error) error {
+func installProblem(here remedy.Target, namespace string, err error) error {
 	problem := foreign.Excerpt(err.Error(), 2048)
 	failure := exit.Errorf(exit.Failed, "%s", problem)
 	switch {
 	case strings.Contains(problem, "is being terminated"):
-		return failure.Because(conditions.ReasonNamespaceTerminating).With("kubectl wait --for=delete namespace/" + namespace)
+		return failure.Because(conditions.ReasonNamespaceTerminating).With(here.On("kubectl wait --for=delete namespace/" + namespace))
 	case strings.Contains(problem, "exceeded quota"), strings.Contains(problem, "violates PodSecurity"):
-		return failure.Because(conditions.ReasonAgentPodRejected).With("kubectl describe namespace " + namespace)
+		return failure.Because(conditions.ReasonAgentPodRejected).With(here.On("kubectl describe namespace " + namespace))
 	case strings.Contains(problem, "admission webhook"), strings.Contains(problem, "ValidatingAdmissionPolicy"):
 		return failure.Because(conditions.ReasonAdmissionDenied).With("change the webhook or policy that the message names, and run the command again")
 	case strings.Contains(problem, "invalid ownership metadata"):
@@ -159,7 +160,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	failure := &exit.Error{Code: exit.Timeout}
-	logs := fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent)
+	logs := j.here(fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent))
 	reason, message := j.podCause(ctx)
 	switch {
 	case progress.credential:
@@ -167,7 +168,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 		return lateBecause(failure, conditions.ReasonAgentNotReporting, progress.err).With(logs)
 	case message != "":
 		failure.Problems = []error{fmt.Errorf("the agent's pod does not run: %s", foreign.Excerpt(message, 1024))}
-		return failure.Because(reason).With(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent))
+		return failure.Because(reason).With(j.here(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent)))
 	}
 	failure.Problems = []error{fmt.Errorf("the agent runs, and the hub did not grant its registration within %s", j.timeout)}
 	if pending := j.hubSide.pending(ctx, j.text); pending != nil {

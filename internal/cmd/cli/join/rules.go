@@ -24,7 +24,8 @@ import (
 
 // found is what is on the cluster.
 type found struct {
-	// namespace is the agent's namespace. Exists and terminating describe it.
+	// here is how the user reaches the cluster. namespace is the agent's namespace. Exists and terminating describe it.
+	here                remedy.Target
 	namespace           string
 	exists, terminating bool
 	// ownHub means that the cluster is that of the hub: it has the account of the token.
@@ -73,7 +74,7 @@ func decide(text jointext.Text, f found) (step, error) {
 			With("select the cluster that joins with --context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
 	case f.terminating:
 		return "", exit.Errorf(exit.Preflight, "namespace %s is being deleted", f.namespace).Because(conditions.ReasonNamespaceTerminating).
-			With("kubectl wait --for=delete namespace/" + f.namespace)
+			With(f.here.On("kubectl wait --for=delete namespace/" + f.namespace))
 	case len(f.others) > 0 && !f.scoped:
 		return "", refuse(f, fmt.Sprintf("another agent runs on this cluster: %s", strings.Join(f.others, ", ")),
 			"if both are wanted, give this one a scope: fleet join --set fleetAgent.scope=NAME")
@@ -118,7 +119,7 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 	case f.rejected: // also with another client ID: the Cluster may have been deleted and created again
 		return decideRejected(f, name)
 	case text.ClientID != f.clientID() && text.ClientID != "":
-		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name))
+		return "", refuseAnother(f, name)
 	case f.newCA && !f.imported && !f.isOwnHub(text):
 		return "", refuse(f, fmt.Sprintf("this cluster has joined as Cluster %s a hub at %s that has another CA, and the hub of the text is not proven to be the same", name, f.server),
 			"if that hub was installed again: docs/recovery.md#the-hub-is-lost")
@@ -135,7 +136,7 @@ func decideRejected(f found, name string) (step, error) {
 	}
 	return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
 		With("on the hub: "+remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace),
-			"if that Cluster was deleted: "+removal(f.namespace)+", and join again")
+			"if that Cluster was deleted: "+f.removal()+", and join again")
 }
 
 // clientID returns the client ID of the agent.
@@ -178,18 +179,35 @@ func refuse(f found, problem string, more ...string) error {
 	switch {
 	case len(f.others) > 0:
 	case f.release != "":
-		fixes = append(fixes, "to leave that hub: helm uninstall fleet-agent -n "+f.namespace+", then delete the Cluster there, and join again")
+		fixes = append(fixes, "to leave that hub: "+f.uninstall()+", then delete the Cluster there, and join again")
 	default:
-		fixes = append(fixes, "to leave that hub: delete the Cluster there, then "+removal(f.namespace)+", and join again")
+		fixes = append(fixes, "to leave that hub: delete the Cluster there, then "+f.removal()+", and join again")
 	}
 	return exit.Errorf(exit.Refused, "%s", problem).Because(conditions.ReasonAnotherHub).With(fixes...)
 }
 
+// refuseAnother returns the error for a cluster that has joined the same hub as another Cluster. If the cluster was copied,
+// that Cluster belongs to the original and has to stay.
+func refuseAnother(f found, name string) error {
+	problem := fmt.Sprintf("this cluster has joined as Cluster %s, and the text is for another client ID", name)
+	if f.release == "" {
+		return refuse(f, problem)
+	}
+	return exit.Errorf(exit.Refused, "%s", problem).Because(conditions.ReasonAnotherHub).
+		With("to join as another Cluster: "+f.uninstall()+", and join again. Then delete Cluster "+name+", unless this cluster is a copy of that one",
+			"to keep that Cluster, select the cluster that joins with --context: kubectl config get-contexts")
+}
+
+// uninstall returns the command that removes an agent that Helm has installed.
+func (f found) uninstall() string {
+	return f.here.On(remedy.Command("helm", "uninstall", names.Agent, "-n", f.namespace))
+}
+
 // removal returns the command that removes an agent that Helm has not installed. Its role would prevent the installation.
-func removal(namespace string) string {
-	role := names.SafeConcat(namespace, names.Agent, "role")
-	return remedy.Command("kubectl", "delete", "namespace", namespace) + " && " +
-		remedy.Command("kubectl", "delete", "clusterrole,clusterrolebinding", role, names.SafeConcat(namespace, names.Agent, "role", "binding"), "--ignore-not-found")
+func (f found) removal() string {
+	role := names.SafeConcat(f.namespace, names.Agent, "role")
+	return f.here.On(remedy.Command("kubectl", "delete", "namespace", f.namespace) + " && " +
+		remedy.Command("kubectl", "delete", "clusterrole,clusterrolebinding", role, names.SafeConcat(f.namespace, names.Agent, "role", "binding"), "--ignore-not-found"))
 }
 
 func sameHub(text jointext.Text, server, workspace string) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -139,7 +140,22 @@ func TestDecide(t *testing.T) {
 		},
 		"another client ID is refused": {
 			found: joined(func(f *found) { f.config.ClientID = "east-1" }), code: exit.Refused,
-			err: "error: this cluster has joined as Cluster fleet-default/west, and the text is for another client ID\n" + another + leave,
+			err: "error: this cluster has joined as Cluster fleet-default/west, and the text is for another client ID\n" + another +
+				"fix: to join as another Cluster: helm uninstall fleet-agent -n n, and join again. Then delete Cluster fleet-default/west, unless this cluster is a copy of that one\n" +
+				"fix: to keep that Cluster, select the cluster that joins with --context: kubectl config get-contexts\n",
+		},
+		"the fixes reach the cluster that joins, not that of the current context": {
+			found: joined(func(f *found) {
+				f.here, f.server, f.imported, f.release = remedy.Target{Context: "west"}, "https://other", true, ""
+			}), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another +
+				"fix: to leave that hub: delete the Cluster there, then kubectl --context west delete namespace n && " +
+				"kubectl --context west delete clusterrole,clusterrolebinding n-fleet-agent-role n-fleet-agent-role-binding --ignore-not-found, and join again\n",
+		},
+		"so does the one that removes a Helm release": {
+			found: joined(func(f *found) { f.here, f.server = remedy.Target{Context: "west"}, "https://other" }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another +
+				"fix: to leave that hub: helm --kube-context west uninstall fleet-agent -n n, then delete the Cluster there, and join again\n",
 		},
 		"registering at another hub is refused": {
 			found: found{namespace: "n", exists: true, bootstrap: bootstrap("https://other"), deployment: true, release: release.StatusDeployed}, code: exit.Refused,
