@@ -144,7 +144,7 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 		Namespace:               AgentNamespace(cluster, namespaces),
 		Scope:                   spec.AgentNamespace,
 		Replicas:                defaults.Replicas,
-		Image:                   agentImage(conf.AgentImage, conf.SystemDefaultRegistry, spec.PrivateRepoURL),
+		Image:                   AgentImage(conf.AgentImage, conf.SystemDefaultRegistry, spec.PrivateRepoURL),
 		ImagePullPolicy:         conf.AgentImagePullPolicy,
 		ImagePullSecrets:        conf.ImagePullSecrets,
 		CheckinInterval:         conf.AgentCheckinInterval.Duration.String(),
@@ -173,8 +173,8 @@ func agentEnv(own []corev1.EnvVar, defaults AgentDefaults) []corev1.EnvVar {
 	return append([]corev1.EnvVar{{Name: names.ErrorMappingVariable, Value: defaults.ErrorMapping}}, own...)
 }
 
-// agentImage replaces the default registry of the agent's image by the Cluster's own registry, if it has one.
-func agentImage(image, registry, private string) string {
+// AgentImage replaces the default registry of the agent's image by the Cluster's own registry, if it has one.
+func AgentImage(image, registry, private string) string {
 	if private == "" {
 		return image
 	}

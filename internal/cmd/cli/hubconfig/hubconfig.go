@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
@@ -26,14 +27,14 @@ func Read(ctx context.Context, hub kubernetes.Interface) config.Config {
 	return found
 }
 
-// AgentImage returns the image of the hub's agents. It is empty if the configuration names none or cannot be read: users
-// of a workspace need no right to read it.
-func AgentImage(ctx context.Context, hub kubernetes.Interface) string {
+// AgentImage returns the image of the agent of a Cluster whose spec.privateRepoURL is private, or empty. It is empty if the
+// configuration names none or cannot be read: users of a workspace need no right to read it.
+func AgentImage(ctx context.Context, hub kubernetes.Interface, private string) string {
 	found, err := read(ctx, hub, config.Config{})
-	if err != nil {
+	if err != nil || found.AgentImage == "" {
 		return ""
 	}
-	return found.AgentImage
+	return importing.AgentImage(found.AgentImage, found.SystemDefaultRegistry, private)
 }
 
 func read(ctx context.Context, hub kubernetes.Interface, defaults config.Config) (config.Config, error) {

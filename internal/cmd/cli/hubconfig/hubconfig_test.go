@@ -11,11 +11,16 @@ import (
 )
 
 func TestAgentImage_IsThatOfTheHub(t *testing.T) {
-	for name, test := range map[string]struct{ config, want string }{
-		"named":           {`{"agentImage": "registry.example.com/fleet-agent:v1"}`, "registry.example.com/fleet-agent:v1"},
-		"not named":       {`{}`, ""},
-		"no JSON":         {`{`, ""},
-		"not a ConfigMap": {"", ""},
+	for name, test := range map[string]struct{ config, private, want string }{
+		"named":           {`{"agentImage": "registry.example.com/fleet-agent:v1"}`, "", "registry.example.com/fleet-agent:v1"},
+		"not named":       {`{}`, "", ""},
+		"no JSON":         {`{`, "", ""},
+		"not a ConfigMap": {"", "", ""},
+		"of a Cluster with a registry": {
+			`{"agentImage": "registry.example.com/fleet/fleet-agent:v1", "systemDefaultRegistry": "registry.example.com/"}`, "private.example.com",
+			"private.example.com/fleet/fleet-agent:v1",
+		},
+		"not named, with a registry": {`{}`, "private.example.com", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := fake.NewClientset()
@@ -25,7 +30,7 @@ func TestAgentImage_IsThatOfTheHub(t *testing.T) {
 					Data:       map[string]string{names.ConfigKey: test.config},
 				})
 			}
-			if got := AgentImage(t.Context(), hub); got != test.want {
+			if got := AgentImage(t.Context(), hub, test.private); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -93,11 +92,6 @@ func (r *hubReport) checkToken(ctx context.Context, client *hubclient.Client, te
 	return nil
 }
 
-// renew returns the command that creates another token like that of the text.
-func renew(text jointext.Text) string {
-	return fmt.Sprintf("on the hub: fleet token create NAME --cluster CLUSTER -n %s", text.Workspace)
-}
-
 // checkProduct finds out whose CRDs the hub has.
 func (r *hubReport) checkProduct(ctx context.Context, client *hubclient.Client, text jointext.Text) error {
 	var schema []byte
@@ -138,7 +132,12 @@ func checkRight(ctx context.Context, client *hubclient.Client, text jointext.Tex
 
 func rejected(text jointext.Text) error {
 	return exit.Errorf(exit.Preflight, "the hub does not accept the token %s/%s: it was revoked or has expired, or its workspace was deleted", text.Workspace, text.TokenName).
-		Because(conditions.ReasonTokenRejected).With(renew(text))
+		Because(conditions.ReasonTokenRejected).With(text.Renewal())
+}
+
+// shown returns the command on the hub that prints the text again.
+func shown(text jointext.Text) string {
+	return "fleet token show " + text.TokenName + " -n " + text.Workspace + " --with-secret"
 }
 
 // hubProblem returns the error for a hub that cannot be used.
@@ -150,16 +149,16 @@ func hubProblem(text jointext.Text, err error) error {
 		return err
 	case errors.As(err, &host):
 		return failure("the certificate of %s is for other names than that of the URL: %s", text.URL, foreign.Excerpt(host.Error(), 300)).
-			Because(conditions.ReasonTLSUntrusted).With("set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: fleet token show TOKEN --with-secret")
+			Because(conditions.ReasonTLSUntrusted).With("set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: " + shown(text))
 	case errors.Is(err, foreign.ErrExpired):
 		return failure("the certificate of %s has expired or is not valid yet, or the clock of this machine is wrong", text.URL).
 			Because(conditions.ReasonTLSUntrusted).With("date, then renew the certificate of the hub's API server")
 	case errors.Is(err, foreign.ErrUntrusted):
 		return failure("the server at %s does not have the hub's CA (%s): another server answers there, or the hub's CA was replaced. The token was not sent", text.URL, text.Fingerprint()).
-			Because(conditions.ReasonTLSUntrusted).With("compare with the value that the hub prints now: fleet token show TOKEN --with-secret")
+			Because(conditions.ReasonTLSUntrusted).With("compare with the value that the hub prints now: " + shown(text))
 	case errors.Is(err, foreign.ErrRedirected):
 		return failure("the server at %s redirects, which is not followed. Use the address of the API server itself", text.URL).
-			With("set apiServerURL of the chart fleet on the hub, then print the text again: fleet token show TOKEN --with-secret")
+			With("set apiServerURL of the chart fleet on the hub, then print the text again: " + shown(text))
 	case errors.Is(err, foreign.ErrUnreachable):
 		return failure("no server answers at %s: %s", text.URL, foreign.Excerpt(hubclient.Cause(err), 300)).
 			With("check that this machine and the cluster's pods reach the address; it is apiServerURL of the chart fleet on the hub")

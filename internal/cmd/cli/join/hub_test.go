@@ -174,7 +174,7 @@ func serve(t *testing.T, certificate tls.Certificate, a answers) (string, *recor
 
 func textFor(url string, ca authority) jointext.Text {
 	return jointext.Text{
-		URL: url, CA: ca.pem, Workspace: "fleet-default", Token: canary, TokenName: "west", ClientID: "client-1",
+		URL: url, CA: ca.pem, Workspace: "fleet-default", Token: canary, TokenName: "west", ClientID: "client-1", Cluster: "moor",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}
 }
@@ -235,8 +235,8 @@ func TestBadHub_IsReportedWithItsProblem(t *testing.T) {
 	ca := newAuthority(t)
 	const reviews, rights = "/apis/authentication.k8s.io/v1/selfsubjectreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	const revoked = "error: the hub does not accept the token fleet-default/west: it was revoked or has expired, or its workspace was deleted\n" +
-		"reason: TokenRejected (docs/conditions.md)\nfix: on the hub: fleet token create NAME --cluster CLUSTER -n fleet-default\n"
-	const setURL = "fix: set apiServerURL of the chart fleet on the hub, then print the text again: fleet token show TOKEN --with-secret\n"
+		"reason: TokenRejected (docs/conditions.md)\nfix: on the hub: fleet repair moor -n fleet-default\n"
+	const setURL = "fix: set apiServerURL of the chart fleet on the hub, then print the text again: fleet token show west -n fleet-default --with-secret\n"
 	tests := map[string]struct {
 		change  func(*x509.Certificate)
 		answers answers
@@ -245,7 +245,7 @@ func TestBadHub_IsReportedWithItsProblem(t *testing.T) {
 		"another certificate name": {
 			func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"hub.example.com"} }, good(),
 			"error: the certificate of URL is for other names than that of the URL: x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs\n" +
-				"reason: TLSUntrusted (docs/conditions.md)\nfix: set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: fleet token show TOKEN --with-secret\n",
+				"reason: TLSUntrusted (docs/conditions.md)\nfix: set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: fleet token show west -n fleet-default --with-secret\n",
 		},
 		"an expired certificate": {
 			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, good(),

@@ -8,6 +8,7 @@ package jointext
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"crypto/x509"
@@ -55,8 +56,10 @@ type Text struct {
 	// Token is the bearer token of the ClusterRegistrationToken, and TokenName the name of that object.
 	Token     string `json:"token"`
 	TokenName string `json:"tokenName"`
-	// ClientID identifies the Cluster. It is empty in the text of a reusable token.
+	// ClientID identifies the Cluster, and Cluster is its name. Both are empty in the text of a reusable token. Texts of earlier
+	// releases have no name.
 	ClientID string `json:"clientID,omitempty"`
+	Cluster  string `json:"cluster,omitempty"`
 	// Expires is the time when the token expires. Nil means never.
 	Expires *time.Time `json:"expires,omitempty"`
 	// SystemRegistrationNamespace is the namespace on the hub in which the credential will be stored.
@@ -230,6 +233,7 @@ func (t Text) validate() error {
 	require(isName(t.TokenName), "the token's name is not valid")
 	require(isName(t.SystemRegistrationNamespace), "the registration namespace is not a name of a namespace")
 	require(t.SystemNamespace == "" || isName(t.SystemNamespace), "the system namespace is not a name of a namespace")
+	require(t.Cluster == "" || isName(t.Cluster), "the Cluster's name is not valid")
 	require(t.Image == "" || IsImage(t.Image), "the image is not a name of an image")
 	require(len(t.ClientID) <= maxClientID, "the client ID is too long")
 	require(t.Token != "" && len(t.Token) <= maxToken && !strings.ContainsFunc(t.Token, notInToken), "the token is missing or not a bearer token")
@@ -289,7 +293,15 @@ func (t Text) CheckExpiry(now time.Time) error {
 		return nil
 	}
 	return exit.Errorf(exit.Preflight, "%w at %s: this clock shows %s", ErrExpired, t.Expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
-		With("create another one on the hub: fleet token create NAME")
+		With(t.Renewal())
+}
+
+// Renewal says which command on the hub prints another text for the same Cluster, or for a token of the same name.
+func (t Text) Renewal() string {
+	if t.ClientID == "" {
+		return "on the hub: fleet token create " + t.TokenName + " -n " + t.Workspace
+	}
+	return "on the hub: fleet repair " + cmp.Or(t.Cluster, "CLUSTER") + " -n " + t.Workspace
 }
 
 // Fingerprint returns the SHA-256 of the CA, as `fleet token create` and `fleet join` print it. For one certificate, it

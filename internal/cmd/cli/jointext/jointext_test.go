@@ -44,7 +44,7 @@ func sample(t testing.TB) Text {
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	return Text{
 		URL: "https://hub.example.com:6443", CA: newCA(t), Workspace: "fleet-default", Token: canary, TokenName: "west",
-		ClientID: "west-1", Expires: &expires, SystemRegistrationNamespace: "cattle-fleet-clusters-system", SystemNamespace: "other-system",
+		ClientID: "west-1", Cluster: "moor", Expires: &expires, SystemRegistrationNamespace: "cattle-fleet-clusters-system", SystemNamespace: "other-system",
 	}
 }
 
@@ -162,6 +162,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 			change(func(x *Text) { x.CA = "-----BEGIN CERTIFICATE-----\n" }),
 			"error: the join text is not valid: the hub's CA does not consist of certificates\n" + setCA + again,
 		},
+		"a Cluster that is no name": {change(func(x *Text) { x.Cluster = "a;b" }), "error: the join text is not valid: the Cluster's name is not valid\n" + again},
 		"an image with a space":     {change(func(x *Text) { x.Image = "a b" }), "error: the join text is not valid: the image is not a name of an image\n" + again},
 		"a token with a line break": {change(func(x *Text) { x.Token = canary + "\nX-Header: x" }), "error: the join text is not valid: the token is missing or not a bearer token\n" + again},
 	}
@@ -187,13 +188,25 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	err := text.CheckExpiry(text.Expires.Add(time.Minute))
-	const want = "error: the join text has expired at 2030-01-02T03:04:05Z: this clock shows 2030-01-02T03:05:05Z\nfix: create another one on the hub: fleet token create NAME\n"
+	const want = "error: the join text has expired at 2030-01-02T03:04:05Z: this clock shows 2030-01-02T03:05:05Z\nfix: on the hub: fleet repair moor -n fleet-default\n"
 	if exit.Text(err) != want || !errors.Is(err, ErrExpired) {
 		t.Errorf("after: %s", exit.Text(err))
 	}
 	text.Expires = nil
 	if err := text.CheckExpiry(time.Now()); err != nil {
 		t.Errorf("without: %v", err)
+	}
+}
+
+func TestRenewal_NamesWhatTheTextIsFor(t *testing.T) {
+	for want, text := range map[string]Text{
+		"on the hub: fleet repair moor -n team":         {Workspace: "team", TokenName: "west", ClientID: "c", Cluster: "moor"},
+		"on the hub: fleet repair CLUSTER -n team":      {Workspace: "team", TokenName: "west", ClientID: "c"}, // of an earlier release
+		"on the hub: fleet token create shared -n team": {Workspace: "team", TokenName: "shared"},
+	} {
+		if got := text.Renewal(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 
@@ -208,6 +221,7 @@ func TestTextsAreNotPrinted(t *testing.T) {
 
 func TestValuesOfAText_AreThoseItWasMadeOf(t *testing.T) {
 	text := sample(t)
+	text.Cluster = "" // values do not name it
 	if diff := cmp.Diff(text, Of(text.Values(), text.ClientID, text.Expires)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -170,9 +170,9 @@ type plan struct {
 	create *fleet.Cluster
 	patch  []byte
 	token  *fleet.ClusterRegistrationToken
-	// clientID is the client ID of the Cluster.
-	clientID string
-	warning  string
+	// clientID is the client ID of the Cluster, and registry its spec.privateRepoURL.
+	clientID, registry string
+	warning            string
 }
 
 // newPlan returns what an order writes. existing is the Cluster, or nil. random is a client ID for a Cluster without one.
@@ -207,7 +207,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request that is not signed with that agent's key waits until you run: fleet confirm-takeover %s REQUEST -n %s",
 			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
 	}
-	p.clientID = existing.Spec.ClientID
+	p.clientID, p.registry = existing.Spec.ClientID, existing.Spec.PrivateRepoURL
 	spec := map[string]any{}
 	if p.clientID == "" {
 		p.clientID, spec = random, map[string]any{"clientID": random}
@@ -306,7 +306,8 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if values.APIServerCA == "" {
 		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
 	}
-	return joinText(ctx, hub, values, p.clientID, token), made, nil
+	joins := fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.Cluster}, Spec: fleet.ClusterSpec{ClientID: p.clientID, PrivateRepoURL: p.registry}}
+	return joinText(ctx, hub, values, joins, token), made, nil
 }
 
 func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, made *Made) error {

@@ -10,11 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -66,6 +68,42 @@ func TestTokenWhoseClusterIsGone_FixCreatesAnother(t *testing.T) {
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet-default", Name: name}
+}
+
+func TestClusterWithARegistry_TextHasItsImage(t *testing.T) {
+	values, err := protocol.Values{APIServerURL: "https://hub", Token: "t", TokenName: "west"}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := clitest.Start(t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig},
+		Data:       map[string]string{names.ConfigKey: `{"agentImage": "fleethub/fleet-agent:v1"}`},
+	}, &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "moor"},
+		Spec:       fleet.ClusterSpec{ClientID: "c", PrivateRepoURL: "private.example.com"},
+	})
+	server.React = func(s *clitest.Server, _ string, object *clitest.Object) {
+		if object.GetKind() != "ClusterRegistrationToken" || object.GetGeneration() > 0 {
+			return
+		}
+		object.SetGeneration(1)
+		if err := unstructured.SetNestedField(object.Object, "west", "status", "secretName"); err != nil {
+			t.Error(err)
+		}
+		s.Put(object)
+		s.Put(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Type: protocol.SecretTypeValues,
+			Data: map[string][]byte{protocol.ValuesKey: values},
+		})
+	}
+	hub, order := server.Open(t), west()
+	order.Cluster = "moor"
+	for _, way := range []string{"created", "shown"} {
+		text, _, err := Ensure(t.Context(), hub, order)
+		if err != nil || text.Image != "private.example.com/fleethub/fleet-agent:v1" || text.Cluster != "moor" || text.ClientID != "c" {
+			t.Errorf("%s: image %q, Cluster %q, client ID %q, error %v", way, text.Image, text.Cluster, text.ClientID, err)
+		}
+	}
 }
 
 func TestHubThatFailsForAMoment_ValuesAreAwaited(t *testing.T) {

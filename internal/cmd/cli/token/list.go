@@ -273,7 +273,7 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 	if err != nil {
 		return jointext.Text{}, noValues(token, err)
 	}
-	name, clientID := cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]), ""
+	name, joins := cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]), fleet.Cluster{}
 	if name != "" {
 		create := fmt.Sprintf("fleet token create NAME --cluster %s -n %s", name, token.Namespace)
 		found, err := access.Find(ctx, hub.Clusters(token.Namespace), fmt.Sprintf("Cluster %s/%s", token.Namespace, name), name)
@@ -284,12 +284,12 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s, which is to join with token %s, does not exist", token.Namespace, name, token.Name).
 				With(create)
 		}
-		if clientID = found.Spec.ClientID; clientID == "" {
+		if joins = *found; joins.Spec.ClientID == "" {
 			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s has no client ID", token.Namespace, name).
 				With(create)
 		}
 	}
-	return joinText(ctx, hub, values, clientID, token), nil
+	return joinText(ctx, hub, values, joins, token), nil
 }
 
 func noValues(token *fleet.ClusterRegistrationToken, err error) error {
