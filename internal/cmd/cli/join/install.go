@@ -161,6 +161,10 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	defer cancel()
 	failure := &exit.Error{Code: exit.Timeout}
 	logs := j.here(fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent))
+	var rejected *exit.Error // the agent ends if the token was revoked meanwhile
+	if _, err := checkHub(ctx, j.text, j.clock); !progress.credential && errors.As(err, &rejected) && rejected.Reason == conditions.ReasonTokenRejected {
+		return rejected
+	}
 	reason, message := j.podCause(ctx)
 	switch {
 	case progress.credential:

@@ -104,6 +104,22 @@ func TestRejectedIdentity_WaitsForTheNextRegistration(t *testing.T) {
 	}
 }
 
+func TestTokenThatIsRevokedMeanwhile_IsTheCause(t *testing.T) {
+	own := newAuthority(t)
+	url, _ := serve(t, own.issue(t, nil), good().with("/apis/authentication.k8s.io/v1/selfsubjectreviews", 401, ""))
+	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent, Labels: map[string]string{"app": names.Agent}}
+	ended := corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}
+	j := joinerOf(t, clitest.Start(t, &appsv1.Deployment{ObjectMeta: at},
+		&corev1.Pod{ObjectMeta: at, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{ended}}}))
+	j.text, j.timeout = textFor(url, own), 100*time.Millisecond
+	_, err := j.await(t.Context())
+	const want = "error: the hub does not accept the token fleet-default/west: it was revoked or has expired, or its workspace was deleted\n" +
+		"reason: TokenRejected (docs/conditions.md)\nfix: on the hub: fleet repair moor -n fleet-default\n"
+	if got := exit.Text(err); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 // The hub of the text has another CA, at the same address.
 func TestHubWithAnotherCA_IsProvenByItsDocument(t *testing.T) {
 	own, other := newAuthority(t), newAuthority(t)
