@@ -126,6 +126,18 @@ func TestRecoveryOfACluster(t *testing.T) {
 	}
 }
 
+// The Cluster was deleted and created again, and its agent still runs.
+func TestRecoveryOfAClusterWithoutAnAgent_IsDescribed(t *testing.T) {
+	hub, mine := agentKey(t), agentKey(t)
+	const want = "no agent is registered for this Cluster, and the ticket of this request has expired, or is from before a deletion of the Cluster: " +
+		"to register the agent again, run `fleet confirm-takeover east request-1 -n fleet-default`; otherwise this request is deleted 40 minutes after its creation"
+	deleted := func(in *grant.Input) { in.Recovery.Deleted, in.Clusters[0].Annotations = true, nil }
+	out := rulestest.Pure(t, grant.Decide, grantInput(knownTo(hub), found(), recovering(t, hub, mine), deleted))
+	if out.Stage != grant.TakeoverPending || out.Message != want {
+		t.Errorf("stage %s, message %q", out.Stage, out.Message)
+	}
+}
+
 // replayed is the request of which the request is a copy. It is a minute older.
 func replayed(modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 	r := aRequest(append([]func(*fleet.ClusterRegistration){requestNamed("original"), requestMadeAt(rulestest.At(-90 * time.Second))}, modifiers...)...)

@@ -99,7 +99,8 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		return Outcome{Stage: Abandoned}
 	}
 	pods := alternatingIn(in, cluster)
-	problem, orElse := "this request names another token or none", ", or register with that agent's token"
+	state, problem, orElse := "another agent is registered for this Cluster", "this request names another token or none", ", or register with that agent's token"
+	order := "to replace that agent, even if it is silent"
 	switch {
 	case revocation.IsBlocked(cluster):
 		problem, orElse = "its key was revoked", ""
@@ -107,12 +108,16 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 		problem, orElse = "it returns in turn with this one, so that one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
 	case requests.IsRecovery(in.Request):
 		problem, orElse = "the ticket of this request has expired or may not be used", ""
+		if !hasAgent(in, cluster) {
+			state, problem = "no agent is registered for this Cluster", "the ticket of this request has expired, or is from before a deletion of the Cluster"
+			order = "to register the agent again"
+		}
 	case agentKey(in, cluster) != "":
 		problem, orElse = "this request is not signed with that agent's key", ""
 	}
 	return Outcome{
 		Stage: TakeoverPending, ClusterName: cluster.Name, Ends: ends, Alternating: pods, Reason: conditions.ReasonTakeoverPending,
-		Message: "another agent is registered for this Cluster, and " + problem + ": to replace that agent, even if it is silent, run `fleet confirm-takeover " +
+		Message: state + ", and " + problem + ": " + order + ", run `fleet confirm-takeover " +
 			cluster.Name + " " + in.Request.Name + " -n " + cluster.Namespace + "`" + orElse + "; otherwise this request is deleted 40 minutes after its creation",
 	}
 }
