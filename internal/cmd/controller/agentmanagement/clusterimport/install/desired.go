@@ -1,6 +1,8 @@
 package install
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -13,12 +15,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// desired returns everything to apply downstream, in order: the agent's namespace, then what the chart renders. All
-// objects are marked as one set, so that the agent's own Bundle recognises them. If a Bundle owns the other objects,
-// desired returns only those that the Bundle does not contain.
+// desired returns everything to apply downstream, in order: the agent's namespace, its ConfigMap, then what else the chart
+// renders. All objects are marked as one set, so that the agent's own Bundle recognises them. If a Bundle owns the other
+// objects, desired returns only those that the Bundle does not contain.
 func desired(deploy *importing.AgentDeployment, rendered []runtime.Object) []runtime.Object {
 	if !deploy.BesideBundle {
-		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, rendered...)...)
+		return marked(deploy.SetID, append([]runtime.Object{namespaceOf(deploy)}, settingsFirst(rendered)...)...)
 	}
 	var beside []runtime.Object
 	for _, object := range rendered {
@@ -28,6 +30,14 @@ func desired(deploy *importing.AgentDeployment, rendered []runtime.Object) []run
 		}
 	}
 	return marked(deploy.SetID, beside...)
+}
+
+// settingsFirst moves the ConfigMap before the bootstrap Secret. An agent that already runs there registers as soon as that
+// Secret exists, and with the client ID in the ConfigMap: that of an earlier Cluster would create another Cluster.
+func settingsFirst(rendered []runtime.Object) []runtime.Object {
+	isSettings := func(object runtime.Object) bool { _, is := object.(*corev1.ConfigMap); return is }
+	settings := slices.DeleteFunc(slices.Clone(rendered), func(object runtime.Object) bool { return !isSettings(object) })
+	return append(settings, slices.DeleteFunc(slices.Clone(rendered), isSettings)...)
 }
 
 func namespaceOf(deploy *importing.AgentDeployment) *corev1.Namespace {

@@ -51,3 +51,15 @@ func TestDesiredMarksEverythingAsOneSet(t *testing.T) {
 		t.Errorf("the rendered object was written to: %v", labels)
 	}
 }
+
+// An agent that runs already registers as soon as it sees the Secret, and reads the ConfigMap after that.
+func TestDesired_AppliesTheConfigMapBeforeTheBootstrapSecret(t *testing.T) {
+	rendered := []runtime.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ServiceAccount{}}
+	var got []string
+	for _, object := range desired(&importing.AgentDeployment{}, rendered) {
+		got = append(got, fmt.Sprintf("%T", object))
+	}
+	if diff := cmp.Diff([]string{"*v1.Namespace", "*v1.ConfigMap", "*v1.Secret", "*v1.ServiceAccount"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -66,14 +66,14 @@ func TestManifest_InstallsAnAgentThatRegisters(t *testing.T) {
 		}
 	}
 	want := []string{
-		"Namespace cattle-fleet-system", "Secret pull", "Secret fleet-agent-bootstrap", "ConfigMap fleet-agent",
+		"Namespace cattle-fleet-system", "ConfigMap fleet-agent", "Secret pull", "Secret fleet-agent-bootstrap",
 		"ClusterRole cattle-fleet-system-fleet-agent-role", "ClusterRoleBinding cattle-fleet-system-fleet-agent-role-binding",
 		"ServiceAccount fleet-agent", "ServiceAccount default", "Deployment fleet-agent", "NetworkPolicy default-allow-all",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	if agent := parse(t, manifest)[3].Object["data"].(map[string]any)["config"].(string); !strings.Contains(agent, rulestest.ACluster().Spec.ClientID) {
+	if agent := parse(t, manifest)[1].Object["data"].(map[string]any)["config"].(string); !strings.Contains(agent, rulestest.ACluster().Spec.ClientID) {
 		t.Errorf("configuration %s", agent)
 	}
 	if len(manifest) > 12<<10 { // bootstrap data has limits, with some clouds 16 KiB
