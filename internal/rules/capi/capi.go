@@ -156,6 +156,9 @@ func decideMarked(in Input) Outcome {
 	if at, ends := in.Secret.Validity.warnAt(); ends && in.Now.Before(at) {
 		out.Again = at
 	}
+	if at := in.Now.Add(recheck); out.Reason == conditions.ReasonImportedTwice && (out.Again.IsZero() || at.Before(out.Again)) {
+		out.Again = at // the end of the other import does not enqueue this Cluster
+	}
 	return out
 }
 

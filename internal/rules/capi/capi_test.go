@@ -280,6 +280,8 @@ func TestDecide_ReturnsWhenToWarn(t *testing.T) {
 		"an end before now":  {input(registered(), valid(2*time.Hour, -time.Hour)), 0},
 		"an unknown end":     {input(registered()), 0},
 		"not yet registered": {input(valid(0, time.Hour)), 0},
+		"imported twice":     {input(registered(), sameCluster("team-b", "other")), time.Minute},
+		"and an hour":        {input(registered(), sameCluster("team-b", "other"), valid(0, time.Hour)), time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := time.Time{}
