@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -82,6 +83,13 @@ func NeedsSecret(in Input) bool {
 // IsMarked reports whether the hub created a Cluster for Cluster API.
 func IsMarked(cluster *fleet.Cluster) bool {
 	return cluster != nil && strings.HasPrefix(cluster.Annotations[annotation.CAPICluster], cluster.Namespace+"/"+cluster.Name+"/")
+}
+
+// HasProvidersKubeconfig reports whether the provider of the control plane renews the kubeconfig of a Cluster. A Cluster that
+// got the mark later may still name another Secret.
+func HasProvidersKubeconfig(cluster *fleet.Cluster) bool {
+	named := clusters.KubeconfigSecret(cluster)
+	return IsMarked(cluster) && named.Namespace == cluster.Namespace && named.Name == SecretName(cluster.Name)
 }
 
 // MarkOf returns the annotation of a Cluster that the hub creates. It contains the name, so that a copy of the Cluster

@@ -129,7 +129,7 @@ func OfRefusedAddress(cluster *fleet.Cluster) string {
 // writeKubeconfig returns the command that writes a kubeconfig of the cluster into its Secret. filter is a pipe that changes
 // the user's own kubeconfig, or empty.
 func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
-	if capi.IsMarked(cluster) {
+	if capi.HasProvidersKubeconfig(cluster) {
 		// A Secret of the user keeps the provider from writing its own, and its type cannot be changed.
 		return Command("kubectl", "describe", "clusters."+capi.Group, "-n", cluster.Namespace, cluster.Name)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/selection"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -96,10 +97,12 @@ func firstNonReady(bundle Bundle) fleet.NonReadyResource {
 	return all[0]
 }
 
-// describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle.
+// describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle. A cluster
+// with a targeting error may have no BundleDeployment.
 func describeDeployment(bundle Bundle) string {
-	workspace, cluster, found := strings.Cut(firstNonReady(bundle).Name, "/")
-	if !found {
+	first := firstNonReady(bundle)
+	workspace, cluster, found := strings.Cut(first.Name, "/")
+	if !found || strings.HasPrefix(first.Message, selection.TargetingError) {
 		return remedy.Describe("bundles", bundle.Namespace, bundle.Name)
 	}
 	return remedy.Describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)

@@ -111,6 +111,11 @@ func faults() map[string]fault {
 			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
 			f.Tokens[0].Annotations = map[string]string{annotation.TokenForCluster: "west"}
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
+		"Cluster waits, and has a manifest": {"hub-clusters-waiting", func(f *Facts) {
+			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
+			f.Clusters[0].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1", annotation.CAPIJoin: "agent"}
+			f.Tokens[0].Annotations = map[string]string{annotation.TokenForCluster: "west"}
+		}, west, check.Warning, "no agent has joined", "kubectl get secret -n fleet-default west-fleet-join -o 'jsonpath={.data.value}' | base64 -d | kubectl --context west apply --server-side -f -"},
 		"hub has not installed the agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[1].Status.Agent.LastSeen = metav1.Time{} }, east, check.Warning, "the hub has not installed the agent yet", "kubectl describe clusters.fleet.cattle.io -n fleet-default east"},
 		"deletion of a Cluster hangs": {"hub-clusters-deleting", func(f *Facts) {
 			f.Clusters[0].DeletionTimestamp, f.Clusters[0].Finalizers = new(clitest.Ago(time.Hour)), []string{"a/b"}
@@ -129,9 +134,14 @@ func faults() map[string]fault {
 			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 		}, "ClusterGroup fleet-default/all", check.Failed, "the selector is invalid", "kubectl edit clustergroups.fleet.cattle.io -n fleet-default all"},
 
-		"kubeconfig Secret is missing":    {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
-		"kubeconfig runs a command":       {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
-		"kubeconfig has expired":          {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
+		"kubeconfig Secret is missing": {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
+		"kubeconfig runs a command":    {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
+		"kubeconfig has expired":       {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
+		"kubeconfig expires soon, and no provider renews it": {"hub-kubeconfigs-expiry", func(f *Facts) {
+			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
+			f.Clusters[1].Spec.KubeConfigSecret = "mine"
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "mine"}] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
+		}, east, check.Warning, "expires in 5d", "kubectl create secret generic -n fleet-default mine --from-file=value=east.kubeconfig --dry-run=client -o yaml | kubectl apply -f -"},
 		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5d", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
 		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
@@ -172,6 +182,12 @@ func faults() map[string]fault {
 				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "no such kind"},
 			}}
 		}, "Bundle fleet-default/app", check.Failed, "ready on 2 of 3 clusters: ErrApplied on fleet-default/west: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
+		"template of a Bundle fails": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
+				{Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "targeting error: no such key"},
+			}}
+		}, "Bundle fleet-default/app", check.Failed, "targeting error: no such key", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle is not ready for long": {"hub-bundles-failing", func(f *Facts) {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
@@ -267,6 +283,10 @@ func TestNoFaults(t *testing.T) {
 		"kubeconfig without a configuration, which may allow it": {"hub-kubeconfigs-valid", func(f *Facts) {
 			f.Config = Configuration{}
 			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+		}},
+		"kubeconfig that a provider of Cluster API renews": {"hub-kubeconfigs-expiry", func(f *Facts) {
+			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true, Expires: f.Now.Add(time.Hour)}
 		}},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}

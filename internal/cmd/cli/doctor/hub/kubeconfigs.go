@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -81,7 +82,7 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 		case left <= 0:
 			groups.Add("expired", check.Fail(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
 				clusterrules.KubeconfigSecret(cluster), expires.UTC().Format(time.DateOnly)), fix))
-		case left < credentialWarning:
+		case left < credentialWarning && !capi.HasProvidersKubeconfig(cluster): // condition FollowsClusterAPI warns of that one
 			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -140,7 +141,7 @@ func checkKubeconfig(f *Facts) []check.Row {
 		return []check.Row{check.Ok(target, "the credential does not expire")}
 	case left <= 0:
 		return []check.Row{check.Fail(target, "the credential expired on "+k.Expires.UTC().Format(time.DateOnly), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
-	case left < expiryWarning:
+	case left < expiryWarning && !capi.HasProvidersKubeconfig(f.Cluster): // condition FollowsClusterAPI warns of that one
 		return []check.Row{check.Warn(target, "the credential expires in "+duration.HumanDuration(left), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
 	}
 	return []check.Row{check.Ok(target, "the credential expires on "+k.Expires.UTC().Format(time.DateOnly))}

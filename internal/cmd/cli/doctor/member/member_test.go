@@ -25,6 +25,7 @@ import (
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -68,7 +69,11 @@ func imported(k Kubeconfig) func(*Facts) {
 
 func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 	f := healthy()
-	for _, change := range []func(*Facts){func(*Facts) {}, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)})} {
+	renewed := func(f *Facts) {
+		imported(Kubeconfig{Exists: true, Expires: clitest.Noon().Add(time.Hour)})(f)
+		f.Cluster.Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1"}
+	}
+	for _, change := range []func(*Facts){func(*Facts) {}, renewed, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)})} {
 		change(f)
 		for _, row := range check.Run(Checks(), f, nil) {
 			if row.Verdict != check.OK || row.Fix != "" {
@@ -107,6 +112,14 @@ func stateFaults() map[string]fault {
 		"condition of an agent that works": {"cluster-conditions", func(f *Facts) {
 			f.Cluster.Status.Conditions = condition(conditions.AddressKnown, conditions.ReasonHubAddressChanged, "old")
 		}, west, check.Warning, "HubAddressChanged: old", repair},
+		"condition of a cluster of Cluster API": {"cluster-conditions", func(f *Facts) {
+			f.Cluster.Status.Conditions = condition(conditions.FollowsClusterAPI, conditions.ReasonClusterPaused, "paused")
+		}, west, check.Warning, "ClusterPaused: paused", describe1},
+		"no agent has joined with the manifest": {"cluster-heartbeat", func(f *Facts) {
+			never(f)
+			f.Cluster.Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1", annotation.CAPIJoin: "agent"}
+			f.Tokens = []*fleet.ClusterRegistrationToken{{ObjectMeta: named(workspace, "capi-join-west")}}
+		}, west, check.Warning, "no agent has joined", "kubectl get secret -n fleet-default west-fleet-join -o 'jsonpath={.data.value}' | base64 -d | kubectl --context west apply --server-side -f -"},
 		"Cluster is being deleted":    {"cluster-conditions", func(f *Facts) { f.Cluster.DeletionTimestamp = new(clitest.Ago(0)) }, west, check.Failed, "being deleted", describe1},
 		"agent is silent":             {"cluster-heartbeat", silent, west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", log},
 		"agent has never reported":    {"cluster-heartbeat", func(f *Facts) { silent(f); never(f) }, west, check.Failed, "was deployed and has never reported", log},

@@ -10,6 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -41,7 +42,8 @@ func checkConditions(f *Facts) []check.Row {
 			continue // the others have checks of their own
 		}
 		verdict := check.Fail
-		if condition.Type == conditions.AddressKnown || condition.Type == conditions.AgentManaged {
+		switch condition.Type {
+		case conditions.AddressKnown, conditions.AgentManaged, conditions.FollowsClusterAPI:
 			verdict = check.Warn // the agent works
 		}
 		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
@@ -82,6 +84,9 @@ func checkHeartbeat(f *Facts) []check.Row {
 
 // join returns the command that prints the text with which the cluster joins.
 func (f *Facts) join() string {
+	if capi.IsByManifest(f.Cluster) { // the text of its token would join it without the settings of the Cluster
+		return remedy.OfCluster(f.Cluster, conditions.ReasonAwaitingAgent)
+	}
 	for _, token := range f.Tokens {
 		if ready := conditions.Get(token.Status.Conditions, conditions.Ready); token.DeletionTimestamp == nil && (ready == nil || !conditions.IsTrouble(*ready)) {
 			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
