@@ -58,7 +58,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return nil
 	}
 	d.say("The demo runs until Ctrl-C. In another terminal:\n  export KUBECONFIG=%s\n"+
-		"  kubectl get clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io -A\n  kubectl get clusters.fleet.cattle.io -A\nlogs: %s",
+		"  kubectl get clusters.cluster.x-k8s.io,machines.cluster.x-k8s.io -A\n  kubectl get clusters.fleet.cattle.io -A\n"+
+		"  kubectl get secret -n fleet-default east-kubeconfig -o jsonpath='{.data.value}' | base64 -d > east.kubeconfig\n"+
+		"  kubectl --kubeconfig east.kubeconfig get pods -A\nlogs: %s",
 		d.world.Plane.Hub.KubeconfigPath, d.world.LogDir)
 	<-ctx.Done()
 	return nil
@@ -74,7 +76,7 @@ func (d *demo) steps(ctx context.Context, timeout time.Duration) error {
 		{"install Fleet", "helm install fleet charts/fleet -n cattle-fleet-system --set capi.enabled=true", d.installFleet},
 		{"start Cluster API, the machine host and the provider", "", d.startProvider},
 		{"create a ClusterClass and two clusters", "kubectl apply -f dev/machines/demo/clusters.yaml", d.createClusters},
-		{"remote gets the manifest of its agent", "kubectl get secret -n fleet-default remote-fleet-join -o jsonpath='{.data.value}' | base64 -d | kubectl --kubeconfig remote apply -f -", d.joinRemote},
+		{"remote gets the manifest of its agent", "kubectl get secret -n fleet-default remote-fleet-join -o jsonpath='{.data.value}' | base64 -d | kubectl --kubeconfig remote.kubeconfig apply --server-side -f -", d.joinRemote},
 		{"both clusters have joined", "kubectl get clusters.fleet.cattle.io -A", d.awaitJoined},
 		{"a Bundle is ready on both", "kubectl get bundles.fleet.cattle.io -n fleet-default hello", d.deliver},
 		{"scale the MachineDeployment of east to 2", `kubectl patch clusters.cluster.x-k8s.io -n fleet-default east --type json -p '` + scalePatch + `'`, d.scale},
