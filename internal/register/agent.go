@@ -77,18 +77,19 @@ type agent struct {
 	store  stored.Store   // of the three objects
 	keeper recovery.Store // of the recovery Secret
 
-	found   stored.Objects      // result of the last look
-	current bool                // nothing has changed since that look, so that the next one is not needed
-	verdict registering.Verdict // on the stored identity, at its own address
-	moved   registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there   hubclient.Access    // the access of that test
-	proof   int64               // serial of a hub document that names that address, or 0
-	stuck   bool                // use did not return after its context was canceled
-	running bool                // an identity has been used or requested
-	used    bool                // the current bootstrap secret was used
-	serving *serving            // nil if no identity is in use
-	attempt *attempt            // with the current bootstrap secret; nil before the first
-	renewal renewal             // of the token in use
+	found     stored.Objects      // result of the last look
+	current   bool                // nothing has changed since that look, so that the next one is not needed
+	verdict   registering.Verdict // on the stored identity, at its own address
+	moved     registering.Verdict // on the stored identity, at the address in the bootstrap secret
+	there     hubclient.Access    // the access of that test
+	proof     int64               // serial of a hub document that names that address, or 0
+	stuck     bool                // use did not return after its context was canceled
+	running   bool                // an identity has been used or requested
+	used      bool                // the current bootstrap secret was used
+	delivered time.Time           // when the current bootstrap secret was first seen
+	serving   *serving            // nil if no identity is in use
+	attempt   *attempt            // with the current bootstrap secret; nil before the first
+	renewal   renewal             // of the token in use
 
 	kept       kept                              // the recovery Secret
 	loss       loss                              // since when there has been no identity that the hub accepts

@@ -46,7 +46,7 @@ func (a *agent) look(ctx context.Context) error {
 		a.moves.Reset()
 	}
 	if otherBootstrap {
-		a.attempt, a.used = nil, false
+		a.attempt, a.used, a.delivered = nil, false, a.now()
 	}
 	return nil
 }

@@ -119,6 +119,25 @@ func TestStories(t *testing.T) {
 			w.later(119*time.Second, "hub", "delivers a bootstrap secret", func() { w.bootstrapSecret("import-1") })
 			w.run(time.Hour)
 		}},
+		"a configuration with another client ID that comes after its bootstrap secret is waited for": {"client-id-after-bootstrap", func(_ *testing.T, w *world) {
+			w.configure(config.Agent{ClientID: "of-a-deleted-cluster"})
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusForbidden, nil) })
+			w.later(119*time.Second, "admin", "upgrades the chart: bootstrap secret", func() { w.bootstrapSecret("import-1", ofClient("c2")) })
+			w.later(120*time.Second, "admin", "upgrades the chart: configuration", func() { w.configure(config.Agent{ClientID: "c2"}) })
+			w.run(time.Hour)
+			w.expectClientIDs("c2")
+		}},
+		"a configuration with another client ID that does not come is not waited for forever": {"client-id-without-configuration", func(_ *testing.T, w *world) {
+			w.configure(config.Agent{ClientID: "c1"})
+			w.accounts["account-0"] = true
+			w.identitySecret("account-0")
+			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusForbidden, nil) })
+			w.later(119*time.Second, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", ofClient("c2")) })
+			w.run(time.Hour)
+			w.expectClientIDs("c1")
+		}},
 		"a running agent whose hub shows another certificate": {"untrusted-while-running", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")

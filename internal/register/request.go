@@ -3,6 +3,7 @@ package register
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,9 +19,11 @@ import (
 func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	at := a.attemptOf(step)
 	at.Request, at.Credential, at.Proof = nil, nil, registering.Verdict{}
-	due := max(a.requests.Until(a.now()), a.renewals.Until(a.now()))
+	var due time.Duration
 	if step.Recovery {
 		due = a.recoveries.Until(a.now())
+	} else {
+		due = max(a.requests.Until(a.now()), a.renewals.Until(a.now()), a.missingConfig())
 	}
 	if !a.pause(ctx, due) {
 		return
@@ -44,6 +47,16 @@ func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 		a.requests.Reset()
 		a.renewals.Tried(a.now(), nil)
 	}
+}
+
+// missingConfig returns how long the agent still waits for the configuration that the chart delivers after a bootstrap secret.
+// With the client ID of the configuration before, it could register as a Cluster that was deleted.
+func (a *agent) missingConfig() time.Duration {
+	wanted, known := a.found.BootstrapSecret.Annotations[annotation.BootstrapClientID]
+	if !known || wanted == a.found.Config.ClientID {
+		return 0
+	}
+	return a.delivered.Add(settled).Sub(a.now())
 }
 
 // attemptOf returns the attempt that a step continues, or a new one.

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -542,6 +543,25 @@ func (w *world) bootstrapSecret(token string, change ...func(*corev1.Secret)) {
 		change(secret)
 	}
 	w.put(secret)
+}
+
+// ofClient makes a bootstrap secret one that the chart renders for a client ID.
+func ofClient(id string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotation.BootstrapClientID, id)
+	}
+}
+
+// expectClientIDs compares the client IDs of the requests that the hub has.
+func (w *world) expectClientIDs(want ...string) {
+	w.t.Helper()
+	var got []string
+	for _, request := range w.requests {
+		got = append(got, request.Spec.ClientID)
+	}
+	if !slices.Equal(got, want) {
+		w.t.Errorf("client IDs %q, want %q", got, want)
+	}
 }
 
 // put adds a Secret or replaces the one of its name.

@@ -71,8 +71,9 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	return true
 }
 
-// settled is how long the agent keeps a bootstrap secret that may be needed in a moment. The chart delivers the
-// secret before the configuration, and the new configuration may require a CA or no longer require one.
+// settled is how long the agent keeps a bootstrap secret that may be needed in a moment, and how long it waits for the client
+// ID that belongs to one. The chart delivers the secret before the configuration, and the new configuration may require a CA or
+// no longer require one.
 const settled = 5 * time.Second
 
 // settling returns settled in two cases: the bootstrap secret has a CA that the identity lacks because the mode

@@ -24,6 +24,9 @@ const (
 	RecoveredBy = "fleet.cattle.io/recovered-by"
 	// AgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified.
 	AgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
+	// BootstrapClientID, on Secret fleet-agent-bootstrap, is the client ID in the ConfigMap that the chart delivers with
+	// the Secret. An agent that already runs waits for that ConfigMap.
+	BootstrapClientID = "fleet.cattle.io/bootstrap-client-id"
 	// AgentRenews, with value "true" on a ClusterRegistration, announces that the agent renews its token.
 	AgentRenews = "fleet.cattle.io/agent-renews"
 	// LifetimeAtGrant, on a ClusterRegistration, is the lifetime of the credential that was granted. It is absent
