@@ -81,7 +81,7 @@ func checkTakeovers(f *Facts) []check.Row {
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
-			groups.Add("", check.Warn(requestObject(request), fmt.Sprintf("another agent is registered for Cluster %s/%s: confirm the request only if you know who sent it",
+			groups.Add("", check.Warn(requestObject(request), fmt.Sprintf("an agent asks for Cluster %s/%s and did not prove that it is the agent of that Cluster: confirm the request only if you know who sent it",
 				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, conditions.ReasonTakeoverPending)))
 		}
 	}
