@@ -114,7 +114,7 @@ func (s *search) labelsOf(bundle *fleet.Bundle) labels.Set {
 	return known
 }
 
-// sizeOf returns how many steps one comparison with a selector takes, 0 if there is none.
+// sizeOf returns how many steps one comparison with a selector takes. A nil selector takes 0.
 func sizeOf(selector *metav1.LabelSelector) int {
 	if selector == nil {
 		return 0

@@ -149,6 +149,7 @@ func TestTemplateErrors(t *testing.T) {
 		"an expression's references":   {action(`regexReplaceAll "x+" (repeat 1000000 "x") (repeat 1000 "$0") | len`), "", ErrTooManyElements},
 		"a large expression":           {action(`regexMatch (repeat 1000 "x{1000}") "x"`), "", ErrTooManyElements},
 		"very much randomness":         {action(`range until 20 }${ randAlphaNum 100000 | len }${ end`), "", ErrTooMuchWork},
+		"a negative length":            {action(`range 1000000000 }${ randAlphaNum -1000 | len }${ end`), "", ErrTooMuchWork},
 		"a slow expression":            {action(`regexMatch (repeat 10 "x{0,1000}") (repeat 1000000 "x")`), "", ErrTooMuchWork},
 		"a text in many parts":         {action(`repeat 4000000 "x" | split "" | len`), "", ErrTooMuchWork},
 		"a list compared with itself":  {action(`until 100000 | uniq | len`), "", ErrTooMuchWork},

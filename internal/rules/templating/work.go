@@ -42,7 +42,7 @@ var ErrTooMuchWork = errors.New("the templates do too much work")
 type work struct{ left int }
 
 func (w *work) spend(price int) error {
-	if w.left -= price; w.left < 0 {
+	if w.left -= max(price, 0); w.left < 0 { // templates choose the lengths: a negative one must not add work
 		return ErrTooMuchWork
 	}
 	return nil

@@ -11,10 +11,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Deletable returns the BundleDeployments that a Bundle may delete now, without those that are being deleted. An agent uninstalls what it does not find. While a
-// workspace is deleted, its Bundles and groups go in any order with its Clusters, and the deletion of each Cluster ends the
-// rights of its agent before it deletes the BundleDeployments (package cluster). Until then they stay. Deletable asks the API
-// server for the workspaces, because the cache may know of the deletion of a Bundle first.
+// Deletable returns the BundleDeployments that a Bundle may delete now, without those that are being deleted. An agent uninstalls
+// what it does not find. While a workspace is deleted, its Bundles and groups go in any order with its Clusters, and the deletion
+// of each Cluster ends the rights of its agent before it deletes the BundleDeployments (package cluster). Until then they stay.
+// Deletable asks the API server for the workspaces, because the cache may know of the deletion of a Bundle first.
 func Deletable(a *hub.Context, deployments []*fleet.BundleDeployment) (deletable []*fleet.BundleDeployment, err error) {
 	ending := map[string]bool{}
 	for _, bd := range deployments {
