@@ -43,11 +43,11 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 	}{
 		"healthy": {},
 		"failing": {[]string{
-			"FleetAPIRequestsFail", "FleetAgentCredentialEnds", "FleetAgentDeploysFail", "FleetAgentHeartbeatsFail", "FleetAgentNeverHeard",
-			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentWaits", "FleetBundleFailed", "FleetImportsFail",
+			"FleetAPIRequestsFail", "FleetAgentCredentialExpires", "FleetAgentDeploysFail", "FleetAgentHeartbeatsFail", "FleetAgentNeverReported",
+			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentNotApplied", "FleetBundleFailed", "FleetImportsFail",
 			"FleetManyAgentsSilent", "FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
 		}},
-		"leaderless": {[]string{"FleetNobodyLeads", "FleetShardNobodyLeads"}},
+		"leaderless": {[]string{"FleetNoLeader", "FleetShardNoLeader"}},
 	}
 	shown := map[string]bool{}
 	for scenario, test := range scenarios {
