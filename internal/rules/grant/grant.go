@@ -131,7 +131,7 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 	case !in.Request.Status.Granted && isForAnother(in.NamedToken, in.Request.Spec.ClientID):
 		return conditions.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
 	case refused(in):
-		return conditions.ReasonCredentialTaken, "another request has this clientID and clientRandom: ask with another clientRandom"
+		return conditions.ReasonCredentialTaken, "another request has this clientID and clientRandom: repeat the request with another clientRandom"
 	}
 	return "", ""
 }

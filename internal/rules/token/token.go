@@ -119,7 +119,7 @@ func hold(in Input, out *Outcome) {
 	switch held := keptToken(in, out.Status.Expires); {
 	case in.Secret != nil && in.Secret.Type != protocol.SecretTypeValues:
 		out.Stage, out.Reason = Blocked, conditions.ReasonSecretNameTaken
-		out.Message = "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token"
+		out.Message = "a Secret of this name and another type exists and is not changed: delete the Secret, or use another name for the token"
 	case in.Taken != "":
 		out.Stage, out.Reason, out.Message = Blocked, conditions.ReasonNameTaken, in.Taken
 	case held != "":

@@ -55,12 +55,12 @@ type BundleDeploymentOptions struct {
 	// CorrectDrift undoes changes made to the deployed resources.
 	CorrectDrift *CorrectDrift `json:"correctDrift,omitempty"`
 
-	// NamespaceLabels are given to the release's namespace, and taken away when they are no longer here. Labels that
-	// others gave it stay. Those of pod security are left alone.
+	// NamespaceLabels are set on the release's namespace, and removed from it when they are removed here. Labels that
+	// others gave it stay. Those of pod security are never changed.
 	// +nullable
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 
-	// NamespaceAnnotations are given to the release's namespace, and taken away when they are no longer here.
+	// NamespaceAnnotations are set on the release's namespace, and removed from it when they are removed here.
 	// Annotations that others gave it stay.
 	// +nullable
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`

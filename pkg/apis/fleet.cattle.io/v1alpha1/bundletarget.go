@@ -41,12 +41,12 @@ type BundleTarget struct {
 	// DoNotDeploy excludes the clusters this target picks.
 	DoNotDeploy bool `json:"doNotDeploy,omitempty"`
 
-	// NamespaceLabels are given to the release's namespace. In JSON this field
+	// NamespaceLabels are set on the release's namespace. In JSON this field
 	// stands for the one of the same name in the options.
 	// +nullable
 	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
 
-	// NamespaceAnnotations are given to the release's namespace. In JSON
+	// NamespaceAnnotations are set on the release's namespace. In JSON
 	// this field stands for the one of the same name in the options.
 	// +nullable
 	NamespaceAnnotations map[string]string `json:"namespaceAnnotations,omitempty"`

@@ -95,7 +95,7 @@ func decide(in input) outcome {
 		}
 		out.processed = &genericcondition.GenericCondition{
 			Type: conditions.Processed, Status: corev1.ConditionFalse, Reason: conditions.ReasonAwaitingNamespace,
-			Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
+			Message: "the cluster's namespace is being deleted; the hub creates it again after that",
 		}
 	case !isPlace(in.namespace, in.cluster):
 		out.stage, out.namespaceName = namespaceTaken, ""

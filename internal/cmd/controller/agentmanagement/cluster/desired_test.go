@@ -65,7 +65,7 @@ func yes() *genericcondition.GenericCondition {
 func waits() *genericcondition.GenericCondition {
 	return &genericcondition.GenericCondition{
 		Type: "Processed", Status: "False", Reason: "AwaitingNamespace",
-		Message: "the cluster's namespace is being deleted; it is made anew once it is gone",
+		Message: "the cluster's namespace is being deleted; the hub creates it again after that",
 	}
 }
 

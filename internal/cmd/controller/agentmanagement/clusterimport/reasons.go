@@ -38,16 +38,16 @@ func obstacle(err error) (reason, message string) {
 		{foreign.ErrKubeconfigExpired, conditions.ReasonKubeconfigExpired, kubeconfig(foreign.ErrKubeconfigExpired)},
 		{kubeconfigs.ErrKubeconfigContext, conditions.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigContext)},
 		{kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid, kubeconfig(kubeconfigs.ErrKubeconfigMalformed)},
-		{foreign.ErrRedirected, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which is not followed, for that would hand over the credential: put the address of the API server itself into the kubeconfig"},
-		{foreign.ErrAnswerTooLong, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig gives an answer of more than 1 MiB, which is not read: see whether its address is that of an API server, and which of the agent's objects there is so large"},
+		{foreign.ErrRedirected, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig answers with a redirect, which the hub does not follow because the other server would receive the credential: put the address of the API server itself into the kubeconfig"},
+		{foreign.ErrAnswerTooLong, conditions.ReasonDownstreamAnswerRefused, "the API server in the kubeconfig sends a response of more than 1 MiB, which the hub does not read: check that its address is that of an API server, and whether one of the agent's objects there is that large"},
 		{foreign.ErrExpired, conditions.ReasonDownstreamCertificateExpired, "the certificate of the API server in the kubeconfig has expired, or is not valid yet: renew it there (with kubeadm: kubeadm certs renew apiserver), or correct the clock that is wrong, there or on this hub"},
-		{foreign.ErrUntrusted, conditions.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a CA that is trusted: put the right certificate-authority-data into the kubeconfig"},
+		{foreign.ErrUntrusted, conditions.ReasonTLSUntrusted, "the certificate of the API server in the kubeconfig is not signed by a trusted CA: put the right certificate-authority-data into the kubeconfig"},
 		{foreign.ErrUnreachable, conditions.ReasonDownstreamUnreachable, "the API server in the kubeconfig does not answer: check that its address is right and reachable from this hub"},
-		{install.ErrNoIdentity, conditions.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: it is deployed again"},
-		{install.ErrClassInUse, conditions.ReasonAwaitingAgent, "the agent still runs with the PriorityClass that is to go: it goes once the agent has its new settings"},
-		{errPullSecretGone, conditions.ReasonPullSecretMissing, "a Secret of imagePullSecrets of the fleet chart is not there: create it in the hub's system namespace, or correct imagePullSecrets"},
+		{install.ErrNoIdentity, conditions.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: the hub installs it again"},
+		{install.ErrClassInUse, conditions.ReasonAwaitingAgent, "the agent still uses the PriorityClass that is to be deleted: the hub deletes it after the agent has its new settings"},
+		{errPullSecretGone, conditions.ReasonPullSecretMissing, "a Secret in imagePullSecrets of the fleet chart does not exist: create it in the hub's system namespace, or correct imagePullSecrets"},
 		{errHubItself, conditions.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
-		{install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "the agent is not removed, for the kubeconfig of the local Cluster leads to another cluster: put one of this hub's own cluster into its Secret"},
+		{install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "the agent is not removed, because the kubeconfig of the local Cluster leads to another cluster: put a kubeconfig of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.reason, known.message
@@ -61,7 +61,7 @@ func obstacle(err error) (reason, message string) {
 	case apierrors.IsForbidden(err):
 		return conditions.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
 	}
-	return conditions.ReasonError, "the agent could not be installed; it is tried again, and the controller's log says why"
+	return conditions.ReasonError, "the hub could not install the agent and tries again: the cause is in the log of Deployment fleet-controller"
 }
 
 // blockedError means that a person has to change something on the hub.

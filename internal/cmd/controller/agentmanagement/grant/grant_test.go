@@ -66,9 +66,9 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 		of              string
 		reason, message string
 	}{
-		"the Cluster":   {nil, "", conditions.ReasonAwaitingCluster, "the Cluster of this agent is being made"},
-		"its namespace": {[]hubtest.Object{without}, "c1", conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being made"},
-		"the rights":    {[]hubtest.Object{cluster()}, "c1", conditions.ReasonAwaitingRights, "the account of this agent is being made"},
+		"the Cluster":   {nil, "", conditions.ReasonAwaitingCluster, "the Cluster of this agent is being created"},
+		"its namespace": {[]hubtest.Object{without}, "c1", conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being created"},
+		"the rights":    {[]hubtest.Object{cluster()}, "c1", conditions.ReasonAwaitingRights, "the account of this agent is being created"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 		expectNothingHandedOut(t, hub)
 		hub.Put(current(t, hub))
 	}
-	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of this agent is being made"})
+	expectStatus(t, hub, "c1", false, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of this agent is being created"})
 	handle(t, hub)
 	expectStatus(t, hub, "c1", true, genericcondition.GenericCondition{Status: "True"})
 	expectCredential(t, hub)

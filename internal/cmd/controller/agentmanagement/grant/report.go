@@ -121,11 +121,11 @@ func granted(out grant.Outcome) genericcondition.GenericCondition {
 			condition.Reason, condition.Message = conditions.ReasonLabelsLeftOut, out.LeftOut
 		}
 	case out.Stage == grant.AwaitingCluster:
-		condition.Reason, condition.Message = conditions.ReasonAwaitingCluster, "the Cluster of this agent is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingCluster, "the Cluster of this agent is being created"
 	case out.Stage == grant.AwaitingNamespace:
-		condition.Reason, condition.Message = conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingNamespace, "the Cluster's namespace is being created"
 	default:
-		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of this agent is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of this agent is being created"
 	}
 	return condition
 }

@@ -253,7 +253,7 @@ func readiness(out tokenrule.Outcome) genericcondition.GenericCondition {
 	case out.Stage == tokenrule.Ready, out.Stage == tokenrule.Minting:
 		condition.Status = corev1.ConditionTrue
 	default:
-		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of the token is being made"
+		condition.Reason, condition.Message = conditions.ReasonAwaitingRights, "the account of the token is being created"
 	}
 	return condition
 }

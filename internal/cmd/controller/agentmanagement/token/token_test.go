@@ -105,7 +105,7 @@ func TestATokenBecomesValues(t *testing.T) {
 		"create ServiceAccount ws/t1-u1", "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role",
 		"update ClusterRegistrationToken/status ws/t1")
 	hubtest.ExpectOrder(t, requests, "create Role ws/t1-u1-role", "create RoleBinding ws/t1-u1-to-role", "update ClusterRegistrationToken/status ws/t1")
-	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of the token is being made"})
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAwaitingRights, Message: "the account of the token is being created"})
 	hubtest.ExpectWoken(t, hub) // nothing about a token without end depends on the clock
 
 	handle(t, hub) // the caches lag: what was made and told is remembered, and nothing is handed out
@@ -298,7 +298,7 @@ func TestSecretOfAnotherOwner_IsLeftAlone(t *testing.T) {
 	expectRequests(t, hub, "get Secret ws/t1", "update "+tokens+"/status ws/t1")
 	expectReady(t, hub, genericcondition.GenericCondition{
 		Status: "False", Reason: conditions.ReasonSecretNameTaken,
-		Message: "a Secret of this name and another type exists and is left alone: delete the Secret, or use another name for the token",
+		Message: "a Secret of this name and another type exists and is not changed: delete the Secret, or use another name for the token",
 	})
 	if diff := cmp.Diff(foreign.Data, hubtest.MustGet[*corev1.Secret](t, hub, "ws", "t1").Data); diff != "" {
 		t.Errorf("the Secret (-want +got):\n%s", diff)
@@ -546,7 +546,7 @@ func TestReadiness(t *testing.T) {
 		of   tokenrule.Outcome
 		want string
 	}{
-		"waiting":                  {tokenrule.Outcome{Stage: tokenrule.AwaitingRights}, "False AwaitingRights the account of the token is being made"},
+		"waiting":                  {tokenrule.Outcome{Stage: tokenrule.AwaitingRights}, "False AwaitingRights the account of the token is being created"},
 		"waiting in trouble":       {tokenrule.Outcome{Stage: tokenrule.AwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
 		"blocked":                  {tokenrule.Outcome{Stage: tokenrule.Blocked, Reason: "Given", Message: "said"}, "False Given said"},
 		"about to have its values": {tokenrule.Outcome{Stage: tokenrule.Minting}, "True  "},
