@@ -67,7 +67,7 @@ func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
 		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
 		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
 	}
-	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerNamespace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
+	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerWorkspace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
 	h.affected = affected.New(a, h.cache.selection, h.queue.Add)
 	return h
 }

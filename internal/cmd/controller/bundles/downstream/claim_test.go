@@ -2,7 +2,6 @@ package downstream
 
 import (
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -191,7 +189,7 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 			if err := h.handle(t.Context(), types.NamespacedName{Namespace: there, Name: "web"}); err != nil {
 				t.Fatal(err)
 			}
-			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+			h.queue = h.newQueue(h.handle)
 			test.appear(h)
 			if got := h.queue.Behind(); got != test.want {
 				t.Errorf("retried: %v", got)

@@ -1,11 +1,15 @@
 package downstream
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -100,7 +104,7 @@ func handlerWith(t *testing.T, objects ...runtime.Object) *handler {
 	hub := hubtest.New(t)
 	hub.App.Kube = fake.NewClientset(objects...)
 	h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused()}
-	h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+	h.queue = h.newQueue(h.handle)
 	return h
 }
 
@@ -492,6 +496,47 @@ func FuzzToldOf(f *testing.F) {
 		read := parseCopies(annotation)
 		if diff := cmp.Diff(read, parseCopies(read.String()), cmp.AllowUnexported(made{})); diff != "" {
 			t.Errorf("written and read again (-first +second):\n%s", diff)
+		}
+	})
+}
+
+// A tenant may have any number of Clusters, each with a namespace of its own.
+func TestClustersOfOneWorkspace_LeaveWorkersToOthers(t *testing.T) {
+	hub, h := hubWith(t)
+	index.Add(hub.App)
+	keyIn := func(workspace, name string) types.NamespacedName {
+		c := cluster(workspace, name)
+		c.Status.Namespace = names.ClusterNamespace(workspace, name)
+		hub.Put(c)
+		return types.NamespacedName{Namespace: c.Status.Namespace, Name: "web"}
+	}
+	var busy []types.NamespacedName
+	for i := range 2 * workers {
+		busy = append(busy, keyIn("busy", fmt.Sprint(i)))
+	}
+	other := keyIn("other", "one")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		handled := map[types.NamespacedName]time.Duration{}
+		var mu sync.Mutex
+		start := time.Now()
+		q := h.newQueue(func(_ context.Context, key types.NamespacedName) error {
+			mu.Lock()
+			handled[key] = time.Since(start)
+			mu.Unlock()
+			if key != other {
+				<-time.After(time.Minute)
+			}
+			return nil
+		})
+		go q.Run(ctx)
+		for _, key := range append(busy, other) {
+			q.Add(key)
+		}
+		<-time.After(time.Hour)
+		end()
+		if after, isHandled := handled[other]; !isHandled || after > time.Second || len(handled) != len(busy)+1 {
+			t.Errorf("%d are handled, that of the other workspace after %s", len(handled), after)
 		}
 	})
 }

@@ -29,6 +29,10 @@ const byOriginal = "fleet.by-downstream-resource"
 // notEverywhere excludes the ConfigMap that exists in every namespace.
 const notEverywhere = "metadata.name!=kube-root-ca.crt"
 
+// The number of BundleDeployments whose originals are copied concurrently, in all and for Clusters of one workspace: a tenant
+// may have thousands of Clusters, and a Bundle with thousands of originals.
+const workers, perWorkspace = 6, 4
+
 // Report reports what is wrong with the copies of a BundleDeployment. The trouble is empty if nothing is wrong.
 type Report func(bd *fleet.BundleDeployment, trouble string)
 
@@ -54,7 +58,7 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
 	}
 	h := &handler{app: a, report: report, originals: newOriginals(), done: newDone(), refused: newRefused(), restoreAfter: 10 * time.Second, names: names}
-	h.queue = queue.New(queue.Options{Name: "downstream", Log: a.Log}, h.handle)
+	h.queue = h.newQueue(h.handle)
 	h.addIndex()
 	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
 	if err != nil {
@@ -74,6 +78,20 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.BundleNamespaceMappings.Informer().HasSynced,
 		a.AllNamespaces.Informer().HasSynced)
 	return nil
+}
+
+func (h *handler) newQueue(handle queue.Handle) *queue.Queue {
+	return queue.New(queue.Options{Name: "downstream", Workers: workers, PerWorkspace: perWorkspace, Workspace: h.workspace, Log: h.app.Log}, handle)
+}
+
+// workspace returns the workspace of the Cluster that a BundleDeployment is for. Its labels would not do: a tenant could name
+// the workspace of another tenant in them.
+func (h *handler) workspace(bd types.NamespacedName) string {
+	clusters, err := h.app.Clusters.Cache().GetByIndex(index.ClustersByNamespace, bd.Namespace)
+	if err != nil || len(clusters) == 0 {
+		return bd.Namespace
+	}
+	return clusters[0].Namespace
 }
 
 // addIndex adds the index byOriginal to the cache.

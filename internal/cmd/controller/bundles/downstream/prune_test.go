@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -334,7 +332,7 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, _, _ := pruner(t)
 			h.report = func(*fleet.BundleDeployment, string) {}
-			h.queue = queue.New(queue.Options{Name: "downstream", Log: slog.New(slog.DiscardHandler)}, h.handle)
+			h.queue = h.newQueue(h.handle)
 			h.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: test.older, New: test.newer})
 			looked := test.newer
 			if looked == nil {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/fairqueue"
 )
 
 // Minimum and maximum backoff after errors.
@@ -24,9 +26,10 @@ type Options struct {
 	Name string
 	// Workers is the number of keys that are handled concurrently; 0 means 4.
 	Workers int
-	// PerNamespace limits how many of them may have the same namespace, so that no tenant occupies all workers; 0 means no
-	// limit.
-	PerNamespace int
+	// PerWorkspace limits how many of them may be of one workspace, so that no tenant occupies all workers; 0 means no limit.
+	PerWorkspace int
+	// Workspace returns the workspace of a key; nil means its namespace.
+	Workspace func(key types.NamespacedName) string
 	// Spacing is the minimum time between the starts of two passes for one key; 0 means no minimum.
 	Spacing time.Duration
 	// Settling is how long the first event of a burst waits for the others; 0 means that it does not wait.
@@ -46,19 +49,11 @@ type Queue struct {
 	options Options
 	handle  Handle
 	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	order   *fairqueue.Queue[types.NamespacedName]
 
 	mu     sync.Mutex // guards the fields below
 	recent map[types.NamespacedName]bool
 	again  map[types.NamespacedName]bool
-	shares map[string]*share
-}
-
-// share is what a namespace has of the workers. It exists while it is running.
-type share struct {
-	running int
-	// waiting are keys that were due when the namespace had its share, in order and without duplicates.
-	waiting   []types.NamespacedName
-	isWaiting map[types.NamespacedName]bool
 }
 
 // New returns a queue.
@@ -66,16 +61,22 @@ func New(options Options, handle Handle) *Queue {
 	if options.Workers == 0 {
 		options.Workers = 4
 	}
+	if options.Workspace == nil {
+		options.Workspace = func(key types.NamespacedName) string { return key.Namespace }
+	}
+	order := fairqueue.New(options.PerWorkspace, options.Workspace)
 	return &Queue{
 		options: options,
 		handle:  handle,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax),
-			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: options.Name},
+			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+				workqueue.TypedDelayingQueueConfig[types.NamespacedName]{Name: options.Name, Queue: workqueue.NewTypedWithConfig(
+					workqueue.TypedQueueConfig[types.NamespacedName]{Name: options.Name, Queue: order})})},
 		),
+		order:  order,
 		recent: map[types.NamespacedName]bool{},
 		again:  map[types.NamespacedName]bool{},
-		shares: map[string]*share{},
 	}
 }
 
@@ -102,7 +103,7 @@ func (q *Queue) AddAfter(key types.NamespacedName, after time.Duration) {
 }
 
 // Behind reports whether keys are due that no worker has started.
-func (q *Queue) Behind() bool { return q.queue.Len() > 0 }
+func (q *Queue) Behind() bool { return q.order.Size() > 0 }
 
 // Run processes keys until ctx ends. First it waits until the caches that handlers read are synced.
 func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
@@ -127,22 +128,28 @@ func (q *Queue) sort() {
 	if q.options.First == nil {
 		return
 	}
-	var others []types.NamespacedName
-	for range q.queue.Len() {
+	var first, others []types.NamespacedName
+	for q.Behind() {
 		key, ended := q.queue.Get()
 		if ended {
 			return
 		}
-		q.queue.Done(key)
+		q.done(key)
 		if q.options.First(key) {
-			q.queue.Add(key)
+			first = append(first, key)
 		} else {
 			others = append(others, key)
 		}
 	}
-	for _, key := range others {
+	for _, key := range append(first, others...) {
 		q.queue.Add(key)
 	}
+}
+
+// done ends the work on a key, and then lets the next one of its workspace begin.
+func (q *Queue) done(key types.NamespacedName) {
+	q.order.Done(key)
+	q.queue.Done(key)
 }
 
 func (q *Queue) next(ctx context.Context) bool {
@@ -150,11 +157,7 @@ func (q *Queue) next(ctx context.Context) bool {
 	if ended {
 		return false
 	}
-	defer q.queue.Done(key)
-	if !q.enter(key) {
-		return true
-	}
-	defer q.leave(key)
+	defer q.done(key)
 	q.space(key)
 	err := q.handle(ctx, key)
 	switch {
@@ -170,49 +173,6 @@ func (q *Queue) next(ctx context.Context) bool {
 	}
 	q.queue.AddRateLimited(key)
 	return true
-}
-
-// enter takes a worker of the key's namespace. If the namespace has its share already, enter returns false, and leave
-// enqueues the key again.
-func (q *Queue) enter(key types.NamespacedName) bool {
-	if q.options.PerNamespace == 0 {
-		return true
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.shares[key.Namespace]
-	if s == nil {
-		s = &share{isWaiting: map[types.NamespacedName]bool{}}
-		q.shares[key.Namespace] = s
-	}
-	if s.running < q.options.PerNamespace {
-		s.running++
-		return true
-	}
-	if !s.isWaiting[key] {
-		s.isWaiting[key] = true
-		s.waiting = append(s.waiting, key)
-	}
-	return false
-}
-
-// leave gives the worker to the next key of the namespace.
-func (q *Queue) leave(key types.NamespacedName) {
-	if q.options.PerNamespace == 0 {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.shares[key.Namespace]
-	s.running--
-	if len(s.waiting) > 0 {
-		next := s.waiting[0]
-		s.waiting = s.waiting[1:]
-		delete(s.isWaiting, next)
-		q.queue.Add(next)
-	} else if s.running == 0 {
-		delete(q.shares, key.Namespace)
-	}
 }
 
 // space delays further passes for a key. Keys that were added in the meantime are enqueued afterwards.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 func key(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
@@ -286,7 +287,7 @@ func TestKeysOfOneNamespace_LeaveWorkersToOthers(t *testing.T) {
 			}
 			return nil
 		}
-		q, p := run(t, Options{Workers: 3, PerNamespace: 2}, slow)
+		q, p := run(t, Options{Workers: 3, PerWorkspace: 2}, slow)
 		for _, name := range []string{"a", "b", "c", "d", "c"} {
 			q.Add(types.NamespacedName{Namespace: "slow", Name: name})
 		}
@@ -296,10 +297,60 @@ func TestKeysOfOneNamespace_LeaveWorkersToOthers(t *testing.T) {
 		<-time.After(time.Hour)
 		p.sorted()
 		p.expect(t, "a 0s", "b 0s", "c 1m0s", "d 1m0s", "o 1s")
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if len(q.shares) > 0 {
-			t.Errorf("%d namespaces are remembered", len(q.shares))
+	})
+}
+
+// depth counts as client-go's metric workqueue_depth does.
+type depth struct{ atomic.Int64 }
+
+func (d *depth) Inc() { d.Add(1) }
+func (d *depth) Dec() { d.Add(-1) }
+
+// depths provides that metric. The others have no effect.
+type depths struct {
+	workqueue.MetricsProvider
+	depth depth
+}
+
+type none struct{}
+
+func (none) Inc()            {}
+func (none) Set(float64)     {}
+func (none) Observe(float64) {}
+
+func (d *depths) NewDepthMetric(string) workqueue.GaugeMetric          { return &d.depth }
+func (*depths) NewAddsMetric(string) workqueue.CounterMetric           { return none{} }
+func (*depths) NewLatencyMetric(string) workqueue.HistogramMetric      { return none{} }
+func (*depths) NewWorkDurationMetric(string) workqueue.HistogramMetric { return none{} }
+func (*depths) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return none{}
+}
+func (*depths) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return none{}
+}
+func (*depths) NewRetriesMetric(string) workqueue.CounterMetric { return none{} }
+
+func TestDepth_CountsKeysThatWaitForTheirShare(t *testing.T) {
+	provider := &depths{}
+	workqueue.SetProvider(provider)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		q := New(Options{Name: "depth", Workers: 3, PerWorkspace: 2, Log: slog.New(slog.DiscardHandler)}, func(context.Context, types.NamespacedName) error {
+			<-time.After(time.Minute)
+			return nil
+		})
+		go q.Run(ctx)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			q.Add(key(name))
 		}
+		<-time.After(time.Second)
+		if got := provider.depth.Load(); got != 3 || !q.Behind() {
+			t.Errorf("depth %d, want 3; behind %t", got, q.Behind())
+		}
+		<-time.After(time.Hour)
+		if got := provider.depth.Load(); got != 0 || q.Behind() {
+			t.Errorf("depth %d in the end; behind %t", got, q.Behind())
+		}
+		end()
 	})
 }

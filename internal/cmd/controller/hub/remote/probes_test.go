@@ -50,8 +50,8 @@ func newWorld() *world {
 // turn runs the next turn of an unreachable cluster and returns a channel that is closed at its end.
 func (w *world) turn(t *testing.T) <-chan struct{} {
 	t.Helper()
-	next, _ := w.scheduler.turns.queue.Get()
-	w.scheduler.turns.queue.Done(next)
+	next := w.scheduler.turns.tasks.Pop()
+	w.scheduler.turns.tasks.Done(next)
 	before, ended := w.enqueued, make(chan struct{})
 	entered := make(chan struct{})
 	enqueue := w.Enqueue

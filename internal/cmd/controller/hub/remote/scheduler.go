@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/fairqueue"
 )
 
 // Limits of the work on other clusters.
@@ -83,7 +83,7 @@ func (s *Scheduler) Submit(j Job) {
 	if j.Retry {
 		p = s.retries
 	}
-	p.queue.Add(&task{j.Workspace, func(ctx context.Context, release func()) { s.probe(ctx, release, j) }})
+	p.submit(&task{j.Workspace, func(ctx context.Context, release func()) { s.probe(ctx, release, j) }})
 }
 
 func (s *Scheduler) probe(ctx context.Context, release func(), j Job) {
@@ -109,15 +109,12 @@ func (s *Scheduler) probe(ctx context.Context, release func(), j Job) {
 	p.add(j.Workspace, func(ctx context.Context) { j.Do(ctx, kubeconfig, nil) })
 }
 
-// pool runs tasks in the order in which they were added: at most limit at a time, and at most share of one workspace.
+// pool runs tasks: at most limit at a time, and at most share of one workspace.
 type pool struct {
-	queue        workqueue.TypedInterface[*task]
-	limit, share int
-
-	mu sync.Mutex // guards the fields below
-	// running counts the tasks of each workspace. waiting are those whose workspace has its share, in order.
-	running map[string]int
-	waiting map[string][]*task
+	limit int
+	tasks *fairqueue.Queue[*task]
+	// changed is signaled when a task was added or has ended.
+	changed chan struct{}
 }
 
 // task is work that may call release when it needs its place in the pool no longer.
@@ -129,63 +126,41 @@ type task struct {
 func newPool(limit int) *pool { return newSharedPool(limit, limit) }
 
 func newSharedPool(limit, share int) *pool {
-	return &pool{queue: workqueue.NewTyped[*task](), limit: limit, share: share, running: map[string]int{}, waiting: map[string][]*task{}}
+	return &pool{limit: limit, tasks: fairqueue.New(share, func(t *task) string { return t.workspace }), changed: make(chan struct{}, 1)}
 }
 
 func (p *pool) add(workspace string, do func(context.Context)) {
-	p.queue.Add(&task{workspace, func(ctx context.Context, _ func()) { do(ctx) }})
+	p.submit(&task{workspace, func(ctx context.Context, _ func()) { do(ctx) }})
+}
+
+func (p *pool) submit(t *task) {
+	p.tasks.Push(t)
+	p.signal()
+}
+
+func (p *pool) signal() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // run looks at everything that has changed
+	}
 }
 
 func (p *pool) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, p.queue.ShutDown)
-	defer stop()
 	running := make(chan struct{}, p.limit)
 	for {
-		next, stopped := p.queue.Get()
-		if stopped {
+		for p.tasks.Len() > 0 {
+			running <- struct{}{}
+			next := p.tasks.Pop()
+			go func() {
+				release := sync.OnceFunc(func() { <-running; p.tasks.Done(next); p.signal() })
+				defer release()
+				next.do(ctx, release)
+			}()
+		}
+		select {
+		case <-ctx.Done():
 			return
+		case <-p.changed:
 		}
-		if !p.enter(next) {
-			p.queue.Done(next)
-			continue
-		}
-		running <- struct{}{}
-		go func() {
-			release := sync.OnceFunc(func() { <-running; p.leave(next) })
-			defer release()
-			defer p.queue.Done(next)
-			next.do(ctx, release)
-		}()
-	}
-}
-
-// enter reports whether the task's workspace has less than its share. Otherwise leave adds the task again.
-func (p *pool) enter(next *task) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running[next.workspace] < p.share {
-		p.running[next.workspace]++
-		return true
-	}
-	p.waiting[next.workspace] = append(p.waiting[next.workspace], next)
-	return false
-}
-
-// leave gives the place to the next task of the workspace.
-func (p *pool) leave(done *task) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running[done.workspace]--; p.running[done.workspace] == 0 {
-		delete(p.running, done.workspace)
-	}
-	switch waiting := p.waiting[done.workspace]; len(waiting) {
-	case 0:
-		return
-	case 1:
-		delete(p.waiting, done.workspace)
-		p.queue.Add(waiting[0])
-	default:
-		p.waiting[done.workspace] = waiting[1:]
-		p.queue.Add(waiting[0])
 	}
 }

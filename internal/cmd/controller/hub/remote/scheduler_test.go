@@ -21,11 +21,11 @@ func reachable(context.Context, []byte, time.Duration, bool) error { return nil 
 // runNext runs the next task of a pool. It fails the test if there is none.
 func runNext(t *testing.T, p *pool) {
 	t.Helper()
-	if p.queue.Len() != 1 {
-		t.Fatalf("%d tasks are queued, want 1", p.queue.Len())
+	if p.tasks.Len() != 1 {
+		t.Fatalf("%d tasks are queued, want 1", p.tasks.Len())
 	}
-	next, _ := p.queue.Get()
-	p.queue.Done(next)
+	next := p.tasks.Pop()
+	p.tasks.Done(next)
 	next.do(t.Context(), func() {})
 }
 
@@ -92,7 +92,7 @@ func TestSubmit_ChoosesTheWorkers(t *testing.T) {
 			case test.slow:
 				runNext(t, s.slowWorkers)
 			}
-			if done != 1 || s.workers.queue.Len()+s.slowWorkers.queue.Len() != 0 {
+			if done != 1 || s.workers.tasks.Len()+s.slowWorkers.tasks.Len() != 0 {
 				t.Errorf("done %d times", done)
 			}
 		})
@@ -140,11 +140,6 @@ func TestClustersOfOneWorkspace_LeaveWorkersToOthers(t *testing.T) {
 				synctest.Wait()
 				if hostile.Load() != 2*workers {
 					t.Errorf("%d clusters had their turn, want %d", hostile.Load(), 2*workers)
-				}
-				for _, p := range []*pool{s.workers, s.slowWorkers} {
-					if len(p.running)+len(p.waiting) > 0 {
-						t.Errorf("%d workspaces are remembered", len(p.running)+len(p.waiting))
-					}
 				}
 				end()
 			})
