@@ -2,6 +2,7 @@ package targeting
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,17 @@ import (
 // maxSteps limits a search for a cycle: a step is the comparison of a Bundle with one requirement of a selector. A workspace
 // may have any number of Bundles, each with any number of dependencies, and every Bundle's next pass searches again.
 const maxSteps = 1 << 18
+
+// CircleMessage returns a message about a Bundle that depends on itself, or an empty string. all are the Bundles of its
+// namespace.
+func CircleMessage(bundle *fleet.Bundle, all []*fleet.Bundle) string {
+	names := Circle(bundle, all)
+	if len(names) == 0 {
+		return ""
+	}
+	return "dependsOn: " + strings.Join(append(names, bundle.Name), " → ") +
+		": each waits for the next one; remove one of these dependencies"
+}
 
 // Circle returns the shortest dependency cycle through a Bundle, among the Bundles of its namespace: the names of the
 // Bundles on it, starting with the Bundle's own. It returns nil if the Bundle does not depend on itself, or if that would

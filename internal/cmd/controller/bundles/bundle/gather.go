@@ -3,7 +3,6 @@ package bundle
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,11 +46,15 @@ type input struct {
 	plainInSecrets bool
 	// cache holds the results of earlier passes.
 	cache *cache
+	// isStale reports whether the Bundle has changed since the pass began. Its results must not be used then. Nil: never.
+	isStale func() bool
 }
 
 // gather reads what decides where the Bundle is deployed.
 func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, err error) {
 	in = input{bundle: bundle, secretHolds: h.values.Holds, cache: h.cache, plainInSecrets: h.app.Config.Get().PlainValuesInSecrets}
+	stale := false
+	in.isStale = func() bool { stale = stale || !h.isCurrent(bundle); return stale }
 	if in.reach, err = index.ReachOf(h.app, bundle); err != nil {
 		return in, err
 	}
@@ -86,10 +89,13 @@ func (in input) selected() selection.Selection {
 		Bundle: in.bundle, ManifestHash: in.manifestHash, Failure: in.failure, Circle: in.circle,
 		Reach: in.reach, Clusters: in.clusters, Groups: in.groups, Unreachable: in.unreachable, Existing: in.existing,
 		Known: func(cluster *fleet.Cluster, of targeting.Fingerprint) (string, bool) {
+			if in.isStale != nil && in.isStale() {
+				return "", true // do not evaluate templates: the new ones wait for that, and these may take a second each
+			}
 			return in.cache.deploymentID(in.bundle, cluster, of)
 		},
 	})
-	if selected.Outcome.Failure == "" {
+	if selected.Outcome.Failure == "" && (in.isStale == nil || !in.isStale()) {
 		in.cache.setTargets(in.bundle, selected.Targets)
 	}
 	return selected
@@ -243,18 +249,10 @@ func namespacesOf(clusters []*fleet.Cluster) (namespaces map[types.NamespacedNam
 }
 
 // circleOf returns a message about a Bundle that depends on itself, or an empty string.
-func (h *handler) circleOf(bundle *fleet.Bundle) (string, error) {
-	if len(bundle.Spec.DependsOn) == 0 {
-		return "", nil
+func (h *handler) circleOf(bundle *fleet.Bundle) (circle string, err error) {
+	var all []*fleet.Bundle
+	if len(bundle.Spec.DependsOn) > 0 {
+		all, err = h.app.Bundles.Cache().List(bundle.Namespace, labels.Everything())
 	}
-	all, err := h.app.Bundles.Cache().List(bundle.Namespace, labels.Everything())
-	if err != nil {
-		return "", err
-	}
-	names := targeting.Circle(bundle, all)
-	if len(names) == 0 {
-		return "", nil
-	}
-	return "dependsOn: " + strings.Join(append(names, bundle.Name), " → ") +
-		": each waits for the next one; remove one of these dependencies", nil
+	return targeting.CircleMessage(bundle, all), err
 }

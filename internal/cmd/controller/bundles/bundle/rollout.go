@@ -16,9 +16,13 @@ import (
 // limit. The next rounds follow immediately and continue with the API server's answers. rollOut returns the errors of
 // all rounds.
 func (h *handler) rollOut(ctx context.Context, in input) error {
+	selected := in.selected()
+	if in.isStale() {
+		return nil // the change has enqueued the Bundle
+	}
 	key := reconcile.KeyOf(in.bundle)
 	p := newProgress(in.bundle, h.failing(key))
-	p.addError(h.rounds(ctx, in, p))
+	p.addError(h.rounds(ctx, in, selected, p))
 	if outcome, changed := p.end(); changed {
 		h.ledger.Set(key, outcome)
 	}
@@ -29,8 +33,7 @@ func (h *handler) rollOut(ctx context.Context, in input) error {
 }
 
 // rounds runs rounds until one of them makes no progress.
-func (h *handler) rounds(ctx context.Context, in input, p *progress) error {
-	selected := in.selected()
+func (h *handler) rounds(ctx context.Context, in input, selected selection.Selection, p *progress) error {
 	rest, concurrent := streamed(selected.Layout)
 	for {
 		r, err := h.gatherRound(ctx, in, selected)
@@ -52,9 +55,8 @@ func (h *handler) rounds(ctx context.Context, in input, p *progress) error {
 	}
 }
 
-// streamed returns the layout for the rounds after the first, and the number of concurrent writes. If only maxNew
-// limits the number of creations, several rounds would only add pauses, because each round waits for its last request.
-// In that case one more round creates all remaining BundleDeployments, with at most maxNew concurrent writes.
+// streamed returns the layout for the rounds after the first, and the number of concurrent writes. If only maxNew limits the
+// creations, one more round makes all of them, with at most maxNew concurrent writes: more rounds would only add pauses.
 func streamed(layout rollout.Layout) (rest rollout.Layout, concurrent int) {
 	if layout.Limits() || layout.MaxNew <= 0 {
 		return layout, atATime

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	rulesdelivery "github.com/fleet-hub/fleet/internal/rules/delivery"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
@@ -295,5 +296,44 @@ func TestWaitingTarget_IsNotComputedAgain(t *testing.T) {
 		if again, _ := look(t, in); again.String() != " worked out,  written" {
 			t.Errorf("another pass: %s", again)
 		}
+	}
+}
+
+// Templates may take a second for each cluster. The change that corrects them does not wait for all clusters.
+func TestBundleThatChangesDuringAPass_EvaluatesNoMoreTemplates(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere, func(b *fleet.Bundle) {
+		b.Spec.Helm = &fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{"a": `${ fail "no good" }`}}}
+	}), 3)
+	in, err := d.gather(t.Context(), hubtest.MustGet[*fleet.Bundle](t, d.hub, "ws", "web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluated := func() (count int) {
+		for _, target := range in.selected().Targets {
+			if target.Err != nil {
+				count++
+			}
+		}
+		return count
+	}
+	if got := evaluated(); got != 3 {
+		t.Errorf("%d templates are evaluated, want 3", got)
+	}
+	d.change(t)
+	if got := evaluated(); got != 0 {
+		t.Errorf("%d templates are evaluated after the change", got)
+	}
+	d.hub.Requests()
+	if err := d.rollOut(t.Context(), in); err != nil || len(d.hub.Requests()) > 0 {
+		t.Errorf("the pass continues, error %v", err)
+	}
+	if outcome, reported := d.ledger.Get(web); reported {
+		t.Errorf("the pass reports %+v", outcome)
+	}
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if outcome, _ := d.ledger.Get(web); len(outcome.Targets) != 3 {
+		t.Errorf("the next pass reports %d targets", len(outcome.Targets))
 	}
 }
