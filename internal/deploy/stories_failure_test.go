@@ -106,6 +106,12 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			options: deploytest.InNamespace(l.Name + "-invalid"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonObjectRejected, "100000")},
 		},
+		"a chart without a dependency that it lists": {
+			files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\ndependencies: [{name: db, version: 1.0.0}]\n",
+				"templates/a.yaml": deploytest.ConfigMapYAML},
+			options: deploytest.InNamespace(l.Name + "-dependency"),
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonRenderingFailed, `dependency "db" is found in Chart.yaml, but missing`)},
+		},
 		"a kustomization that does not build": {
 			files:   map[string]string{"kustomization.yaml": "resources: [nothing.yaml]\n"},
 			options: deploytest.InNamespace(l.Name + "-kustomize"),

@@ -93,6 +93,8 @@ type Installation struct {
 // finishing completes the objects and the hooks that Helm has rendered.
 type finishing interface {
 	postrender.PostRenderer
+	// CheckDependencies is called before the chart is rendered, when Helm knows which dependencies are enabled.
+	CheckDependencies() error
 	// FinishHooks completes the hooks of a revision before it is stored. It returns true if Helm has to run again.
 	FinishHooks(r *release.Release) (again bool, err error)
 }

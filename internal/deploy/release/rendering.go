@@ -46,6 +46,9 @@ func (r *rendering) ToRESTConfig() (*rest.Config, error) {
 
 func (r *rendering) render(renderer engine.Engine) error {
 	c := r.in.Chart
+	if err := r.in.Finish.CheckDependencies(); err != nil {
+		return err
+	}
 	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
 		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
 	}, r.capabilities(), true)

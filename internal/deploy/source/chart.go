@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
@@ -44,6 +45,8 @@ type Package struct {
 	Style style
 	// Files are all files of the bundle. A kustomization needs them.
 	Files []file
+	// missing are the dependencies that Chart.yaml lists and the chart does not contain.
+	missing []*chart.Dependency
 }
 
 // Input is the input of New.
@@ -90,7 +93,30 @@ func New(in Input) (*Package, error) {
 		}
 	}
 	annotate(loaded, in.Annotations)
-	return &Package{Chart: loaded, Style: found, Files: files}, nil
+	return &Package{Chart: loaded, Style: found, Files: files, missing: missingDependencies(loaded, in.Options)}, nil
+}
+
+// missingDependencies returns the dependencies that Chart.yaml lists and the chart does not contain, or none if the bundle
+// is to be deployed without them.
+func missingDependencies(c *chart.Chart, options *fleet.BundleDeploymentOptions) []*chart.Dependency {
+	if options.Helm != nil && options.Helm.DisableDependencyUpdate {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(c.Metadata.Dependencies), func(d *chart.Dependency) bool {
+		return action.CheckDependencies(c, []*chart.Dependency{d}) == nil
+	})
+}
+
+// CheckDependencies returns an error if a dependency is enabled that the chart does not contain. Helm would install the chart
+// without it. It is called when Helm has processed the conditions and tags of dependencies.
+func (p *Package) CheckDependencies() error {
+	for _, d := range p.missing {
+		if d.Enabled {
+			return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("dependency %q is found in Chart.yaml, but missing in charts/ directory: "+
+				"add it with helm dependency update, disable it in the values, or set helm.disableDependencyUpdate to deploy the chart without it", d.Name))
+		}
+	}
+	return nil
 }
 
 // chartFolder returns the files of a chart within a bundle, with names relative to the chart's folder.

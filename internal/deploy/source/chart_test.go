@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chartutil"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -410,4 +411,39 @@ func FuzzPackage(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestCheckDependencies(t *testing.T) {
+	const missing = `dependency "db" is found in Chart.yaml, but missing in charts/ directory`
+	tests := map[string]struct {
+		dependency    string // as in Chart.yaml
+		files         map[string]string
+		values        map[string]any
+		updateDisable bool
+		want          string
+	}{
+		"missing: refused":                             {dependency: "{name: db, version: 1.0.0}", want: missing},
+		"in charts/: deployed":                         {dependency: "{name: db, version: 1.0.0}", files: map[string]string{"charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n"}},
+		"in charts/ with an alias: deployed":           {dependency: "{name: db, version: 1.0.0, alias: store}", files: map[string]string{"charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n"}},
+		"in another version: deployed as Helm does":    {dependency: "{name: db, version: 2.0.0}", files: map[string]string{"charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n"}},
+		"disabled by the chart: deployed":              {dependency: "{name: db, version: 1.0.0, condition: db.enabled}", files: map[string]string{"values.yaml": "db: {enabled: false}\n"}},
+		"enabled by the values of the bundle: refused": {dependency: "{name: db, version: 1.0.0, condition: db.enabled}", files: map[string]string{"values.yaml": "db: {enabled: false}\n"}, values: map[string]any{"db": map[string]any{"enabled": true}}, want: missing},
+		"disabled by a tag: deployed":                  {dependency: "{name: db, version: 1.0.0, tags: [data]}", values: map[string]any{"tags": map[string]any{"data": false}}},
+		"update of dependencies disabled: deployed":    {dependency: "{name: db, version: 1.0.0}", updateDisable: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			files := deploytest.With(map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\ndependencies: [" + test.dependency + "]\n"}, test.files)
+			p, err := packageOf(t, files, fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{DisableDependencyUpdate: test.updateDisable}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := chartutil.ProcessDependenciesWithMerge(p.Chart, test.values); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.CheckDependencies(); err == nil && test.want != "" || err != nil && (test.want == "" || !strings.HasPrefix(err.Error(), test.want)) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
 }

@@ -39,6 +39,9 @@ type PostRenderer struct {
 	kustomized bool
 }
 
+// CheckDependencies is that of the package.
+func (f *PostRenderer) CheckDependencies() error { return f.Package.CheckDependencies() }
+
 // Run implements Helm's post-renderer.
 func (f *PostRenderer) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 	objects, err := manifest.Parse(rendered.Bytes())
