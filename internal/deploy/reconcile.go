@@ -23,14 +23,15 @@ const (
 	labelsRetry = 2 * time.Minute
 	// failureRetry is the pause before a permanently failed state is retried: a slow cluster may have recovered.
 	failureRetry = 15 * time.Minute
-	// dependencyRetry is the pause before dependencies are checked again, in case no change of them triggers a
-	// reconcile.
+	// dependencyRetry is the pause before dependencies are checked again although none of them has changed.
 	dependencyRetry = time.Minute
 	// awaitedRetry is the pause before a retry if the awaited object is watched.
 	awaitedRetry = 15 * time.Minute
 	// missingRetry is the pause before the release of missing objects is read again: a program that deletes objects
 	// may delete their release later.
 	missingRetry = 30 * time.Second
+	// unreportedConflicts is the number of conflicts in a row that are not reported.
+	unreportedConflicts = 3
 	// reportPause is the minimum time between two reports that differ only in details.
 	reportPause = time.Second
 )
@@ -174,7 +175,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		return nil
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err) && d.queue.NumRequeues(bd.Name) < unreportedConflicts:
 		return err // a concurrent write; the retry needs no report
 	case errors.Is(err, access.ErrStopped):
 		return err // the deployment did not fail

@@ -29,6 +29,13 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "bad")
 	l.start()
+	for _, name := range []string{"of-another-version"} {
+		l.create(func(ctx context.Context) error {
+			_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	takeover := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, Helm: &fleet.HelmOptions{TakeOwnership: true}}
 	tests := map[string]struct {
 		files   map[string]string
 		options fleet.BundleDeploymentOptions
@@ -105,6 +112,11 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: {ports: [{port: 100000}]}\n"},
 			options: deploytest.InNamespace(l.Name + "-invalid"),
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonObjectRejected, "100000")},
+		},
+		"an object that was exported with its version": {
+			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-another-version, resourceVersion: \"1\"}\n"},
+			options: takeover,
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonObjectRejected, "the object has been modified")},
 		},
 		"a chart without a dependency that it lists": {
 			files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\ndependencies: [{name: db, version: 1.0.0}]\n",

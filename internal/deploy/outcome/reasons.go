@@ -97,7 +97,7 @@ func ReasonOf(err error) string {
 		return told
 	case apierrors.IsForbidden(err):
 		return conditions.ReasonForbidden
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsConflict(err):
 		return conditions.ReasonObjectRejected
 	}
 	return conditions.ReasonError

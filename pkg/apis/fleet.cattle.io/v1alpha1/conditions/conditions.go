@@ -368,7 +368,8 @@ const (
 	// set helm.takeOwnership.
 	ReasonObjectTaken = "ObjectTaken"
 	// ReasonObjectRejected means that the API server rejects an object of the bundle, or namespaceLabels or
-	// namespaceAnnotations, as invalid. The message names it. Correct it in the bundle.
+	// namespaceAnnotations, as invalid. The message names it. Correct it in the bundle. If the message says that the
+	// object has been modified, remove metadata.resourceVersion there.
 	ReasonObjectRejected = "ObjectRejected"
 	// ReasonKindMissing means that the cluster does not have the kind of an object of the bundle. The bundle is
 	// deployed as soon as the kind exists. Install its CRD on the cluster.
