@@ -29,7 +29,7 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "bad")
 	l.start()
-	for _, name := range []string{"of-another-version"} {
+	for _, name := range []string{"of-another-version", "with-an-empty-item"} {
 		l.create(func(ctx context.Context) error {
 			_, err := l.East.CoreV1().ConfigMaps(l.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
@@ -117,6 +117,11 @@ func TestUndeployableBundle_IsReported(t *testing.T) {
 			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: of-another-version, resourceVersion: \"1\"}\n"},
 			options: takeover,
 			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonObjectRejected, "the object has been modified")},
+		},
+		"a list with an empty item": {
+			files:   map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: with-an-empty-item, ownerReferences: [null]}\n"},
+			options: takeover,
+			want:    []func(*fleet.BundleDeployment) string{becauseOf(conditions.Deployed, conditions.ReasonError, l.Name+"/with-an-empty-item has a list with an empty item")},
 		},
 		"a chart without a dependency that it lists": {
 			files: map[string]string{"Chart.yaml": "apiVersion: v2\nname: x\nversion: 0.1.0\ndependencies: [{name: db, version: 1.0.0}]\n",

@@ -299,7 +299,7 @@ func inBatches(list kube.ResourceList, do func(*resource.Info) error) error {
 
 func inParallel(list kube.ResourceList, do func(*resource.Info) error) error {
 	if len(list) == 1 {
-		return do(list[0])
+		return guarded(list[0], do)
 	}
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, access.Parallelism)
@@ -308,11 +308,40 @@ func inParallel(list kube.ResourceList, do func(*resource.Info) error) error {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = do(info)
+			errs[i] = guarded(info, do)
 		})
 	}
 	group.Wait()
 	return errors.Join(errs...)
+}
+
+// guarded turns a panic into an error: it would end the agent, because Helm uses the client in goroutines of its own. The
+// libraries that compare objects panic at empty items of lists.
+func guarded(info *resource.Info, do func(*resource.Info) error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("%s: panic: %v", describeInfo(info), cause)
+		}
+		if object, ok := info.Object.(*unstructured.Unstructured); err != nil && ok && hasEmptyItem(object.Object) {
+			err = fmt.Errorf("%w (%s has a list with an empty item, which a template may make of an empty value: remove it)", err, describeInfo(info))
+		}
+	}()
+	return do(info)
+}
+
+// hasEmptyItem reports whether a list in a value has the item null.
+func hasEmptyItem(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range value {
+			if hasEmptyItem(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return item == nil || hasEmptyItem(item) })
+	}
+	return false
 }
 
 func refOf(info *resource.Info) manifest.Ref {

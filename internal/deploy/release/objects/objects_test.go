@@ -119,6 +119,33 @@ func TestInBatches(t *testing.T) {
 	}
 }
 
+// A panic would end the agent: Helm uses the client in goroutines of its own.
+func TestEmptyItemOfAList_IsAnError(t *testing.T) {
+	account := func(secrets string) *resource.Info {
+		return infoOf(t, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, namespace: web}\n"+secrets)
+	}
+	target := account("secrets: [null]\n")
+	for name, test := range map[string]struct {
+		before, live *resource.Info
+		want         string
+	}{
+		"another writer's object has no such list": {target, account(""), "panic: runtime error"},
+		"the API server has made an item of it":    {target, account("secrets: [{}]\n"), "list element types are not identical"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, list := range []kube.ResourceList{{target}, {target, target}} {
+				err := inBatches(list, func(info *resource.Info) error {
+					_, _, err := threeWayPatch(test.before.Object, info, test.live.Object)
+					return err
+				})
+				if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "serviceaccount.v1 web/a has a list with an empty item") {
+					t.Errorf("error %v", err)
+				}
+			}
+		})
+	}
+}
+
 func TestOwnerOf(t *testing.T) {
 	tests := map[string]struct {
 		annotations map[string]string
