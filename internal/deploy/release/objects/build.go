@@ -32,6 +32,9 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	list, places := make(kube.ResourceList, 0, len(objects)), map[manifest.Ref]int{}
 	c.leftOut(nil)
 	for _, object := range objects {
+		if isOld && !isNew && manifest.CheckIdentity(object) != nil {
+			continue // another program has stored it, for example with generateName: no request could find it
+		}
 		info, err := c.info(object)
 		if isOld && !isNew && meta.IsNoMatchError(err) {
 			if info, err = c.served(object, err); meta.IsNoMatchError(err) {

@@ -193,6 +193,29 @@ func TestRecognise(t *testing.T) {
 	}
 }
 
+// Other programs store releases with such objects. They must not keep the bundle from being corrected or uninstalled.
+func TestObjectWithoutName_IsLeftOutOfFormerRevisions(t *testing.T) {
+	const nameless = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-}\n"
+	tests := map[string]struct {
+		rendered string
+		refused  bool
+	}{
+		"uninstallation: left out":           {"", false},
+		"upgrade from it: left out":          {"new", false},
+		"manifest to install: it is refused": {nameless, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &Client{Old: map[int]string{1: nameless}}
+			c.WillBe(test.rendered)
+			list, err := c.Build(strings.NewReader(nameless), false)
+			if (err != nil) != test.refused || len(c.Refs(list)) > 0 {
+				t.Errorf("objects %v, error %v", list, err)
+			}
+		})
+	}
+}
+
 func TestForget_KeepsOnlyNamesOfAChartsCRDs(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io}\n"
 	const name = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\n"
