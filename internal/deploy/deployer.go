@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/bounded"
 	"github.com/fleet-hub/fleet/internal/deploy/copies"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/inventory"
@@ -74,7 +75,7 @@ func newDeployer(options Options) (*deployer, error) {
 	}
 	sealed := release.NewSeal(d.agent.Clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.Revision)
 	d.reader = release.NewReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
-	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Seal: sealed, Namespace: options.AgentNamespace}
+	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Renderings: bounded.New(d.stopped), Seal: sealed, Namespace: options.AgentNamespace}
 	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace)
 	d.namespaces = namespaces.New(d.agent, d.accounts)
 	d.watches = watch.NewSetWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
@@ -122,8 +123,7 @@ func (d *deployer) run(ctx context.Context) error {
 	return nil
 }
 
-// learnKinds runs API discovery before the first deployment needs it. Errors are only logged: the deployment runs
-// discovery again.
+// learnKinds runs API discovery before the first deployment needs it, which repeats it after an error.
 func (d *deployer) learnKinds() {
 	if _, err := d.agent.Capabilities(); err != nil {
 		d.log.Debug("API discovery failed and will be repeated", "error", err)

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/bounded"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
@@ -46,6 +47,8 @@ type Releaser struct {
 	Clock   func() time.Time
 	// Slots are released while an operation waits for objects or hooks; nil means unlimited.
 	Slots objects.Slots
+	// Renderings limits how long templates may take; nil means unlimited.
+	Renderings *bounded.Renderings
 	// Seal tells the revisions that the agent stored from others.
 	Seal *Seal
 	// Namespace is that of the agent. A bundle may bring it, but no operation deletes it, because the agent would go with it.
@@ -237,7 +240,7 @@ func (r *Releaser) alreadyMade(in Installation, h *History) (*manifest.Revision,
 }
 
 func (r *Releaser) configuration(in Installation, h *History, client *objects.Client) (*action.Configuration, *rendering, error) {
-	rendered := &rendering{Identity: in.Identity, in: in, revision: 1}
+	rendered := &rendering{Identity: in.Identity, in: in, revision: 1, bounds: r.Renderings}
 	config := newConfiguration(rendered, h, in.history, client)
 	rendered.capabilities = func() *chartutil.Capabilities { return config.Capabilities }
 	if len(in.Chart.CRDObjects()) > 0 {

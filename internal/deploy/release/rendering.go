@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/bounded"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
@@ -31,6 +32,7 @@ type rendering struct {
 	capabilities func() *chartutil.Capabilities
 	revision     int
 	upgrade      bool
+	bounds       *bounded.Renderings // nil for none
 	// original is the chart with its original templates; nil before it was rendered.
 	original *chart.Chart
 }
@@ -56,7 +58,7 @@ func (r *rendering) render(renderer engine.Engine) error {
 		return err
 	}
 	renderer.EnableDNS = !HelmOptions(r.in.Options).DisableDNS
-	rendered, err := renderer.Render(c, values)
+	rendered, err := r.bounds.Render(r.in.Release, r.in.DeploymentID, func() (map[string]string, error) { return renderer.Render(c, values) })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,102 @@
+// Package bounded limits how long a worker waits for the templates of a chart, which cannot be cancelled.
+//
+//	Render ─► ends ─► its result
+//	     └──► does not within Limit ─► an error; it is left running ─► no other rendering for this deployment meanwhile
+package bounded
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
+)
+
+const (
+	// Limit is the time that rendering may take. Large charts take some seconds.
+	Limit = 5 * time.Minute
+	// mostLeft is the number of renderings of one release that are left running, each for another deployment.
+	mostLeft = 3
+)
+
+// Renderings runs functions that render charts. Those of one release must not overlap.
+type Renderings struct {
+	stopped <-chan struct{}
+
+	mu sync.Mutex
+	// running holds the deployments whose rendering has not ended.
+	running map[placement.Release]map[string]bool
+}
+
+// New returns Renderings that end waiting when the agent stops.
+func New(stopped <-chan struct{}) *Renderings {
+	return &Renderings{stopped: stopped, running: map[placement.Release]map[string]bool{}}
+}
+
+// Render calls render and returns its result. On nil it has no limit. After an error, render may still be running.
+func (r *Renderings) Render(release placement.Release, deployment string, render func() (map[string]string, error)) (map[string]string, error) {
+	if r == nil {
+		return render()
+	}
+	if !r.begin(release, deployment) {
+		return nil, tooLong("an earlier rendering of the chart of release %s has not ended", release)
+	}
+	type result struct {
+		rendered map[string]string
+		err      error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer r.end(release, deployment)
+		var out result
+		defer func() {
+			if cause := recover(); cause != nil {
+				out.err = fmt.Errorf("panic: %v", cause)
+			}
+			done <- out
+		}()
+		out.rendered, out.err = render()
+	}()
+	timer := time.NewTimer(Limit)
+	defer timer.Stop()
+	select {
+	case out := <-done:
+		return out.rendered, out.err
+	case <-r.stopped:
+		return nil, access.ErrStopped
+	case <-timer.C:
+		return nil, tooLong("rendering the chart of release %s has not ended within %s", release, Limit)
+	}
+}
+
+// begin records a rendering. It returns false if too many of the release have not ended.
+func (r *Renderings) begin(release placement.Release, deployment string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	running := r.running[release]
+	if running[deployment] || len(running) >= mostLeft {
+		return false
+	}
+	if running == nil {
+		running = map[string]bool{}
+		r.running[release] = running
+	}
+	running[deployment] = true
+	return true
+}
+
+func (r *Renderings) end(release placement.Release, deployment string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.running[release], deployment); len(r.running[release]) == 0 {
+		delete(r.running, release)
+	}
+}
+
+func tooLong(format string, args ...any) error {
+	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf(format+
+		": a template of it may have an endless loop; correct it, and restart the agent, which cannot stop it", args...))
+}

@@ -1,0 +1,89 @@
+package bounded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
+)
+
+var web = placement.Release{Namespace: "web", Name: "web"}
+
+// expectTooLong fails the test unless the error tells the user about an endless template.
+func expectTooLong(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) || outcome.ReasonOf(err) != conditions.ReasonRenderingFailed {
+		t.Errorf("error %v, want %q with reason %s", err, want, conditions.ReasonRenderingFailed)
+	}
+}
+
+func TestRender_ReturnsTheResult(t *testing.T) {
+	failure := errors.New("no good")
+	for name, r := range map[string]*Renderings{"limited": New(nil), "without a limit": nil} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 * mostLeft { // those that end do not count
+				rendered, err := r.Render(web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
+				if rendered["a"] != "b" || !errors.Is(err, failure) {
+					t.Errorf("rendered %v, error %v", rendered, err)
+				}
+			}
+		})
+	}
+}
+
+func TestPanic_IsAnError(t *testing.T) {
+	if _, err := New(nil).Render(web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, endless := New(nil), make(chan struct{})
+		render := func(release placement.Release, deployment string) error {
+			_, err := r.Render(release, deployment, func() (map[string]string, error) {
+				<-endless
+				return nil, nil
+			})
+			return err
+		}
+		began := time.Now()
+		for i := range mostLeft {
+			expectTooLong(t, render(web, fmt.Sprint(i)), "release web/web has not ended within 5m0s")
+			if took := time.Since(began); took != time.Duration(i+1)*Limit {
+				t.Errorf("the worker is free after %s", took)
+			}
+			expectTooLong(t, render(web, fmt.Sprint(i)), "an earlier rendering of the chart of release web/web has not ended")
+		}
+		expectTooLong(t, render(web, "another"), "an earlier rendering")
+		if took := time.Since(began); took != mostLeft*Limit {
+			t.Errorf("repetitions keep the worker: %s", took)
+		}
+		expectTooLong(t, render(placement.Release{Namespace: "web", Name: "other"}, "1"), "release web/other has not ended within")
+		close(endless)
+		synctest.Wait()
+		if err := render(web, "1"); err != nil || len(r.running) > 0 {
+			t.Errorf("after the end: error %v, %d are remembered", err, len(r.running))
+		}
+	})
+}
+
+func TestStoppingAgent_DoesNotWait(t *testing.T) {
+	stopped, endless := make(chan struct{}), make(chan struct{})
+	defer close(endless)
+	close(stopped)
+	_, err := New(stopped).Render(web, "1", func() (map[string]string, error) {
+		<-endless
+		return nil, nil
+	})
+	if !errors.Is(err, access.ErrStopped) {
+		t.Errorf("error %v", err)
+	}
+}
