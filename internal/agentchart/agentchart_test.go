@@ -37,7 +37,7 @@ func withLocalTolerations(v *importing.AgentValues) {
 	v.Tolerations = []corev1.Toleration{{Key: "cattle.io/os", Operator: corev1.TolerationOpEqual, Value: "linux", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-func TestManifestIsTheRecordedOneByteForByte(t *testing.T) {
+func TestManifest_MatchesTheRecording(t *testing.T) {
 	tests := map[string]struct {
 		bundle, sha256 string
 		in             importing.AgentValues
@@ -48,7 +48,7 @@ func TestManifestIsTheRecordedOneByteForByte(t *testing.T) {
 		"another downstream cluster": {
 			bundle: "fleet-agent-cluster-3f8a81b9896a", sha256: "f433d17da27701e118e48d2c826a7e8e6d522649969e1345dea354fb4f2988cd", in: settings(),
 		},
-		"the hub itself, with a toleration taken over from its controller": {
+		"the hub itself, with a toleration of its controller": {
 			bundle: "fleet-agent-local", sha256: "c07e7a7ac14dc372d25f87c1cadd3090eae2a8a10c3d638f61202cae2e172006",
 			in: settings(withLocalTolerations),
 		},

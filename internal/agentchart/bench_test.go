@@ -15,7 +15,7 @@ func BenchmarkManifest(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad is what every Render would cost more if the chart were not parsed once.
+// BenchmarkLoad measures what each Render would cost in addition if the chart were parsed each time.
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		if _, err := agentchart.Load(charts.FS, "fleet-agent"); err != nil {

@@ -16,10 +16,10 @@ func TestObjects(t *testing.T) {
 		is    error
 		err   string
 	}{
-		"nothing":                {files: map[string]string{}},
-		"an empty template":      {files: map[string]string{"a.yaml": "\n  \n"}},
-		"a comment is no object": {files: map[string]string{"a.yaml": "# only\n---\n# comments\n"}},
-		"notes are no objects":   {files: map[string]string{"templates/NOTES.txt": "kind: Secret"}},
+		"nothing":           {files: map[string]string{}},
+		"an empty template": {files: map[string]string{"a.yaml": "\n  \n"}},
+		"a comment":         {files: map[string]string{"a.yaml": "# only\n---\n# comments\n"}},
+		"NOTES.txt":         {files: map[string]string{"templates/NOTES.txt": "kind: Secret"}},
 		"kinds in order, names of one kind as written": {
 			files: map[string]string{
 				"a.yaml": "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: z}\n",
@@ -27,13 +27,13 @@ func TestObjects(t *testing.T) {
 			},
 			want: []string{"Secret", "ServiceAccount", "ServiceAccount", "NetworkPolicy"},
 		},
-		"a kind without a place":       {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Pod\n"}, is: ErrUnknownKind, err: `a.yaml: the agent's chart has an object of an unknown kind: "Pod"`},
-		"an object without a kind":     {files: map[string]string{"a.yaml": "apiVersion: v1\n"}, is: ErrUnknownKind},
-		"a field the type has not":     {files: map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: {replica: 1}\n"}, err: "replica"},
-		"a value of the wrong type":    {files: map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: one}\n"}, err: "Deployment: json"},
-		"a key that is there twice":    {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Secret\nkind: Secret\n"}, err: "already set"},
-		"text that is no YAML":         {files: map[string]string{"a.yaml": "a: [\n"}, err: "reading a.yaml"},
-		"a document that is no object": {files: map[string]string{"a.yaml": "- a\n"}, err: "reading a.yaml"},
+		"a kind without an order":          {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Pod\n"}, is: ErrUnknownKind, err: `a.yaml: the agent's chart has an object of an unknown kind: "Pod"`},
+		"an object without a kind":         {files: map[string]string{"a.yaml": "apiVersion: v1\n"}, is: ErrUnknownKind},
+		"an unknown field":                 {files: map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: {replica: 1}\n"}, err: "replica"},
+		"a value of the wrong type":        {files: map[string]string{"a.yaml": "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: one}\n"}, err: "Deployment: json"},
+		"a duplicate key":                  {files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Secret\nkind: Secret\n"}, err: "already set"},
+		"text that is not YAML":            {files: map[string]string{"a.yaml": "a: [\n"}, err: "reading a.yaml"},
+		"a document that is not an object": {files: map[string]string{"a.yaml": "- a\n"}, err: "reading a.yaml"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func in(namespace string) func(*importing.AgentValues) {
 	return func(v *importing.AgentValues) { v.Namespace, v.Scope = namespace, namespace }
 }
 
-// TestRenderOrder has the objects of each way, in the order in which they are applied.
+// TestRenderOrder checks which objects each combination of settings renders, in the order of their application.
 func TestRenderOrder(t *testing.T) {
 	bundle := []string{
 		"ClusterRole cattle-fleet-system-fleet-agent-role", "ClusterRoleBinding cattle-fleet-system-fleet-agent-role-binding",
@@ -106,7 +106,7 @@ func mustRender(t *testing.T, v importing.AgentValues) []runtime.Object {
 	return rendered
 }
 
-func TestGolden(t *testing.T) {
+func TestRender_MatchesTheGoldens(t *testing.T) {
 	tests := map[string]importing.AgentValues{
 		"import": settings(withBootstrap, withConfig),
 		"everything": settings(withBootstrap, withConfig, withScheduling, in("team-a"), func(v *importing.AgentValues) {
@@ -136,16 +136,16 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestImportCarriesTheDocumentsOfTheHandshake reads back what the agent will read.
-func TestImportCarriesTheDocumentsOfTheHandshake(t *testing.T) {
+// TestRenderedImport_ContainsBootstrapSecretAndConfig reads back what the agent will read.
+func TestRenderedImport_ContainsBootstrapSecretAndConfig(t *testing.T) {
 	tests := map[string]func(*importing.AgentValues){
 		"as recorded": func(*importing.AgentValues) {},
 		"without a CA": func(v *importing.AgentValues) {
 			v.Bootstrap.APIServerCA = []byte{}
 		},
-		"a configuration of nothing": func(v *importing.AgentValues) { v.Config = &config.Agent{} },
-		"labels that need quoting":   func(v *importing.AgentValues) { v.Config.Labels = map[string]string{"a": `"<&>'`, "b": ""} },
-		"strict, and an odd interval": func(v *importing.AgentValues) {
+		"an empty configuration":   func(v *importing.AgentValues) { v.Config = &config.Agent{} },
+		"labels that need quoting": func(v *importing.AgentValues) { v.Config.Labels = map[string]string{"a": `"<&>'`, "b": ""} },
+		"mode strict, and an interval with fractions": func(v *importing.AgentValues) {
 			v.Config.AgentTLSMode, v.Config.GarbageCollectionInterval.Duration = config.TLSModeStrict, 90*time.Second+5*time.Millisecond
 		},
 	}
@@ -175,8 +175,8 @@ func TestImportCarriesTheDocumentsOfTheHandshake(t *testing.T) {
 	}
 }
 
-// TestImportConfigMapIsTheRecordedOne compares with the ConfigMap an import left on east.
-func TestImportConfigMapIsTheRecordedOne(t *testing.T) {
+// TestRenderedConfigMap_MatchesTheRecording compares with the ConfigMap an import left on east.
+func TestRenderedConfigMap_MatchesTheRecording(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join("..", "..", "testdata", "recorded", "east", "configmaps.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestImportConfigMapIsTheRecordedOne(t *testing.T) {
 	}
 }
 
-func TestRenderRefuses(t *testing.T) {
+func TestRender_InvalidSettingsAreErrors(t *testing.T) {
 	change := func(modify func(*importing.AgentValues)) importing.AgentValues {
 		return settings(withBootstrap, withConfig, modify)
 	}
@@ -205,13 +205,13 @@ func TestRenderRefuses(t *testing.T) {
 		text []string
 	}{
 		"an identity without a configuration": {in: settings(withBootstrap), is: agentchart.ErrBootstrapWithoutConfig},
-		"two limits of disruption": {
+		"minAvailable and maxUnavailable": {
 			in: change(func(v *importing.AgentValues) {
 				v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "1", MaxUnavailable: "1"}
 			}),
 			text: []string{"minAvailable is 1 and maxUnavailable is 1"},
 		},
-		"a limit that is none": {
+		"invalid limit": {
 			in: change(func(v *importing.AgentValues) {
 				v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "most"}
 			}),
@@ -221,14 +221,14 @@ func TestRenderRefuses(t *testing.T) {
 			in:   change(func(v *importing.AgentValues) { v.PriorityClass = &fleet.PriorityClassSpec{Value: 1 << 40} }),
 			text: []string{"/fleetAgent/priorityClass/value"},
 		},
-		"no leader election":       {in: change(func(v *importing.AgentValues) { v.LeaseDuration = "" }), text: []string{"/leaderElection/leaseDuration"}},
-		"a check-in interval of 1": {in: change(func(v *importing.AgentValues) { v.CheckinInterval = "1" }), text: []string{"/agentCheckinInterval", "'1'"}},
-		"workers in words":         {in: change(func(v *importing.AgentValues) { v.DriftWorkers = "ten" }), text: []string{"/agent/reconciler/workers/drift", "'ten'"}},
-		"an unknown pull policy":   {in: change(func(v *importing.AgentValues) { v.ImagePullPolicy = "Sometimes" }), text: []string{"/image/imagePullPolicy"}},
-		"a variable without name":  {in: change(func(v *importing.AgentValues) { v.Env = []corev1.EnvVar{{Value: "x"}} }), text: []string{"/extraEnv/0"}},
-		"no namespace":             {in: change(func(v *importing.AgentValues) { v.Namespace = "" }), text: []string{"/internal/systemNamespace"}},
-		"no token name":            {in: change(func(v *importing.AgentValues) { v.Bootstrap.TokenName = "" }), text: []string{"rendering the agent's chart", "tokenName is required"}},
-		"no address of the hub":    {in: change(func(v *importing.AgentValues) { v.Bootstrap.APIServerURL = "" }), text: []string{"apiServerURL is required"}},
+		"no leader election":            {in: change(func(v *importing.AgentValues) { v.LeaseDuration = "" }), text: []string{"/leaderElection/leaseDuration"}},
+		"a check-in interval of 1":      {in: change(func(v *importing.AgentValues) { v.CheckinInterval = "1" }), text: []string{"/agentCheckinInterval", "'1'"}},
+		"workers that are not a number": {in: change(func(v *importing.AgentValues) { v.DriftWorkers = "ten" }), text: []string{"/agent/reconciler/workers/drift", "'ten'"}},
+		"an unknown pull policy":        {in: change(func(v *importing.AgentValues) { v.ImagePullPolicy = "Sometimes" }), text: []string{"/image/imagePullPolicy"}},
+		"a variable without name":       {in: change(func(v *importing.AgentValues) { v.Env = []corev1.EnvVar{{Value: "x"}} }), text: []string{"/extraEnv/0"}},
+		"no namespace":                  {in: change(func(v *importing.AgentValues) { v.Namespace = "" }), text: []string{"/internal/systemNamespace"}},
+		"no token name":                 {in: change(func(v *importing.AgentValues) { v.Bootstrap.TokenName = "" }), text: []string{"rendering the agent's chart", "tokenName is required"}},
+		"no address of the hub":         {in: change(func(v *importing.AgentValues) { v.Bootstrap.APIServerURL = "" }), text: []string{"apiServerURL is required"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -248,14 +248,14 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
-func TestManifestRefusesWhatRenderRefuses(t *testing.T) {
+func TestManifest_InvalidSettingsAreErrors(t *testing.T) {
 	if got, err := agentchart.Manifest(settings(func(v *importing.AgentValues) { v.RenewDeadline = "soon" })); err == nil || got != nil {
 		t.Errorf("it was rendered: %s", got)
 	}
 }
 
-// TestManifestHasNoIdentity is why a token never gets into a Bundle, whoever calls.
-func TestManifestHasNoIdentity(t *testing.T) {
+// TestManifest_ContainsNoIdentity is why a token never gets into a Bundle, whoever calls.
+func TestManifest_ContainsNoIdentity(t *testing.T) {
 	with, err := agentchart.Manifest(settings(withBootstrap, withConfig))
 	if err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestManifestHasNoIdentity(t *testing.T) {
 	}
 }
 
-// TestRenderLeavesItsInputAlone renders what it was given before once more, after the result was written to.
-func TestRenderLeavesItsInputAlone(t *testing.T) {
+// TestRender_DoesNotModifyItsInput renders what it was given before once more, after the result was written to.
+func TestRender_DoesNotModifyItsInput(t *testing.T) {
 	v, same := settings(withBootstrap, withConfig, withScheduling, withLocalTolerations), settings(withBootstrap, withConfig, withScheduling, withLocalTolerations)
 	first := mustRender(t, v)
 	if diff := cmp.Diff(same, v); diff != "" {
@@ -289,8 +289,8 @@ func TestRenderLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-// TestRenderAtOnce renders for many clusters at a time, as imports do; each gets its own.
-func TestRenderAtOnce(t *testing.T) {
+// TestManifest_ConcurrentCallsAreIndependent renders for many clusters at a time, as imports do; each gets its own.
+func TestManifest_ConcurrentCallsAreIndependent(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 20 {
 		wait.Go(func() {

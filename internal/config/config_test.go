@@ -32,12 +32,12 @@ func TestParse(t *testing.T) {
 		warnings []string
 		err      string
 	}{
-		"a selector that is invalid":      {in: `{"capi":{"clusterSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`, err: "capi.clusterSelector"},
-		"one of namespaces":               {in: `{"capi":{"namespaceSelector":{"matchLabels":{"a b":"c"}}}}`, err: "capi.namespaceSelector"},
-		"a network that is none":          {in: `{"refusedKubeconfigCIDRs":["10.96.0.0/12","10.96.0.1"]}`, err: "refusedKubeconfigCIDRs[1]: netip.ParsePrefix"},
-		"nothing is the defaults":         {in: "", want: base},
-		"an empty mapping is the default": {in: "{}", want: base},
-		"the chart's JSON is read": {
+		"invalid selector":               {in: `{"capi":{"clusterSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`, err: "capi.clusterSelector"},
+		"invalid selector of namespaces": {in: `{"capi":{"namespaceSelector":{"matchLabels":{"a b":"c"}}}}`, err: "capi.namespaceSelector"},
+		"invalid network":                {in: `{"refusedKubeconfigCIDRs":["10.96.0.0/12","10.96.0.1"]}`, err: "refusedKubeconfigCIDRs[1]: netip.ParsePrefix"},
+		"empty: defaults":                {in: "", want: base},
+		"empty mapping: defaults":        {in: "{}", want: base},
+		"JSON of the chart": {
 			in: `{"systemDefaultRegistry":"r/","agentImage":"r/fleet-agent:x","agentImagePullPolicy":"IfNotPresent","apiServerURL":"https://hub",` +
 				`"apiServerCA":"` + base64.StdEncoding.EncodeToString([]byte("PEM")) + `","agentCheckinInterval":"15m","agentTLSMode":"system-store",` +
 				`"agentWorkers":{"bundledeployment":"50","drift":"40"},"garbageCollectionInterval":"20m","ignoreClusterRegistrationLabels":true,` +
@@ -50,34 +50,34 @@ func TestParse(t *testing.T) {
 				GitClientTimeout: metav1.Duration{Duration: 30 * time.Second}, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "p"}},
 			},
 		},
-		"YAML is read as well": {in: "apiServerURL: https://hub\nagentCheckinInterval: 90s\n", want: with(func(c *Config) {
+		"YAML": {in: "apiServerURL: https://hub\nagentCheckinInterval: 90s\n", want: with(func(c *Config) {
 			c.APIServerURL, c.AgentCheckinInterval = "https://hub", metav1.Duration{Duration: 90 * time.Second}
 		})},
-		"a duration in days is dropped and named": {
+		"duration in days: ignored and reported": {
 			in: "agentCheckinInterval: 1d\napiServerURL: u", want: with(func(c *Config) { c.APIServerURL = "u" }),
 			warnings: []string{"agentCheckinInterval: 1d is not a duration like 15m or 30s; using the default"},
 		},
-		"a bare number is dropped and named": {
+		"duration without a unit: ignored and reported": {
 			in: "gitClientTimeout: 5", want: base,
 			warnings: []string{"gitClientTimeout: 5 is not a duration like 15m or 30s; using the default"},
 		},
-		"a bare zero is dropped without a word": {in: "garbageCollectionInterval: 0", want: base},
-		"a zero in text is a duration":          {in: `agentCheckinInterval: "0"`, want: base},
-		"every bad duration is named": {
+		"zero without a unit: ignored silently": {in: "garbageCollectionInterval: 0", want: base},
+		"zero with a unit: accepted":            {in: `agentCheckinInterval: "0"`, want: base},
+		"all invalid durations are reported": {
 			in: "agentCheckinInterval: bad\ngarbageCollectionInterval: 7d12h", want: base,
 			warnings: []string{
 				"agentCheckinInterval: bad is not a duration like 15m or 30s; using the default",
 				"garbageCollectionInterval: 7d12h is not a duration like 15m or 30s; using the default",
 			},
 		},
-		"an unknown key is ignored":       {in: "noSuchKey: {a: b}", want: base},
-		"a list is no configuration":      {in: "- a\n- b", err: "reading the configuration"},
-		"a text is no configuration":      {in: "hello", err: "reading the configuration"},
-		"a wrong type is an error":        {in: "bootstrap: 5", err: "reading the configuration"},
-		"a CA that is no base64 fails":    {in: "apiServerCA: '???'", err: "reading the configuration"},
-		"broken YAML is an error":         {in: "a: [", err: "reading the configuration"},
-		"a null duration is the default":  {in: "agentCheckinInterval: null", want: base},
-		"a duration of a list is dropped": {in: "gitClientTimeout: [1]", want: base, warnings: []string{"gitClientTimeout: [1] is not a duration like 15m or 30s; using the default"}},
+		"unknown key: ignored":            {in: "noSuchKey: {a: b}", want: base},
+		"list: an error":                  {in: "- a\n- b", err: "reading the configuration"},
+		"text: an error":                  {in: "hello", err: "reading the configuration"},
+		"wrong type: an error":            {in: "bootstrap: 5", err: "reading the configuration"},
+		"CA that is not base64: an error": {in: "apiServerCA: '???'", err: "reading the configuration"},
+		"invalid YAML: an error":          {in: "a: [", err: "reading the configuration"},
+		"duration is null: default":       {in: "agentCheckinInterval: null", want: base},
+		"duration is a list: ignored":     {in: "gitClientTimeout: [1]", want: base, warnings: []string{"gitClientTimeout: [1] is not a duration like 15m or 30s; using the default"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestAgentEncodesAsRecorded(t *testing.T) {
+func TestAgentEncode_MatchesTheRecording(t *testing.T) {
 	tests := map[string]struct {
 		in   Agent
 		want string
@@ -147,10 +147,10 @@ func TestParseAgent(t *testing.T) {
 			in:   "{\n  \n  \"labels\":{\"env\":\"prod\"},\n  \n  \"clientID\":\"\",\n  \n  \"garbageCollectionInterval\": \"15m\",\n  \n  \"agentTLSMode\": \"system-store\"\n}",
 			want: Agent{Labels: map[string]string{"env": "prod"}, AgentTLSMode: TLSModeSystemStore, GarbageCollectionInterval: minutes(15)},
 		},
-		"a bad duration is the default": {in: `{"clientID":"c","garbageCollectionInterval":"1w"}`, want: Agent{ClientID: "c"}, warnings: 1},
-		"a list is an error":            {in: "[]", err: "reading the agent's configuration"},
-		"labels of the wrong type":      {in: "labels: 5", err: "reading the agent's configuration"},
-		"null labels are none":          {in: "labels: null", want: Agent{}},
+		"invalid duration: default":  {in: `{"clientID":"c","garbageCollectionInterval":"1w"}`, want: Agent{ClientID: "c"}, warnings: 1},
+		"a list is an error":         {in: "[]", err: "reading the agent's configuration"},
+		"labels of the wrong type":   {in: "labels: 5", err: "reading the agent's configuration"},
+		"labels are null: no labels": {in: "labels: null", want: Agent{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-func TestStoreTellsTheFirstSetEvenIfItEqualsTheDefault(t *testing.T) {
+func TestStore_FirstSetNotifiesEvenIfEqualToTheDefault(t *testing.T) {
 	store, told := NewStore(Default("v1")), false
 	store.OnChange(func(_, _ Config) { told = true })
 	if !store.Set(Default("v1")) || !told {
@@ -226,11 +226,11 @@ func TestVersionGate(t *testing.T) {
 		annotations map[string]string
 		refused     bool
 	}{
-		"at start any version is taken":         {annotations: map[string]string{fleet.AnnotationVersion: "v0"}},
-		"at start no version is taken":          {},
-		"a running process takes its own":       {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v1"}},
-		"a running process refuses another":     {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v2"}, refused: true},
-		"a running process refuses one without": {loaded: true, refused: true},
+		"start, any version: accepted":      {annotations: map[string]string{fleet.AnnotationVersion: "v0"}},
+		"start, no version: accepted":       {},
+		"running, own version: accepted":    {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v1"}},
+		"running, another version: refused": {loaded: true, annotations: map[string]string{fleet.AnnotationVersion: "v2"}, refused: true},
+		"running, no version: refused":      {loaded: true, refused: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,11 +31,11 @@ func TestFleetClient(t *testing.T) {
 		want    *fleet.Cluster
 		fails   func(error) bool
 	}{
-		"what is there is read, as its type": {
+		"existing object: decoded as its type": {
 			want: &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, Spec: fleet.ClusterSpec{ClientID: "x"}},
 		},
-		"a refusal is one":                {answers: map[string]int{"GET " + path: http.StatusForbidden}, fails: apierrors.IsForbidden},
-		"the connections are those given": {through: &http.Client{Transport: nowhere{}}, fails: func(err error) bool { return errors.Is(err, errNowhere) }},
+		"refused request: an error":  {answers: map[string]int{"GET " + path: http.StatusForbidden}, fails: apierrors.IsForbidden},
+		"uses the given connections": {through: &http.Client{Transport: nowhere{}}, fails: func(err error) bool { return errors.Is(err, errNowhere) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

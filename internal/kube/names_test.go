@@ -87,7 +87,7 @@ func TestNamesInformer(t *testing.T) {
 	}
 }
 
-func TestNamesInformerOfAServerThatHasNoAddress(t *testing.T) {
+func TestNamesInformer_InvalidHostIsAnError(t *testing.T) {
 	_, err := NamesInformer(&rest.Config{Host: "http://["}, corev1.SchemeGroupVersion.WithResource("secrets"), "")
 	if err == nil {
 		t.Error("it was made")
@@ -97,8 +97,8 @@ func TestNamesInformerOfAServerThatHasNoAddress(t *testing.T) {
 func TestNameAndVersion(t *testing.T) {
 	object := full()
 	tests := map[string]struct{ in, want any }{
-		"of an object its name and version stay":         {&object, slim()},
-		"what tells of a missed deletion stays as it is": {cache.DeletedFinalStateUnknown{Key: "n/s"}, cache.DeletedFinalStateUnknown{Key: "n/s"}},
+		"object: name and version stay":       {&object, slim()},
+		"DeletedFinalStateUnknown: unchanged": {cache.DeletedFinalStateUnknown{Key: "n/s"}, cache.DeletedFinalStateUnknown{Key: "n/s"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func givenUp(request *http.Request) (*http.Response, error) {
 	return nil, request.Context().Err()
 }
 
-func TestWatchesDoNotGoOnAfterAnOutage(t *testing.T) {
+func TestWatchAfterOutage_MustListAgain(t *testing.T) {
 	const (
 		read  = "/api/v1/namespaces/a/secrets/b"
 		goOn  = "/api/v1/secrets?resourceVersion=7&watch=true"
@@ -65,26 +65,26 @@ func TestWatchesDoNotGoOnAfterAnOutage(t *testing.T) {
 		asks    []string
 		told    []string // what is answered without the server
 	}{
-		"without an outage": {nil, []string{read, goOn, read, goOn}, nil},
+		"no outage": {nil, []string{read, goOn, read, goOn}, nil},
 		"the server does not answer": {
 			answers{lost}, []string{read, goOn, goOn}, []string{goOn},
 		},
-		"it is the watch that is not answered": {
+		"the watch is not answered": {
 			answers{lost}, []string{goOn, goOn, goOn}, []string{goOn},
 		},
-		"somebody before it answers":            {answers{code(502)}, []string{read, goOn, goOn}, []string{goOn}},
-		"somebody before it is busy":            {answers{code(503)}, []string{read, goOn, goOn}, []string{goOn}},
-		"it fails at what it is asked for":      {answers{code(500)}, []string{read, goOn}, nil},
-		"it refuses":                            {answers{code(403), code(404), code(409), code(429)}, []string{read, read, read, read, goOn}, nil},
-		"whoever asks gives up":                 {answers{givenUp}, []string{read, goOn}, nil},
-		"each cache is told":                    {answers{lost}, []string{read, goOn, other, goOn, other}, []string{goOn, other}},
-		"of each outage":                        {answers{lost, code(200), lost}, []string{read, goOn, goOn, read, goOn, goOn}, []string{goOn, goOn}},
-		"of two outages at once":                {answers{lost, lost}, []string{read, read, goOn, goOn}, []string{goOn}},
-		"by what it selects":                    {answers{lost}, []string{read, goOn + "&labelSelector=a", goOn + "&labelSelector=b", goOn + "&fieldSelector=a"}, []string{goOn + "&labelSelector=a", goOn + "&labelSelector=b", goOn + "&fieldSelector=a"}},
-		"a list is asked for":                   {answers{lost}, []string{read, "/api/v1/secrets?resourceVersion=7&limit=500"}, nil},
-		"a watch begins with all there is":      {answers{lost}, []string{read, "/api/v1/secrets?watch=true&resourceVersion=7&sendInitialEvents=true"}, nil},
-		"a watch begins with whatever there is": {answers{lost}, []string{read, "/api/v1/secrets?watch=true&resourceVersion=0"}, nil},
-		"a watch begins with what there is now": {answers{lost}, []string{read, "/api/v1/secrets?watch=true"}, nil},
+		"a proxy answers 502":                         {answers{code(502)}, []string{read, goOn, goOn}, []string{goOn}},
+		"a proxy answers 503":                         {answers{code(503)}, []string{read, goOn, goOn}, []string{goOn}},
+		"the server answers 500":                      {answers{code(500)}, []string{read, goOn}, nil},
+		"the server answers 4xx":                      {answers{code(403), code(404), code(409), code(429)}, []string{read, read, read, read, goOn}, nil},
+		"the caller gives up":                         {answers{givenUp}, []string{read, goOn}, nil},
+		"each cache lists again":                      {answers{lost}, []string{read, goOn, other, goOn, other}, []string{goOn, other}},
+		"each outage is counted":                      {answers{lost, code(200), lost}, []string{read, goOn, goOn, read, goOn, goOn}, []string{goOn, goOn}},
+		"two outages at once are one":                 {answers{lost, lost}, []string{read, read, goOn, goOn}, []string{goOn}},
+		"selectors distinguish caches":                {answers{lost}, []string{read, goOn + "&labelSelector=a", goOn + "&labelSelector=b", goOn + "&fieldSelector=a"}, []string{goOn + "&labelSelector=a", goOn + "&labelSelector=b", goOn + "&fieldSelector=a"}},
+		"a list is not affected":                      {answers{lost}, []string{read, "/api/v1/secrets?resourceVersion=7&limit=500"}, nil},
+		"a watch with initial events is not affected": {answers{lost}, []string{read, "/api/v1/secrets?watch=true&resourceVersion=7&sendInitialEvents=true"}, nil},
+		"a watch from version 0 is not affected":      {answers{lost}, []string{read, "/api/v1/secrets?watch=true&resourceVersion=0"}, nil},
+		"a watch without a version is not affected":   {answers{lost}, []string{read, "/api/v1/secrets?watch=true"}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWatchesDoNotGoOnAfterAnOutage(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsAnExpiredVersionToClients(t *testing.T) {
+func TestWatchAfterOutage_ClientGetsResourceExpiredOnce(t *testing.T) {
 	s := &server{answers: []func(*http.Request) (*http.Response, error){lost}}
 	client, err := kubernetes.NewForConfig(RelistAfterOutage(&rest.Config{Transport: s}))
 	if err != nil {
@@ -147,7 +147,7 @@ func TestAnOutageIsAnExpiredVersionToClients(t *testing.T) {
 	watching.Stop()
 }
 
-func TestTheConfigurationOfOthersStaysAsItIs(t *testing.T) {
+func TestRelistAfterOutage_DoesNotModifyTheGivenConfig(t *testing.T) {
 	cfg := &rest.Config{Transport: &server{}}
 	RelistAfterOutage(cfg)
 	if cfg.WrapTransport != nil {

@@ -20,15 +20,15 @@ func TestRetryAfter(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		"nothing went wrong":       {nil, 0},
-		"nobody answered":          {errors.New("connection refused"), 0},
-		"429":                      {apierrors.NewTooManyRequests("busy", 7), 7 * time.Second},
-		"a wrapped 429":            {fmt.Errorf("asking: %w", apierrors.NewTooManyRequests("busy", 7)), 7 * time.Second},
-		"a timeout of the server":  {apierrors.NewServerTimeout(schema.GroupResource{}, "get", 3), 3 * time.Second},
-		"503 without a time":       {apierrors.NewServiceUnavailable("starting"), 0},
-		"an hour":                  {apierrors.NewTooManyRequests("busy", 3600), LongestRetryAfter},
-		"a time that has gone":     {apierrors.NewTooManyRequests("busy", -7), 0},
-		"401, which asks for none": {apierrors.NewUnauthorized("no"), 0},
+		"no error":                {nil, 0},
+		"no answer":               {errors.New("connection refused"), 0},
+		"429":                     {apierrors.NewTooManyRequests("busy", 7), 7 * time.Second},
+		"a wrapped 429":           {fmt.Errorf("asking: %w", apierrors.NewTooManyRequests("busy", 7)), 7 * time.Second},
+		"a timeout of the server": {apierrors.NewServerTimeout(schema.GroupResource{}, "get", 3), 3 * time.Second},
+		"503 without a time":      {apierrors.NewServiceUnavailable("starting"), 0},
+		"an hour":                 {apierrors.NewTooManyRequests("busy", 3600), LongestRetryAfter},
+		"a time in the past":      {apierrors.NewTooManyRequests("busy", -7), 0},
+		"401":                     {apierrors.NewUnauthorized("no"), 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// The header is heard, too, whoever has written it: a load balancer knows nothing of a Status.
-func TestRetryAfterOfAHeader(t *testing.T) {
+// Load balancers send the header without a Status in the body.
+func TestRetryAfter_ReadsTheHeader(t *testing.T) {
 	for name, code := range map[string]int{"429": http.StatusTooManyRequests, "503": http.StatusServiceUnavailable, "500": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0

@@ -22,12 +22,12 @@ func TestServerClock_TellsTheTimeOfTheLastAnswer(t *testing.T) {
 	}{
 		"no answer yet":                  {},
 		"the same time":                  {dates: []string{date(now)}},
-		"an answer that was on its way":  {dates: []string{date(now.Add(-20 * time.Second))}},
+		"delayed answer":                 {dates: []string{date(now.Add(-20 * time.Second))}},
 		"a clock a day ahead":            {dates: []string{date(now.Add(-24 * time.Hour))}, want: -24 * time.Hour, differ: []time.Duration{-24 * time.Hour}},
 		"a clock a day behind":           {dates: []string{date(now.Add(24 * time.Hour))}, want: 24 * time.Hour, differ: []time.Duration{24 * time.Hour}},
 		"another answer at about a time": {dates: []string{date(now.Add(time.Hour)), date(now.Add(time.Hour + 10*time.Second))}, want: time.Hour, differ: []time.Duration{time.Hour}},
-		"a clock that was set":           {dates: []string{date(now.Add(time.Hour)), date(now.Add(time.Second))}, differ: []time.Duration{time.Hour, 0}},
-		"no time":                        {dates: []string{date(now.Add(time.Hour)), "", "yesterday"}, want: time.Hour, differ: []time.Duration{time.Hour}},
+		"clock was changed":              {dates: []string{date(now.Add(time.Hour)), date(now.Add(time.Second))}, differ: []time.Duration{time.Hour, 0}},
+		"answer without a time":          {dates: []string{date(now.Add(time.Hour)), "", "yesterday"}, want: time.Hour, differ: []time.Duration{time.Hour}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestWithTLSMode(t *testing.T) {
 		"system-store keeps the CA if they do not": {
 			mode: "system-store", cfg: kubetest.WithCA(server.URL, given), roots: x509.NewCertPool(), wantCA: true,
 		},
-		"system-store keeps the CA of a server that is not there": {
+		"system-store keeps the CA of an unreachable server": {
 			mode: "system-store", cfg: kubetest.WithCA("https://127.0.0.1:1", given), roots: roots, wantCA: true,
 		},
 		"system-store keeps the CA of a server whose answer is too long": {
@@ -66,15 +66,15 @@ func TestWithTLSMode(t *testing.T) {
 		"system-store without a CA needs no answer": {
 			mode: "system-store", cfg: rest.Config{Host: "https://127.0.0.1:1"}, roots: roots,
 		},
-		"system-store leaves a server without TLS alone": {
+		"system-store ignores a server without TLS": {
 			mode: "system-store", cfg: kubetest.WithCA(plain.URL, given), roots: roots, wantCA: true,
 		},
-		"system-store leaves an address alone that is none": {
+		"system-store ignores an invalid address": {
 			mode: "system-store", cfg: kubetest.WithCA("https://%zz", given), roots: roots, wantCA: true,
 		},
-		"an empty mode is unknown":   {mode: "", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
-		"another mode is unknown":    {mode: "Strict", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
-		"a known mode wins over all": {mode: "lax", cfg: rest.Config{}, want: ErrUnknownTLSMode},
+		"an empty mode is unknown":                  {mode: "", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
+		"another mode is unknown":                   {mode: "Strict", cfg: kubetest.WithCA(server.URL, given), want: ErrUnknownTLSMode},
+		"an unknown mode without a host is unknown": {mode: "lax", cfg: rest.Config{}, want: ErrUnknownTLSMode},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWithTLSMode(t *testing.T) {
 	}
 }
 
-func TestSystemStoreAsksOnce(t *testing.T) {
+func TestSystemStore_ConnectsOnce(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer server.Close()
@@ -114,7 +114,7 @@ func TestSystemStoreAsksOnce(t *testing.T) {
 	}
 }
 
-func TestTheMachinesRootsDoNotTrustATestServer(t *testing.T) {
+func TestSystemStore_KeepsTheCAOfAnUntrustedServer(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	cfg := kubetest.WithCA(server.URL, []byte("ca"))
@@ -124,7 +124,7 @@ func TestTheMachinesRootsDoNotTrustATestServer(t *testing.T) {
 	}
 }
 
-func TestSystemStoreHeedsTheProxyAndTheContext(t *testing.T) {
+func TestSystemStore_UsesProxyAndContext(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	roots := x509.NewCertPool()
@@ -158,17 +158,17 @@ func TestCAFor(t *testing.T) {
 		roots  *x509.CertPool
 		want   []byte
 	}{
-		"the server's CA, whatever this machine trusts":         {config.TLSModeSystemStore, server.URL, given, false, trusting, given},
-		"and where it does not":                                 {config.TLSModeSystemStore, server.URL, given, false, none, given},
-		"another's CA, where this machine trusts the server":    {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, trusting, nil},
-		"another's CA, where it does not":                       {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, none, []byte("PEM")},
-		"a server that is not there":                            {config.TLSModeSystemStore, gone, given, false, trusting, given},
-		"a server of another name":                              {config.TLSModeSystemStore, elsewhere, given, false, none, given},
-		"a client with roots, where this machine's do":          {config.TLSModeSystemStore, server.URL, given, true, trusting, nil},
-		"a client with roots, where they do not":                {config.TLSModeSystemStore, server.URL, given, true, none, given},
-		"strict keeps the CA":                                   {config.TLSModeStrict, server.URL, []byte("PEM"), false, trusting, []byte("PEM")},
-		"strict gives a CA to a client that had its own roots":  {config.TLSModeStrict, server.URL, given, true, trusting, given},
-		"without a CA there is nothing to be kept for a client": {config.TLSModeSystemStore, server.URL, nil, false, none, nil},
+		"CA of the server, roots trust the server":           {config.TLSModeSystemStore, server.URL, given, false, trusting, given},
+		"CA of the server, roots do not trust the server":    {config.TLSModeSystemStore, server.URL, given, false, none, given},
+		"another CA, roots trust the server":                 {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, trusting, nil},
+		"another CA, roots do not trust the server":          {config.TLSModeSystemStore, server.URL, []byte("PEM"), false, none, []byte("PEM")},
+		"unreachable server":                                 {config.TLSModeSystemStore, gone, given, false, trusting, given},
+		"certificate for another host":                       {config.TLSModeSystemStore, elsewhere, given, false, none, given},
+		"client without a CA, roots trust the server":        {config.TLSModeSystemStore, server.URL, given, true, trusting, nil},
+		"client without a CA, roots do not trust the server": {config.TLSModeSystemStore, server.URL, given, true, none, given},
+		"strict keeps the CA":                                {config.TLSModeStrict, server.URL, []byte("PEM"), false, trusting, []byte("PEM")},
+		"strict gives a CA to a client without one":          {config.TLSModeStrict, server.URL, given, true, trusting, given},
+		"no CA: nothing is stored for a client":              {config.TLSModeSystemStore, server.URL, nil, false, none, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

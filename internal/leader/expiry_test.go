@@ -31,11 +31,11 @@ func TestExpiry(t *testing.T) {
 		want    bool
 	}{
 		"never seen: unknown":                             {asked: lasting(0, hour)},
-		"seen, not over yet":                              {seen: []*coordinationv1.Lease{lasting(0, hour)}, asked: lasting(0, hour)},
-		"over: expired":                                   {[]*coordinationv1.Lease{lasting(0, hour)}, lasting(0, hour), lasting(0, hour), true},
+		"renewed a moment ago: not expired":               {seen: []*coordinationv1.Lease{lasting(0, hour)}, asked: lasting(0, hour)},
+		"not renewed for the lease duration: expired":     {[]*coordinationv1.Lease{lasting(0, hour)}, lasting(0, hour), lasting(0, hour), true},
 		"reported again by another watch: expired":        {[]*coordinationv1.Lease{lasting(0, hour), lasting(0, hour)}, lasting(0, hour), lasting(0, hour), true},
-		"renewed before: the old timer means nothing":     {[]*coordinationv1.Lease{lasting(0, hour), lasting(10, hour)}, lasting(0, hour), lasting(10, hour), false},
-		"renewed after, unseen by the watch: not expired": {[]*coordinationv1.Lease{lasting(0, hour)}, lasting(0, hour), lasting(10, hour), false},
+		"renewed since: the old timer is ignored":         {[]*coordinationv1.Lease{lasting(0, hour), lasting(10, hour)}, lasting(0, hour), lasting(10, hour), false},
+		"renewed since, unseen by the watch: not expired": {[]*coordinationv1.Lease{lasting(0, hour)}, lasting(0, hour), lasting(10, hour), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -90,46 +90,46 @@ func (f *fenced) elect(t *testing.T, method, lease string, code int) {
 	f.code = http.StatusOK
 }
 
-func TestAFence(t *testing.T) {
+func TestFence(t *testing.T) {
 	const put, get = http.MethodPut, http.MethodGet
 	tests := map[string]struct {
 		happens func(t *testing.T, f *fenced)
 		writes  bool
 	}{
-		"before there is a lease it lets pass": {func(*testing.T, *fenced) {}, true},
-		"a lease that was just taken": {func(t *testing.T, f *fenced) {
+		"no lease yet: writes pass": {func(*testing.T, *fenced) {}, true},
+		"lease was just acquired": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 		}, true},
-		"a lease that lasts yet": {func(t *testing.T, f *fenced) {
+		"lease has not expired": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(1999 * time.Millisecond)
 		}, true},
-		"a lease that others may take: it lasts whole seconds": {func(t *testing.T, f *fenced) {
+		"lease has expired: it lasts whole seconds": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(2 * time.Second)
 		}, false},
-		"a lease that was made": {func(t *testing.T, f *fenced) {
+		"created lease has expired": {func(t *testing.T, f *fenced) {
 			f.elect(t, http.MethodPost, "first", 201)
 			f.pass(2 * time.Second)
 		}, false},
-		"a lease that was renewed": {func(t *testing.T, f *fenced) {
+		"renewed lease has not expired": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(1500 * time.Millisecond)
 			f.elect(t, put, "first", 200)
 			f.pass(1500 * time.Millisecond)
 		}, true},
-		"a lease that was renewed late, after a moment without": {func(t *testing.T, f *fenced) {
+		"expired lease was renewed later": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(time.Hour)
 			f.elect(t, put, "first", 200)
 		}, true},
-		"a renewal that was refused": {func(t *testing.T, f *fenced) {
+		"renewal was refused": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(1500 * time.Millisecond)
 			f.elect(t, put, "first", 409)
 			f.pass(1500 * time.Millisecond)
 		}, false},
-		"looking at a lease renews nothing": {func(t *testing.T, f *fenced) {
+		"reading a lease does not renew it": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.pass(1500 * time.Millisecond)
 			f.elect(t, get, "first", 200)
@@ -142,7 +142,7 @@ func TestAFence(t *testing.T) {
 			f.elect(t, put, "second", 200)
 			f.pass(1500 * time.Millisecond)
 		}, false},
-		"both of two leases are": {func(t *testing.T, f *fenced) {
+		"both of two leases are renewed": {func(t *testing.T, f *fenced) {
 			f.elect(t, put, "first", 200)
 			f.elect(t, put, "second", 200)
 			f.pass(time.Hour)
@@ -169,7 +169,7 @@ func TestAFence(t *testing.T) {
 	}
 }
 
-func TestAFenceCountsFromWhenARenewalWasSent(t *testing.T) {
+func TestFence_CountsFromSendingTheRenewal(t *testing.T) {
 	f := newFenced(t)
 	f.server.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { f.pass(3 * time.Second) }) // it takes so long
 	f.elect(t, http.MethodPut, "first", 200)
@@ -178,7 +178,7 @@ func TestAFenceCountsFromWhenARenewalWasSent(t *testing.T) {
 	}
 }
 
-func TestAFenceLeavesTheConfigurationItGuardsAsItIs(t *testing.T) {
+func TestFence_DoesNotModifyTheGivenConfig(t *testing.T) {
 	f, cfg := newFenced(t), &rest.Config{}
 	f.Guard(cfg)
 	f.watch(cfg, "first", time.Second)
@@ -187,7 +187,7 @@ func TestAFenceLeavesTheConfigurationItGuardsAsItIs(t *testing.T) {
 	}
 }
 
-func TestALeaderThatWasStoppedDoesNotWrite(t *testing.T) {
+func TestFrozenLeader_DoesNotWriteAfterItsLeaseExpires(t *testing.T) {
 	server := &leases{}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)

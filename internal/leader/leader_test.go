@@ -132,7 +132,7 @@ func untilDone(began chan<- struct{}) func(context.Context) error {
 	}
 }
 
-func TestLeadReleasesTheLeaseAfterTheWork(t *testing.T) {
+func TestLead_ReleasesTheLeaseAfterTheWork(t *testing.T) {
 	l := &leases{}
 	ctx, cancel := context.WithCancel(t.Context())
 	began := make(chan struct{})
@@ -158,7 +158,7 @@ func TestLeadReleasesTheLeaseAfterTheWork(t *testing.T) {
 	}
 }
 
-func TestLeadHandsOver(t *testing.T) {
+func TestLead_NextReplicaLeadsAfterTheRelease(t *testing.T) {
 	l := &leases{}
 	handOver(t, election(t, l, "one"), election(t, l, "two"))
 	if got := l.history(); got != "one  two " {
@@ -195,21 +195,21 @@ func handOver(t *testing.T, first, second Options) {
 	}
 }
 
-func TestLeadEnds(t *testing.T) {
+func TestLead_ReturnsTheErrorOfTheWorkOrErrLeaseLost(t *testing.T) {
 	failure := errors.New("no CRDs")
 	tests := map[string]struct {
 		run   func(l *leases) func(context.Context) error
 		renew time.Duration // at the latest; empty: whenever it comes to it
 		want  error
 	}{
-		"with the error of the work": {
+		"work fails: its error": {
 			run:  func(*leases) func(context.Context) error { return func(context.Context) error { return failure } },
 			want: failure,
 		},
-		"without an error when the work is done": {
+		"work is done: no error": {
 			run: func(*leases) func(context.Context) error { return func(context.Context) error { return nil } },
 		},
-		"when the lease cannot be renewed": {
+		"lease cannot be renewed: ErrLeaseLost": {
 			run: func(l *leases) func(context.Context) error {
 				return func(ctx context.Context) error {
 					l.setBroken(true)
@@ -236,7 +236,7 @@ func TestLeadEnds(t *testing.T) {
 	}
 }
 
-func TestLeadStopsWhileItWaits(t *testing.T) {
+func TestLead_CanceledOnStandbyReturnsNoError(t *testing.T) {
 	l := &leases{}
 	waiting := election(t, l, "two")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -251,7 +251,7 @@ func TestLeadStopsWhileItWaits(t *testing.T) {
 	}
 }
 
-func TestLeadRefusesTimesThatCannotWork(t *testing.T) {
+func TestLead_InvalidDurationsAreAnError(t *testing.T) {
 	o := election(t, &leases{}, "one")
 	o.RenewDeadline = o.LeaseDuration * 2
 	if err := Lead(t.Context(), o, nil); err == nil {
@@ -259,7 +259,7 @@ func TestLeadRefusesTimesThatCannotWork(t *testing.T) {
 	}
 }
 
-func TestIdentitiesOnOneHostDiffer(t *testing.T) {
+func TestWithDefaults_IdentitiesOfOneHostDiffer(t *testing.T) {
 	o := Options{Identity: "pod"}
 	a, b := o.withDefaults(), o.withDefaults()
 	if a.Identity == b.Identity || !strings.HasPrefix(a.Identity, "pod_") {
@@ -273,7 +273,7 @@ func TestIdentitiesOnOneHostDiffer(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsFreeIsTakenAtOnce(t *testing.T) {
+func TestFreedLease_IsAcquiredAtOnce(t *testing.T) {
 	tests := map[string]struct {
 		event string
 		next  func(*leases)
@@ -306,7 +306,7 @@ func TestALeaseThatIsFreeIsTakenAtOnce(t *testing.T) {
 	}
 }
 
-func TestATurnThatWasEndedDoesNotBegin(t *testing.T) {
+func TestFreedTurn_DoesNotBegin(t *testing.T) {
 	o := Options{Name: "lock", RetryPeriod: time.Hour}.withDefaults()
 	freed, leading := newTurn(t.Context(), nil, o), newTurn(t.Context(), nil, o)
 	freed.free()

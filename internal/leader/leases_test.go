@@ -109,7 +109,7 @@ func candidate(t *testing.T, s *several, identity string) Options {
 	}
 }
 
-func TestAllLeasesAreHeldAndGivenBackInTurn(t *testing.T) {
+func TestSeveralLeases_AreAcquiredAndReleasedInOrder(t *testing.T) {
 	s := newSeveral("first", "second", "last")
 	ctx, cancel := context.WithCancel(t.Context())
 	began, ended := make(chan struct{}), make(chan error)
@@ -169,7 +169,7 @@ func TestLeaseHeldByAnother_NoReplicaWorks(t *testing.T) {
 	}
 }
 
-func TestLosingOneLeaseIsLosingAll(t *testing.T) {
+func TestOneOfSeveralLeasesIsLost_LeadershipEnds(t *testing.T) {
 	for _, lost := range []string{"first", "second", "last"} {
 		t.Run(lost, func(t *testing.T) {
 			kubetest.Patiently(t, 500*time.Millisecond, func(deadline time.Duration) error { return loseOne(t, lost, deadline) })
@@ -199,7 +199,7 @@ func loseOne(t *testing.T, lost string, deadline time.Duration) error {
 	return nil
 }
 
-func TestReplicasHandAllLeasesOver(t *testing.T) {
+func TestSeveralLeases_NextReplicaAcquiresAll(t *testing.T) {
 	s := newSeveral("first", "second", "last")
 	handOver(t, candidate(t, s, "one"), candidate(t, s, "two"))
 	want := []string{
@@ -211,8 +211,8 @@ func TestReplicasHandAllLeasesOver(t *testing.T) {
 	}
 }
 
-// A replica that was killed has left all its leases behind. Its successor waits for one of them.
-func TestTheLeasesOfAKilledReplicaRunOutTogether(t *testing.T) {
+// The killed replica has released none of its leases.
+func TestKilledReplica_SuccessorWaitsForOneExpiry(t *testing.T) {
 	s := newSeveral("first", "second", "last")
 	killed := Options{Identity: "one"}.withDefaults().Identity
 	s.hold("first", killed, 1)
@@ -241,10 +241,10 @@ func TestPredecessor(t *testing.T) {
 	}{
 		"the holder of the first lease":                      {[]string{one}, one, true},
 		"another replica":                                    {[]string{one}, two, false},
-		"only the last holder":                               {[]string{one, two}, one, false},
-		"a holder that released it releases the others":      {[]string{one, ""}, one, false},
+		"an earlier holder":                                  {[]string{one, two}, one, false},
+		"predecessor has released the first lease":           {[]string{one, ""}, one, false},
 		"a host name may belong to several processes":        {[]string{"fleet-controller-5d8f"}, "fleet-controller-5d8f", false},
-		"another program's identity may, too":                {[]string{foreign}, foreign, false},
+		"identity of another program":                        {[]string{foreign}, foreign, false},
 		"a lease without a holder belongs to no predecessor": {nil, "", false},
 	}
 	for name, test := range tests {

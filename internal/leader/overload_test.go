@@ -70,9 +70,9 @@ func (o *overloaded) election(identity string) Options {
 	}
 }
 
-// An overload that ends before others may take the lease does not end the work, however long the server asks to wait. After
-// one that lasts longer, the leader has stopped writing in time, and the next process leads when the lease has expired for it.
-func TestOverloadedServer(t *testing.T) {
+// The leadership continues if the overload ends before the lease expires, whatever Retry-After says. After a longer
+// overload, the leader has stopped writing before the lease expired, and the next process leads.
+func TestOverloadedServer_LeaderKeepsTheLeaseOrStopsWriting(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, lasts time.Duration // from the start of the leadership; renewals are due at 10 s, 20 s and so on
 		retryAfter  string
@@ -81,10 +81,10 @@ func TestOverloadedServer(t *testing.T) {
 		"24 s from just before a renewal, server asks for 1 s":  {9900 * time.Millisecond, 24 * time.Second, "1", false},
 		"15 s from just before a renewal, server asks for 30 s": {9900 * time.Millisecond, 15 * time.Second, "30", false},
 		"24 s from just after a renewal, server asks for 30 s":  {10100 * time.Millisecond, 24 * time.Second, "30", false},
-		"15 s, server does not tell":                            {9900 * time.Millisecond, 15 * time.Second, "", false},
+		"15 s, no Retry-After":                                  {9900 * time.Millisecond, 15 * time.Second, "", false},
 		"a minute, server asks for 1 s":                         {9900 * time.Millisecond, time.Minute, "1", true},
 		"a minute, server asks for 30 s":                        {10100 * time.Millisecond, time.Minute, "30", true},
-		"a minute, server does not tell":                        {9900 * time.Millisecond, time.Minute, "", true},
+		"a minute, no Retry-After":                              {9900 * time.Millisecond, time.Minute, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAStoreThatGoesBack(t *testing.T) {
+func TestLowerResourceVersion_IsReportedOnce(t *testing.T) {
 	lease := func(version string) string { return `{"metadata":{"name":"lock","resourceVersion":"` + version + `"}}` }
 	type answer struct {
 		lease, body string
@@ -22,16 +22,16 @@ func TestAStoreThatGoesBack(t *testing.T) {
 		answers []answer
 		noticed int
 	}{
-		"versions that grow":                   {[]answer{{"a", lease("9"), 200}, {"a", lease("10"), 200}}, 0},
-		"a version that stays":                 {[]answer{{"a", lease("9"), 200}, {"a", lease("9"), 200}}, 0},
-		"a version that goes back":             {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 200}}, 1},
-		"it is told once":                      {[]answer{{"a", lease("10"), 200}, {"a", lease("8"), 200}, {"a", lease("9"), 200}}, 1},
-		"each lease has versions of its own":   {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"a", lease("11"), 200}}, 0},
-		"one of two goes back":                 {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"b", lease("8"), 200}}, 1},
-		"a refusal says nothing":               {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 409}, {"a", lease("11"), 200}}, 0},
-		"what has no version says nothing":     {[]answer{{"a", lease("10"), 200}, {"a", `{}`, 200}, {"a", lease("9"), 200}}, 1},
-		"what is no object says nothing":       {[]answer{{"a", lease("10"), 200}, {"a", `<html>`, 200}, {"a", lease("11"), 200}}, 0},
-		"what is no version is compared never": {[]answer{{"a", lease("x"), 200}, {"a", lease("9"), 200}}, 0},
+		"growing versions":                                {[]answer{{"a", lease("9"), 200}, {"a", lease("10"), 200}}, 0},
+		"the same version":                                {[]answer{{"a", lease("9"), 200}, {"a", lease("9"), 200}}, 0},
+		"lower version: reported":                         {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 200}}, 1},
+		"two lower versions: reported once":               {[]answer{{"a", lease("10"), 200}, {"a", lease("8"), 200}, {"a", lease("9"), 200}}, 1},
+		"versions of two leases are not compared":         {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"a", lease("11"), 200}}, 0},
+		"one of two leases has a lower version: reported": {[]answer{{"a", lease("10"), 200}, {"b", lease("9"), 200}, {"b", lease("8"), 200}}, 1},
+		"error responses are ignored":                     {[]answer{{"a", lease("10"), 200}, {"a", lease("9"), 409}, {"a", lease("11"), 200}}, 0},
+		"responses without a version are ignored":         {[]answer{{"a", lease("10"), 200}, {"a", `{}`, 200}, {"a", lease("9"), 200}}, 1},
+		"responses that are not JSON are ignored":         {[]answer{{"a", lease("10"), 200}, {"a", `<html>`, 200}, {"a", lease("11"), 200}}, 0},
+		"versions that are not numbers are not compared":  {[]answer{{"a", lease("x"), 200}, {"a", lease("9"), 200}}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAStoreThatGoesBack(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
+func TestTruncatedResponse_IsAnError(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "less")
@@ -97,17 +97,17 @@ func TestOlderVersionWhileStandingBy_IsIgnored(t *testing.T) {
 	r.saw("lock", "9") // after it
 }
 
-func TestWorkEndsWhenTheStoreGoesBack(t *testing.T) {
+func TestLowerResourceVersion_EndsTheWork(t *testing.T) {
 	failure := errors.New("something else")
 	tests := map[string]struct {
 		work func(context.Context) error
 		also error
 	}{
-		"that ends as it should":    {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
-		"that ends without a word":  {func(ctx context.Context) error { <-ctx.Done(); return nil }, nil},
-		"that has a word to say":    {func(ctx context.Context) error { <-ctx.Done(); return failure }, failure},
-		"that had ended by then":    {func(context.Context) error { return failure }, failure},
-		"that was told of it first": {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, ErrRewound},
+		"returns the error of the context": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil},
+		"returns nil":                      {func(ctx context.Context) error { <-ctx.Done(); return nil }, nil},
+		"returns an error of its own":      {func(ctx context.Context) error { <-ctx.Done(); return failure }, failure},
+		"had failed before":                {func(context.Context) error { return failure }, failure},
+		"returns the cause":                {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, ErrRewound},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestWorkEndsWhenTheStoreGoesBack(t *testing.T) {
 	}
 }
 
-func TestALeaderEndsWhenItsHubIsRestored(t *testing.T) {
+func TestRestoredHub_EndsTheLeadership(t *testing.T) {
 	l := &leases{lease: heldByAnother()}
 	l.lease.ResourceVersion, l.lease.Spec.HolderIdentity = "9", new(string) // free
 	o := election(t, l, "one")

@@ -35,17 +35,17 @@ func closings(t *testing.T) (*rest.Config, <-chan struct{}) {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}, closed
 }
 
-func TestWhatIsInTheWayOfRequestsLetsConnectionsBeClosed(t *testing.T) {
+func TestWrappedTransports_CloseIdleConnections(t *testing.T) {
 	tests := map[string]func(*rest.Config) *rest.Config{
-		"nothing":               func(cfg *rest.Config) *rest.Config { return cfg },
-		"the fence of a leader": NewFence(time.Now).Guard,
-		"the look at its lease": func(cfg *rest.Config) *rest.Config { return NewFence(time.Now).watch(cfg, "lease", time.Hour) },
-		"the look at versions": func(cfg *rest.Config) *rest.Config {
+		"no wrapper":  func(cfg *rest.Config) *rest.Config { return cfg },
+		"Fence.Guard": NewFence(time.Now).Guard,
+		"Fence.watch": func(cfg *rest.Config) *rest.Config { return NewFence(time.Now).watch(cfg, "lease", time.Hour) },
+		"rewinds.watch": func(cfg *rest.Config) *rest.Config {
 			return (&rewinds{versions: map[string]string{}}).watch(cfg, "lease")
 		},
-		"the relisting of caches": kube.RelistAfterOutage,
-		"the limit of pauses":     kube.RetrySoon,
-		"all of them, as the controllers have it": func(cfg *rest.Config) *rest.Config {
+		"kube.RelistAfterOutage": kube.RelistAfterOutage,
+		"kube.RetrySoon":         kube.RetrySoon,
+		"all that the controllers use": func(cfg *rest.Config) *rest.Config {
 			return NewFence(time.Now).Guard(kube.RelistAfterOutage(cfg))
 		},
 	}

@@ -35,7 +35,7 @@ type said struct {
 // counting is the file that logs counts by the names of kinds, which are a vocabulary of their own.
 const counting = "agentmanagement/orphans/orphans.go"
 
-func TestOnlyWordsOfTheVocabularyAreLogged(t *testing.T) {
+func TestLogKeys_AreInTheVocabulary(t *testing.T) {
 	known, used := vocabulary(t), map[string]bool{}
 	calls := 0
 	for _, dir := range []string{"internal", "cmd", "pkg"} {
@@ -62,7 +62,7 @@ func TestOnlyWordsOfTheVocabularyAreLogged(t *testing.T) {
 	}
 }
 
-func TestReadingOfCalls(t *testing.T) {
+func TestCalls_FindsMessagesAndKeys(t *testing.T) {
 	const file = `package p
 func f() {
 	a.Log.Info("done", "cluster", key, "error", err)
@@ -207,7 +207,7 @@ func vocabulary(t *testing.T) (keys []string) {
 	return keys
 }
 
-func TestTheVocabularyIsSorted(t *testing.T) {
+func TestVocabulary_IsSorted(t *testing.T) {
 	keys := vocabulary(t)
 	if diff := cmp.Diff(slices.Compact(slices.Sorted(slices.Values(keys))), keys); diff != "" || len(keys) < 30 {
 		t.Errorf("%d keys (-sorted +got):\n%s", len(keys), diff)

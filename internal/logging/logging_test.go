@@ -21,34 +21,34 @@ func TestBridge(t *testing.T) {
 		say   func()
 		want  string
 	}{
-		"what client-go complains about arrives": {
+		"client-go: errors are logged": {
 			say:  func() { klog.ErrorS(errors.New("refused"), "Listing") },
 			want: "level=ERROR msg=Listing library=client-go err=refused\n",
 		},
-		"a failing handler of lasso's arrives as an error": {
+		"lasso: failing handler is an error": {
 			say:  func() { log.Errorf("syncing %s", "a/b") },
 			want: `level=ERROR msg=controller library=lasso error="syncing a/b"` + "\n",
 		},
-		"lasso's progress is not for everyday": {
+		"lasso: progress is not logged": {
 			say: func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
 		},
-		"lasso's progress shows under debug": {
+		"lasso: progress is logged under debug": {
 			debug: true,
 			say:   func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
 			want:  "level=DEBUG msg=controller library=lasso detail=\"Starting x\"\nlevel=DEBUG msg=controller library=lasso detail=more\n",
 		},
-		"wrangler's warnings keep their fields": {
+		"wrangler: warnings keep their fields": {
 			say:  func() { logrus.WithField("kind", "Cluster").Warn("slow") },
 			want: "level=WARN msg=controller library=wrangler detail=slow kind=Cluster\n",
 		},
-		"wrangler's errors are errors": {
+		"wrangler: errors are errors": {
 			say:  func() { logrus.Error("broken") },
 			want: "level=ERROR msg=controller library=wrangler detail=broken\n",
 		},
-		"wrangler's progress is not for everyday": {
+		"wrangler: progress is not logged": {
 			say: func() { logrus.Info("hello") },
 		},
-		"wrangler's progress shows under debug": {
+		"wrangler: progress is logged under debug": {
 			debug: true,
 			say:   func() { logrus.Debug("hello") },
 			want:  "level=DEBUG msg=controller library=wrangler detail=hello\n",
@@ -69,7 +69,7 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-func TestNewWritesDebugOnlyIfAsked(t *testing.T) {
+func TestNew_WritesDebugOnlyIfEnabled(t *testing.T) {
 	for _, debug := range []bool{false, true} {
 		var out bytes.Buffer
 		New(Options{Writer: &out, Debug: debug}).Debug("looked")
@@ -88,8 +88,8 @@ func TestFormats(t *testing.T) {
 		json bool
 		want string
 	}{
-		"text":                       {false, `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
-		"JSON, durations as in text": {true, `{"level":"INFO","msg":"bundle deployed","bundledeployment":"ns/a","duration":"1.5s","error":"was \"x\""}` + "\n"},
+		"text":                        {false, `level=INFO msg="bundle deployed" bundledeployment=ns/a duration=1.5s error="was \"x\""` + "\n"},
+		"JSON with durations as text": {true, `{"level":"INFO","msg":"bundle deployed","bundledeployment":"ns/a","duration":"1.5s","error":"was \"x\""}` + "\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

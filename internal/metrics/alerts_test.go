@@ -31,9 +31,9 @@ type target struct {
 	requests map[string]float64 // by code, until the end
 }
 
-// The files of testdata/alerts are what our collectors answer when all is well and when it is not. dev/alerts, which
-// has Prometheus' own engine and for that a module of its own, shows with them which alerts fire.
-func TestTheScrapesThatTheAlertsAreShownWith(t *testing.T) {
+// The files of testdata/alerts are scrapes of a healthy and of a failing hub. The module dev/alerts loads them into
+// Prometheus' own engine and checks which alerts fire.
+func TestScrapesForAlerts_MatchTheGoldens(t *testing.T) {
 	for scenario, make := range map[string]func(at time.Time) []target{
 		"healthy": healthy, "failing": failing, "leaderless": leaderless,
 	} {

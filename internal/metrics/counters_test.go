@@ -42,7 +42,7 @@ func expectMoved(t *testing.T, c prometheus.Collector, do func(), want ...string
 	}
 }
 
-func TestWhatTheControllersCount(t *testing.T) {
+func TestHubCounters(t *testing.T) {
 	tests := map[string]struct {
 		do   func(*Hub)
 		want []string
@@ -50,12 +50,12 @@ func TestWhatTheControllersCount(t *testing.T) {
 		"a granted registration":    {func(h *Hub) { h.Registration(OutcomeGranted) }, []string{`fleet_registrations_total{outcome="granted"} 1`}},
 		"a rejected registration":   {func(h *Hub) { h.Registration(OutcomeRejected) }, []string{`fleet_registrations_total{outcome="rejected"} 1`}},
 		"a superseded registration": {func(h *Hub) { h.Registration(OutcomeSuperseded) }, []string{`fleet_registrations_total{outcome="superseded"} 1`}},
-		"an import is a stage, too": {func(h *Hub) { h.Import(OutcomeSucceeded, 2*time.Second) }, []string{
+		"an import: also a stage": {func(h *Hub) { h.Import(OutcomeSucceeded, 2*time.Second) }, []string{
 			`fleet_imports_total{outcome="succeeded"} 1`,
 			`fleet_registration_stage_duration_seconds_count{stage="import"} 1`,
 			`fleet_registration_stage_duration_seconds_sum{stage="import"} 2`,
 		}},
-		"a failed one is not: it would look quick": {func(h *Hub) { h.Import(OutcomeFailed, 2*time.Second) }, []string{`fleet_imports_total{outcome="failed"} 1`}},
+		"a failed import: not a stage, it would look fast": {func(h *Hub) { h.Import(OutcomeFailed, 2*time.Second) }, []string{`fleet_imports_total{outcome="failed"} 1`}},
 		"a stage": {func(h *Hub) { h.Stage(StageRights, 250*time.Millisecond) }, []string{
 			`fleet_registration_stage_duration_seconds_count{stage="rights"} 1`,
 			`fleet_registration_stage_duration_seconds_sum{stage="rights"} 0.25`,
@@ -70,12 +70,12 @@ func TestWhatTheControllersCount(t *testing.T) {
 	}
 }
 
-func TestEveryOutcomeBeginsAtZero(t *testing.T) {
+func TestCounters_StartAtZeroForEveryOutcome(t *testing.T) {
 	golden.Expect(t, "hub-start.prom", exposition(t, NewHub()))
 	golden.Expect(t, "agent-start.prom", exposition(t, NewAgent(func() time.Time { return noon })))
 }
 
-func TestTheStagesOfAnAgent(t *testing.T) {
+func TestAgentStages(t *testing.T) {
 	const use, request, await, lost, giveUp = registering.Use, registering.Request, registering.Await, registering.AwaitBootstrap, registering.GiveUp
 	tests := map[string]struct {
 		stages []registering.Stage // a second each
@@ -90,20 +90,20 @@ func TestTheStagesOfAnAgent(t *testing.T) {
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"an identity that is there is used": {[]registering.Stage{use}, []string{
+		"an existing identity is used": {[]registering.Stage{use}, []string{
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"being told again changes nothing": {[]registering.Stage{request, request, request}, []string{
+		"a repeated stage changes nothing": {[]registering.Stage{request, request, request}, []string{
 			`fleet_agent_stage{stage="Request"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 		}},
-		"an identity that is lost": {[]registering.Stage{use, lost, lost}, []string{
+		"a lost identity": {[]registering.Stage{use, lost, lost}, []string{
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 		}},
-		"and got again": {[]registering.Stage{use, lost, request, use}, []string{
+		"a lost identity that is replaced": {[]registering.Stage{use, lost, request, use}, []string{
 			`fleet_agent_registration_stage_duration_seconds_count{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_count{stage="Request"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_sum{stage="AwaitBootstrap"} 1`,
@@ -113,14 +113,14 @@ func TestTheStagesOfAnAgent(t *testing.T) {
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"a lost identity that works after all was not got": {[]registering.Stage{use, lost, use}, []string{
+		"a lost identity that is accepted again": {[]registering.Stage{use, lost, use}, []string{
 			`fleet_agent_registration_stage_duration_seconds_count{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registration_stage_duration_seconds_sum{stage="AwaitBootstrap"} 1`,
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
-		"a registration that cannot come to anything": {[]registering.Stage{request, giveUp}, []string{
+		"a registration that cannot succeed": {[]registering.Stage{request, giveUp}, []string{
 			`fleet_agent_registrations_total{outcome="failed"} 1`,
 			`fleet_agent_stage{stage="GiveUp"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,
@@ -140,34 +140,34 @@ func TestTheStagesOfAnAgent(t *testing.T) {
 	}
 }
 
-func TestWhatAnAgentTells(t *testing.T) {
+func TestAgentMetrics(t *testing.T) {
 	tests := map[string]struct {
 		do   func(*Agent)
 		want []string
 	}{
-		"a heartbeat the hub took": {func(a *Agent) { a.Heartbeat(noon, nil) }, []string{
+		"an accepted heartbeat": {func(a *Agent) { a.Heartbeat(noon, nil) }, []string{
 			`fleet_agent_heartbeats_total{outcome="succeeded"} 1`,
 			`fleet_agent_last_heartbeat_timestamp_seconds 1.7672688e+09`,
 		}},
-		"one that it did not take": {func(a *Agent) { a.Heartbeat(noon, errors.New("no")) }, []string{
+		"a failed heartbeat": {func(a *Agent) { a.Heartbeat(noon, errors.New("no")) }, []string{
 			`fleet_agent_heartbeats_total{outcome="failed"} 1`,
 		}},
-		"a bundle that was deployed": {func(a *Agent) { a.Deployed(OutcomeSucceeded, 3*time.Second) }, []string{
+		"a deployment": {func(a *Agent) { a.Deployed(OutcomeSucceeded, 3*time.Second) }, []string{
 			`fleet_agent_deploy_duration_seconds_count{outcome="succeeded"} 1`,
 			`fleet_agent_deploy_duration_seconds_sum{outcome="succeeded"} 3`,
 		}},
-		"one that is tried again": {func(a *Agent) { a.Deployed(OutcomeRetried, time.Second) }, []string{
+		"a deployment that is retried": {func(a *Agent) { a.Deployed(OutcomeRetried, time.Second) }, []string{
 			`fleet_agent_deploy_duration_seconds_count{outcome="retried"} 1`,
 			`fleet_agent_deploy_duration_seconds_sum{outcome="retried"} 1`,
 		}},
-		"a credential that ends": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`}},
+		"a credential that expires": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`}},
 		"a credential with a lifetime": {func(a *Agent) { a.Credential(token(`"iat":1767225600,"exp":1767268800`)) }, []string{
 			`fleet_agent_credential_expiry_timestamp_seconds 1.7672688e+09`, `fleet_agent_credential_lifetime_seconds 43200`,
 		}},
-		"one that does not":                     {func(a *Agent) { a.Credential(token(`"iat":1`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds +Inf`}},
-		"text that is no token":                 {func(a *Agent) { a.Credential("secret") }, nil},
-		"nothing after a credential that ended": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)); a.Credential("") }, nil},
-		"BundleDeployments by state, all that there are": {func(a *Agent) { a.Watching(func() []*fleet.BundleDeployment { return aWorld().deployments }) }, []string{
+		"a credential that does not expire":   {func(a *Agent) { a.Credential(token(`"iat":1`)) }, []string{`fleet_agent_credential_expiry_timestamp_seconds +Inf`}},
+		"a credential that is not a token":    {func(a *Agent) { a.Credential("secret") }, nil},
+		"no credential after an expiring one": {func(a *Agent) { a.Credential(token(`"exp":1767268800`)); a.Credential("") }, nil},
+		"BundleDeployments by state, all states": {func(a *Agent) { a.Watching(func() []*fleet.BundleDeployment { return aWorld().deployments }) }, []string{
 			`fleet_agent_bundledeployments{state="ErrApplied"} 0`,
 			`fleet_agent_bundledeployments{state="Modified"} 0`,
 			`fleet_agent_bundledeployments{state="NotReady"} 0`,

@@ -27,7 +27,7 @@ const (
 	end   = "<!-- end of what is made -->\n"
 )
 
-func TestThePageListsEveryMetric(t *testing.T) {
+func TestMonitoringPage_ListsEveryMetric(t *testing.T) {
 	got, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,7 @@ func tables() string {
 	return text.String() + "\n"
 }
 
-// What is defined is what is handed out, and the other way round.
-func TestTheDefinitionsAreWhatIsScraped(t *testing.T) {
+func TestDefinitions_MatchTheScrape(t *testing.T) {
 	hub, agent := NewHub(), NewAgent(func() time.Time { return noon })
 	agent.Stage(registering.Use)
 	agent.Credential(token(`"iat":1767225600,"exp":1767268800`))
@@ -132,7 +131,7 @@ func bounds(family *dto.MetricFamily) (found []float64) {
 	return found
 }
 
-func TestNamesAndSentences(t *testing.T) {
+func TestDefinitions_HaveValidNamesAndHelp(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 	seen := map[string]bool{}
 	for _, d := range append(HubAll(), agentDefinitions()...) {

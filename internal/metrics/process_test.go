@@ -32,7 +32,7 @@ func lines(text string, names ...string) (found []string) {
 	return found
 }
 
-func TestTheProcess(t *testing.T) {
+func TestProcessMetrics(t *testing.T) {
 	process := newProcess("v1.2.3", "the-lease", false)
 	process.OwnHost("https://10.0.0.1:6443/prefix")
 	results{process}.Increment(t.Context(), "200", "GET", "10.0.0.1:6443")
@@ -57,7 +57,7 @@ func TestTheProcess(t *testing.T) {
 	}
 }
 
-func TestQueues(t *testing.T) {
+func TestWorkqueueMetrics(t *testing.T) {
 	name := "queue-" + rand.Text() // what was counted of another run stays
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
@@ -72,7 +72,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-func TestWhoLeads(t *testing.T) {
+func TestLeaderMetric(t *testing.T) {
 	election := elections{process.leading}.NewLeaderMetric()
 	for _, step := range []struct {
 		tell func(string)

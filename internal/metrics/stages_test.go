@@ -25,42 +25,42 @@ func TestStages(t *testing.T) {
 		steps []step
 		want  []observed
 	}{
-		"each stage is over when the next begins, the last at the arrival": {
+		"a stage ends when the next begins, the last one when the thing arrives": {
 			steps: []step{
 				{enter: "cluster"}, {after: time.Second, enter: "rights", elapsed: time.Second},
 				{after: 2 * time.Second, arrive: true, elapsed: 3 * time.Second},
 			},
 			want: []observed{{"cluster", time.Second}, {"rights", 2 * time.Second}},
 		},
-		"being told again of a stage changes nothing": {
+		"a repeated stage changes nothing": {
 			steps: []step{
 				{enter: "cluster"}, {after: time.Second, enter: "cluster", elapsed: time.Second}, {after: time.Second, enter: "cluster", elapsed: 2 * time.Second},
 				{arrive: true, elapsed: 2 * time.Second},
 			},
 			want: []observed{{"cluster", 2 * time.Second}},
 		},
-		"a stage that comes back counts twice": {
+		"a stage that is entered again counts twice": {
 			steps: []step{
 				{enter: "rights"}, {after: time.Second, enter: "credential", elapsed: time.Second}, {after: time.Second, enter: "rights", elapsed: 2 * time.Second},
 				{after: time.Second, arrive: true, elapsed: 3 * time.Second},
 			},
 			want: []observed{{"rights", time.Second}, {"credential", time.Second}, {"rights", time.Second}},
 		},
-		"things do not mix": {
+		"things are independent": {
 			steps: []step{
 				{thing: "a", enter: "cluster"}, {after: time.Second, thing: "b", enter: "cluster"},
 				{after: time.Second, thing: "a", arrive: true, elapsed: 2 * time.Second}, {after: time.Second, thing: "b", arrive: true, elapsed: 2 * time.Second},
 			},
 			want: []observed{{"cluster", 2 * time.Second}, {"cluster", 2 * time.Second}},
 		},
-		"what is dropped never arrives, and begins anew": {
+		"a dropped thing does not arrive, and starts again": {
 			steps: []step{
 				{enter: "cluster"}, {after: time.Second}, {arrive: true}, {after: time.Second, enter: "cluster"},
 				{after: time.Second, arrive: true, elapsed: time.Second},
 			},
 			want: []observed{{"cluster", time.Second}},
 		},
-		"what was never on its way does not arrive": {steps: []step{{arrive: true}}},
+		"a thing that did not start does not arrive": {steps: []step{{arrive: true}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

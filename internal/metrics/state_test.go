@@ -19,11 +19,11 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestAScrapeOfTheHub(t *testing.T) {
+func TestHubScrape_MatchesTheGolden(t *testing.T) {
 	golden.Expect(t, "hub.prom", exposition(t, Collectors(aWorld().sources())...))
 }
 
-func TestNothingIsLeftOfWhatIsDeleted(t *testing.T) {
+func TestDeletedObjects_LeaveNoSeries(t *testing.T) {
 	w := aWorld()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(Collectors(w.sources())...)
@@ -48,12 +48,12 @@ func series(text, name string, labels ...string) (found []string) {
 	return found
 }
 
-func TestTheStateOfACluster(t *testing.T) {
+func TestClusterState_OneSeriesIsOne(t *testing.T) {
 	tests := map[string]struct{ shown, label, one string }{
-		"all bundles are ready":                  {"", "Ready", "Ready"},
-		"a resource is not ready":                {"NotReady", "NotReady", "NotReady"},
-		"no heartbeat yet":                       {state.WaitCheckIn, "WaitCheckIn", "WaitCheckIn"},
-		"any other trouble is not ready, either": {"ErrApplied", "ErrApplied", "NotReady"},
+		"all bundles are ready":                {"", "Ready", "Ready"},
+		"a resource is not ready":              {"NotReady", "NotReady", "NotReady"},
+		"no heartbeat yet":                     {state.WaitCheckIn, "WaitCheckIn", "WaitCheckIn"},
+		"any other trouble counts as NotReady": {"ErrApplied", "ErrApplied", "NotReady"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTheStateOfACluster(t *testing.T) {
 	}
 }
 
-func TestEachStateOfABundleDeployment(t *testing.T) {
+func TestBundleDeploymentState_OneSeriesIsOne(t *testing.T) {
 	tests := map[fleet.BundleState]func(*fleet.BundleDeployment){
 		fleet.Ready:       func(*fleet.BundleDeployment) {},
 		fleet.NotReady:    func(d *fleet.BundleDeployment) { d.Status.Ready = false },
@@ -118,10 +118,10 @@ func TestHeartbeats(t *testing.T) {
 		metric string
 		want   []string
 	}{
-		"how many are heard of is the hub's judgement, not that of the agents' clocks": {
+		"counts follow the hub's condition, not the agents' clocks": {
 			"fleet_clusters", []string{`fleet_clusters{heartbeat="fresh"} 5`, `fleet_clusters{heartbeat="never"} 2`, `fleet_clusters{heartbeat="stale"} 3`},
 		},
-		"when each was heard of is what it said": {
+		"time of the last heartbeat is the agent's": {
 			"fleet_cluster_last_seen_timestamp_seconds",
 			[]string{
 				`fleet_cluster_last_seen_timestamp_seconds{name="fast",namespace="ws"} 1.7672724e+09`,
@@ -137,8 +137,8 @@ func TestHeartbeats(t *testing.T) {
 		})
 	}
 	for what, line := range map[string]string{
-		"a clock ahead is no time ago":                      "fleet_cluster_heartbeat_age_seconds_sum 3600",
-		"where no interval is configured it is the agents'": "fleet_checkin_interval_seconds 900",
+		"clock ahead: age of zero":                      "fleet_cluster_heartbeat_age_seconds_sum 3600",
+		"no configured interval: default of the agents": "fleet_checkin_interval_seconds 900",
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("%s: %q is not in\n%s", what, line, text)
@@ -146,7 +146,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-func TestACacheThatCannotBeReadFailsTheScrape(t *testing.T) {
+func TestUnreadableCache_FailsTheScrape(t *testing.T) {
 	w := aWorld()
 	w.err = errors.New("no index")
 	for i, collector := range Collectors(w.sources()) {
@@ -158,7 +158,7 @@ func TestACacheThatCannotBeReadFailsTheScrape(t *testing.T) {
 	}
 }
 
-func TestOddTextBreaksNoScrape(t *testing.T) {
+func TestInvalidUTF8InALabel_IsReplaced(t *testing.T) {
 	w := &world{now: noon, clusters: []*fleet.Cluster{{ObjectMeta: meta("ws", "c", fleet.LabelClusterDisplayName, "a\xffb\n\"c\"")}}}
 	if found := series(exposition(t, Collectors(w.sources())...), "fleet_cluster_ready_git_repos", `cluster_display_name="a�b\n\"c\""`); len(found) != 1 {
 		t.Error("the label is not there")
@@ -182,7 +182,7 @@ func manyClusters(n int) *world {
 	return w
 }
 
-func TestTheSeriesOfAThousandClusters(t *testing.T) {
+func TestThousandClusters_SeriesPerClusterAreBounded(t *testing.T) {
 	w := manyClusters(1000)
 	for _, c := range Collectors(w.sources()) {
 		registry := prometheus.NewRegistry()
@@ -200,7 +200,7 @@ func TestTheSeriesOfAThousandClusters(t *testing.T) {
 	}
 }
 
-func BenchmarkScrapeOfAThousandClusters(b *testing.B) {
+func BenchmarkScrape(b *testing.B) {
 	w := manyClusters(1000)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(Collectors(w.sources())...)

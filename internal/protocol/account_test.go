@@ -22,7 +22,7 @@ func TestParseAccountToken(t *testing.T) {
 			token: rulestest.BoundJWT("uid-1", rulestest.Noon()),
 			want:  protocol.AccountToken{AccountUID: "uid-1", Expires: rulestest.Noon()},
 		},
-		"a token of the TokenRequest API without an end": {
+		"a token of the TokenRequest API without an expiry": {
 			token: rulestest.BoundJWT("uid-1", time.Time{}),
 			want:  protocol.AccountToken{AccountUID: "uid-1"},
 		},
@@ -30,7 +30,7 @@ func TestParseAccountToken(t *testing.T) {
 			token: rulestest.SecretJWT("uid-2"),
 			want:  protocol.AccountToken{AccountUID: "uid-2"},
 		},
-		"an end of zero is none": {
+		"an expiry of zero counts as none": {
 			token: rulestest.JWT(map[string]any{"exp": 0, "kubernetes.io/serviceaccount/service-account.uid": "uid-3"}),
 			want:  protocol.AccountToken{AccountUID: "uid-3"},
 		},
@@ -50,21 +50,21 @@ func TestParseAccountToken(t *testing.T) {
 	}
 }
 
-func TestParseAccountTokenRefuses(t *testing.T) {
+func TestParseAccountToken_InvalidTokensAreErrors(t *testing.T) {
 	tests := map[string]string{
 		"nothing":                        "",
-		"a text":                         "letmein",
+		"text":                           "letmein",
 		"two parts":                      "a.b",
 		"four parts":                     rulestest.BoundJWT("uid-1", rulestest.Noon()) + ".d",
-		"claims that are no base64":      "a.!.c",
+		"claims that are not base64":     "a.!.c",
 		"claims with padding":            "a." + base64.URLEncoding.EncodeToString([]byte(`{"a":1}`)) + ".c",
-		"claims that are no JSON":        "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
+		"claims that are not JSON":       "a." + base64.RawURLEncoding.EncodeToString([]byte(`{`)) + ".c",
 		"claims of the wrong type":       rulestest.JWT(map[string]any{"kubernetes.io": "uid-1"}),
-		"an end that is no number":       rulestest.JWT(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
-		"an end that is no time":         rulestest.JWT(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
-		"a token of somebody else":       rulestest.JWT(map[string]any{"sub": "alice", "exp": 1}),
-		"an account that has no UID":     rulestest.BoundJWT("", rulestest.Noon()),
-		"what a redacted recording says": "<JWT>",
+		"an expiry that is not a number": rulestest.JWT(map[string]any{"exp": "soon", "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"an expiry out of range":         rulestest.JWT(map[string]any{"exp": 1e300, "kubernetes.io/serviceaccount/service-account.uid": "u"}),
+		"a token of a user":              rulestest.JWT(map[string]any{"sub": "alice", "exp": 1}),
+		"an account without a UID":       rulestest.BoundJWT("", rulestest.Noon()),
+		"a redacted token":               "<JWT>",
 	}
 	for name, token := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestParseAccountTokenRefuses(t *testing.T) {
 	}
 }
 
-// The API takes lifetimes from ten minutes to 2^32 seconds; a longer one is an error there.
-func TestLifetimesAreWhatTheAPITakes(t *testing.T) {
+// The API accepts lifetimes from ten minutes to 2^32 seconds.
+func TestTokenLifetimes_AreWithinTheLimitsOfTheAPI(t *testing.T) {
 	if most := (1 << 32) * time.Second; protocol.TokenLifetime > most || protocol.TokenLifetime < most-time.Minute {
 		t.Errorf("TokenLifetime is %s, want just below %s", protocol.TokenLifetime, most)
 	}
@@ -107,11 +107,11 @@ func TestKnowsIdentity(t *testing.T) {
 func TestSignerOf(t *testing.T) {
 	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	tests := map[string]struct{ token, want string }{
-		"a key and an issuer":     {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"https://hub"}`) + ".s", "k1 https://hub"},
-		"no key":                  {encode(`{}`) + "." + encode(`{"iss":"i"}`) + ".s", " i"},
-		"no token":                {"x", ""},
-		"no claims":               {encode(`{"kid":"k1"}`), ""},
-		"claims that are no JSON": {encode(`{"kid":"k1"}`) + "." + encode(`x`) + ".s", ""},
+		"a key and an issuer":      {encode(`{"kid":"k1"}`) + "." + encode(`{"iss":"https://hub"}`) + ".s", "k1 https://hub"},
+		"no key":                   {encode(`{}`) + "." + encode(`{"iss":"i"}`) + ".s", " i"},
+		"no token":                 {"x", ""},
+		"no claims":                {encode(`{"kid":"k1"}`), ""},
+		"claims that are not JSON": {encode(`{"kid":"k1"}`) + "." + encode(`x`) + ".s", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

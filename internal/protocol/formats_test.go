@@ -23,7 +23,7 @@ func TestValuesEncode(t *testing.T) {
 		change func(*protocol.Values)
 		want   []string
 	}{
-		"what an agent needs, keys sorted": {
+		"all values, keys sorted": {
 			change: func(*protocol.Values) {},
 			want: []string{
 				"apiServerCA: |", "  -----BEGIN CERTIFICATE-----", "  hub", "  -----END CERTIFICATE-----",
@@ -31,21 +31,21 @@ func TestValuesEncode(t *testing.T) {
 				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
 			},
 		},
-		"a hub without a CA of its own says so": {
+		"hub without a CA: an empty CA": {
 			change: func(v *protocol.Values) { v.APIServerCA = "" },
 			want: []string{
 				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
 				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
 			},
 		},
-		"the usual system namespace goes without saying": {
+		"default system namespace: omitted": {
 			change: func(v *protocol.Values) { v.APIServerCA, v.SystemNamespace = "", "cattle-fleet-system" },
 			want: []string{
 				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
 				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
 			},
 		},
-		"another system namespace is said where the chart looks for it": {
+		"another system namespace: below the key internal": {
 			change: func(v *protocol.Values) { v.APIServerCA, v.SystemNamespace = "", "hub-system" },
 			want: []string{
 				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
@@ -53,7 +53,7 @@ func TestValuesEncode(t *testing.T) {
 				"systemRegistrationNamespace: cattle-fleet-clusters-system", "token: jwt", "tokenName: t1", "",
 			},
 		},
-		"text that YAML could take for something else stays text": {
+		"text that looks like another YAML type: quoted": {
 			change: func(v *protocol.Values) { v.APIServerCA, v.TokenName, v.Token = "", "1e3", "yes" },
 			want: []string{
 				`apiServerCA: ""`, "apiServerURL: https://hub.example:6443", "clusterNamespace: fleet-default",
@@ -89,29 +89,29 @@ func TestParseValues(t *testing.T) {
 		incomplete bool
 		broken     bool
 	}{
-		"entries that are no text are ignored": {
+		"entries that are not text are ignored": {
 			document: "token: jwt\ntokenName: 5\nclusterNamespace: [a]\napiServerURL: {a: b}\n",
 			want:     protocol.Values{Token: "jwt"},
 		},
-		"the chart's other values may stand beside ours": {
+		"other values of the chart are ignored": {
 			document: "token: jwt\nlabels: {env: dev}\ndebug: true\ninternal: {managedReleaseName: fleet-agent, systemNamespace: hub-system}\n",
 			want:     protocol.Values{Token: "jwt", SystemNamespace: "hub-system"},
 		},
-		"an internal that is no mapping is no system namespace": {
+		"internal is not a mapping: no system namespace": {
 			document: "token: jwt\ninternal: hub-system\n",
 			want:     protocol.Values{Token: "jwt"},
 		},
-		"JSON is YAML": {
+		"JSON": {
 			document: `{"token": "jwt", "tokenName": "t1"}`,
 			want:     protocol.Values{Token: "jwt", TokenName: "t1"},
 		},
 		"without a token it is incomplete":        {document: "tokenName: t1\n", incomplete: true},
 		"with an empty token it is incomplete":    {document: "token: ''\n", incomplete: true},
 		"with a number as token it is incomplete": {document: "token: 7\n", incomplete: true},
-		"nothing is incomplete":                   {document: "", incomplete: true},
-		"a list is no document":                   {document: "- token\n", broken: true},
-		"a text is no document":                   {document: "token\n", broken: true},
-		"broken YAML is no document":              {document: "token: [\n", broken: true},
+		"empty: incomplete":                       {document: "", incomplete: true},
+		"a list is an error":                      {document: "- token\n", broken: true},
+		"text is an error":                        {document: "token\n", broken: true},
+		"invalid YAML is an error":                {document: "token: [\n", broken: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,18 +153,18 @@ func TestParseBootstrap(t *testing.T) {
 		incomplete bool
 		broken     bool
 	}{
-		"what was encoded":                                  {data: full.Encode(), want: full},
-		"a token's values in one key":                       {data: map[string][]byte{"values": document}, want: full},
-		"a token's values take the place of all other keys": {data: map[string][]byte{"values": document, "token": []byte("other"), "tokenName": []byte("other")}, want: full},
-		"an empty key values is as none": {
+		"encoded values":                           {data: full.Encode(), want: full},
+		"values of a token in one key":             {data: map[string][]byte{"values": document}, want: full},
+		"values of a token replace all other keys": {data: map[string][]byte{"values": document, "token": []byte("other"), "tokenName": []byte("other")}, want: full},
+		"empty key values: ignored": {
 			data: rulestest.Flat(map[string]string{"values": "", "apiServerURL": rulestest.HubURL, "clusterNamespace": rulestest.Workspace, "token": "jwt", "systemRegistrationNamespace": "r"}),
 			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "r"},
 		},
-		"a hub of old names no token": {
+		"older hub: no token name": {
 			data: without("tokenName"),
 			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
 		},
-		"a hub with a public certificate gives no CA": {
+		"hub with a public certificate: no CA": {
 			data: without("apiServerCA"),
 			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
 		},
@@ -172,14 +172,14 @@ func TestParseBootstrap(t *testing.T) {
 		"without a workspace it is incomplete":                {data: without("clusterNamespace"), incomplete: true, missing: `["clusterNamespace"]`},
 		"without a token it is incomplete":                    {data: without("token"), incomplete: true, missing: `["token"]`},
 		"without the registration namespace it is incomplete": {data: without("systemRegistrationNamespace"), incomplete: true, missing: `["systemRegistrationNamespace"]`},
-		"all that is missing is named, in order":              {data: without("token", "apiServerURL"), incomplete: true, missing: `["apiServerURL" "token"]`},
-		"values without a token are incomplete, whatever stands beside them": {
+		"all missing keys are named, in order":                {data: without("token", "apiServerURL"), incomplete: true, missing: `["apiServerURL" "token"]`},
+		"values without a token: incomplete in spite of other keys": {
 			data: map[string][]byte{"values": []byte("tokenName: t1\n"), "token": []byte("jwt")}, incomplete: true,
 			missing: `["apiServerURL" "clusterNamespace" "systemRegistrationNamespace" "token"]`,
 		},
-		"nothing is incomplete":     {incomplete: true, missing: `["apiServerURL" "clusterNamespace" "systemRegistrationNamespace" "token"]`},
-		"values that are no YAML":   {data: map[string][]byte{"values": []byte("a: [\n")}, broken: true},
-		"values that are no object": {data: map[string][]byte{"values": []byte("- a\n")}, broken: true},
+		"empty: incomplete":             {incomplete: true, missing: `["apiServerURL" "clusterNamespace" "systemRegistrationNamespace" "token"]`},
+		"values that are not YAML":      {data: map[string][]byte{"values": []byte("a: [\n")}, broken: true},
+		"values that are not a mapping": {data: map[string][]byte{"values": []byte("- a\n")}, broken: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

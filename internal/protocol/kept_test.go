@@ -97,7 +97,7 @@ func TestKeptAccess_NeedsEveryPart(t *testing.T) {
 	}
 }
 
-// No data of a recovery Secret breaks the agent, and what is read is written the same way.
+// FuzzParseKept checks that no data of a recovery Secret causes a panic, and that parsed data is encoded unchanged.
 func FuzzParseKept(f *testing.F) {
 	f.Add("recoveryToken", []byte("e30.e30.x"))
 	f.Add("serial", []byte("12"))

@@ -12,8 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
 
-// Every recorded Secret of the handshake can be read, and is written as it was.
-func TestRecordedSecrets(t *testing.T) {
+func TestRecordedSecrets_AreEncodedUnchanged(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	seen := map[corev1.SecretType]int{}
 	for _, key := range hub.All("Secret") {
@@ -43,7 +42,7 @@ func TestRecordedSecrets(t *testing.T) {
 	rulestest.ExpectEqual(t, "recorded values and credentials", []int{seen[protocol.SecretTypeValues], seen[protocol.SecretTypeCredential]}, []int{3, 3})
 }
 
-func TestRecordedIdentities(t *testing.T) {
+func TestRecordedIdentities_AreEncodedUnchanged(t *testing.T) {
 	want := map[string]string{"hub": "local", "east": "east", "west": "cluster-3f8a81b9896a"}
 	for _, where := range slices.Sorted(maps.Keys(want)) {
 		t.Run(where, func(t *testing.T) {

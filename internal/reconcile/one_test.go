@@ -18,8 +18,8 @@ func called(a *corev1.ServiceAccount, name string) *corev1.ServiceAccount {
 	return a
 }
 
-// The child "a" always has the sibling "b", which must not change.
-func TestOneChildOfMany(t *testing.T) {
+// The child "a" has the sibling "b", which must not change.
+func TestApplyOneAndRemoveOne_KeepSiblings(t *testing.T) {
 	errServer := errors.New("the server is busy")
 	const deletes = "delete ServiceAccount fleet-default/a Background uid uid-a"
 	foreign := func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetHash] = "theirs" }
@@ -32,31 +32,31 @@ func TestOneChildOfMany(t *testing.T) {
 		fail     string
 		requests []string
 	}{
-		"one that is missing is made, and the sibling stays": {missing: true, do: apply, requests: []string{"create ServiceAccount fleet-default/a"}},
-		"one that is as it should be costs nothing":          {do: apply},
-		"one that was changed is put right": {
+		"apply, missing: created, sibling stays": {missing: true, do: apply, requests: []string{"create ServiceAccount fleet-default/a"}},
+		"apply, unchanged: no request":           {do: apply},
+		"apply, changed: patched": {
 			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelManaged] = "no" }}, do: apply,
 			requests: []string{`patch ServiceAccount fleet-default/a {"metadata":{"labels":{"fleet.cattle.io/managed":"true"}}}`},
 		},
-		"a failure says of what":                             {missing: true, do: apply, fail: "create ServiceAccount fleet-default/a", requests: []string{"create ServiceAccount fleet-default/a"}},
-		"one that is not wanted goes, and the sibling stays": {do: remove, requests: []string{deletes}},
-		"one that is gone need not go":                       {missing: true, do: remove},
-		"somebody else's of that name stays":                 {seen: []func(*corev1.ServiceAccount){foreign}, do: remove},
-		"one that is going is left alone": {
+		"apply, failure: error names the object": {missing: true, do: apply, fail: "create ServiceAccount fleet-default/a", requests: []string{"create ServiceAccount fleet-default/a"}},
+		"remove: deleted, sibling stays":         {do: remove, requests: []string{deletes}},
+		"remove, missing: no request":            {missing: true, do: remove},
+		"remove, object of another owner: stays": {seen: []func(*corev1.ServiceAccount){foreign}, do: remove},
+		"remove, being deleted: no request": {
 			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{} }}, do: remove,
 		},
-		"one that must not be pruned stays": {
+		"remove, marked to stay: stays": {
 			seen: []func(*corev1.ServiceAccount){func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetPrune] = "false" }}, do: remove,
 		},
-		"a removal that fails is an error": {do: remove, fail: "delete ServiceAccount fleet-default/a", requests: []string{deletes}},
-		"an owner that is gone is enough to remove it": {
+		"remove, failure: error": {do: remove, fail: "delete ServiceAccount fleet-default/a", requests: []string{deletes}},
+		"remove by the reference of a deleted owner: deleted": {
 			do: func(w *world) error {
 				o := owner()
 				return w.set.RemoveOne(GoneOwner(o.GVK, o.Namespace, o.Name), account())
 			},
 			requests: []string{deletes},
 		},
-		"another owner's of that name stays": {
+		"remove, child of another owner: stays": {
 			do: func(w *world) error {
 				o := owner()
 				return w.set.RemoveOne(GoneOwner(o.GVK, o.Namespace, "other"), account())
@@ -110,11 +110,11 @@ func TestCreateOnce(t *testing.T) {
 		made              bool // the first time
 		requests          []string
 	}{
-		"one that is missing is made":            {times: 1, made: true, requests: []string{creates}},
-		"but not again while the cache lags":     {times: 3, made: true, requests: []string{creates}},
-		"one that is there stays":                {onServer: true, inCache: true, times: 1},
-		"also if the cache does not have it yet": {onServer: true, times: 1, requests: []string{creates}},
-		"what was refused is tried again":        {times: 2, fail: errServer, requests: []string{creates, creates}},
+		"missing: created": {times: 1, made: true, requests: []string{creates}},
+		"created, cache is behind: not created again": {times: 3, made: true, requests: []string{creates}},
+		"existing: stays":                  {onServer: true, inCache: true, times: 1},
+		"existing, cache is behind: stays": {onServer: true, times: 1, requests: []string{creates}},
+		"refused: retried":                 {times: 2, fail: errServer, requests: []string{creates, creates}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -36,36 +36,36 @@ func processed(c *fleet.Cluster) {
 // withoutStatus is a Cluster that nobody has said anything about.
 func withoutStatus(c *fleet.Cluster) { c.Status = fleet.ClusterStatus{} }
 
-func TestPatches(t *testing.T) {
+func TestPatchAndUpdate_SendOnlyChanges(t *testing.T) {
 	tests := map[string]struct {
 		update bool
 		change func(*fleet.Cluster)
 		want   []string
 	}{
-		"nothing altered, nothing sent": {
+		"patch, no change: no request": {
 			change: func(*fleet.Cluster) {},
 		},
-		"a field of the spec goes only if nobody wrote since": {
+		"patch of the spec: only for the version that was read": {
 			change: func(c *fleet.Cluster) { c.Spec.ClientID = "x" },
 			want:   []string{`patch Cluster fleet-default/c {"metadata":{"resourceVersion":"7"},"spec":{"clientID":"x"}}`},
 		},
-		"a finalizer goes only if nobody wrote since": {
+		"patch of finalizers: only for the version that was read": {
 			change: func(c *fleet.Cluster) { c.Finalizers = append(c.Finalizers, "f") },
 			want:   []string{`patch Cluster fleet-default/c {"metadata":{"finalizers":["f"],"resourceVersion":"7"}}`},
 		},
-		"a patch of the object leaves the status alone": {
+		"patch, changed status: no request": {
 			change: func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 		},
-		"nothing altered, nothing updated": {
+		"update, no change: no request": {
 			update: true, change: func(*fleet.Cluster) {},
 		},
-		"an update has all that was read, and ends the account of who wrote it": {
+		"update: whole object, managed fields are removed": {
 			update: true, change: func(c *fleet.Cluster) { c.Spec.ClientID = "x" },
 			want: []string{"update Cluster fleet-default/c " + encoded(t, oneCluster(func(c *fleet.Cluster) {
 				c.Spec.ClientID, c.ManagedFields = "x", []metav1.ManagedFieldsEntry{{}}
 			}))},
 		},
-		"an altered status is no reason for an update": {
+		"update, changed status: no request": {
 			update: true, change: func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 		},
 	}

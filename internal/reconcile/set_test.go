@@ -140,7 +140,7 @@ func TestApply(t *testing.T) {
 				"create ServiceAccount fleet-default/a", "create Role fleet-default/r", "create RoleBinding fleet-default/b", "create Namespace /n",
 			}},
 		},
-		"children as they should be cost no request": {
+		"unchanged children need no request": {
 			seen: func(w *world) []Object {
 				return []Object{
 					asWritten(w, account()), asWritten(w, secret("v")), asWritten(w, role("get")), asWritten(w, binding("r")),
@@ -149,12 +149,12 @@ func TestApply(t *testing.T) {
 			},
 			desired: []runtime.Object{account(), secret("v"), role("get"), binding("r"), namespace(), cluster(map[string]string{"env": "dev"}, "")},
 		},
-		"a child written a moment ago and not yet in the cache is looked up and left as it is": {
+		"a child that was just written and is not in the cache is read, and stays": {
 			unseen:  func(w *world) []Object { return []Object{asWritten(w, account())} },
 			desired: []runtime.Object{account()},
 			wants:   wants{requests: []string{"create ServiceAccount fleet-default/a", "get ServiceAccount fleet-default/a"}},
 		},
-		"objects of a kind without our marks are taken over if the kind adopts them": {
+		"objects without our marks are adopted if their kind allows that": {
 			unseen:  func(*world) []Object { return []Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}} },
 			desired: []runtime.Object{namespace()},
 			wants: wants{requests: []string{
@@ -172,14 +172,14 @@ func TestApply(t *testing.T) {
 				`patch Role fleet-default/r {"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
 			}},
 		},
-		"of a Secret's data what differs is patched and what is surplus removed": {
+		"changed data of a Secret is patched, additional data is removed": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, secret("old"), func(s *corev1.Secret) { s.Data["more"] = []byte("x") })}
 			},
 			desired: []runtime.Object{secret("new")},
 			wants:   wants{requests: []string{`patch Secret fleet-default/s {"data":{"k":"bmV3","more":null}}`}},
 		},
-		"labels and annotations of others stay": {
+		"other labels and annotations stay": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) {
 					a.Labels["theirs"], a.Annotations["theirs"] = "1", "1"
@@ -187,14 +187,14 @@ func TestApply(t *testing.T) {
 			},
 			desired: []runtime.Object{account()},
 		},
-		"a label of ours that was changed is put back": {
+		"a changed label of ours is restored": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelManaged] = "false" })}
 			},
 			desired: []runtime.Object{account()},
 			wants:   wants{requests: []string{`patch ServiceAccount fleet-default/a {"metadata":{"labels":{"fleet.cattle.io/managed":"true"}}}`}},
 		},
-		"a lost owner reference is added to those of others, if nobody wrote since": {
+		"a missing owner reference is added for the version that was read": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) {
 					a.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "u"}}
@@ -214,7 +214,7 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{secret("v")},
 			wants:   wants{requests: []string{"delete Secret fleet-default/s Background uid uid-s", "create Secret fleet-default/s"}},
 		},
-		"a Secret without a type is one of type Opaque": {
+		"a Secret without a type equals one of type Opaque": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, untyped(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}
 			},
@@ -225,7 +225,7 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{binding("r")},
 			wants:   wants{requests: []string{"delete RoleBinding fleet-default/b Background uid uid-b", "create RoleBinding fleet-default/b"}},
 		},
-		"of a shared object only our fields are compared": {
+		"only our fields of a shared object are compared": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, cluster(nil, ""), func(c *fleet.Cluster) { c.Spec.ClientID = "generated"; c.Spec.Paused = true })}
 			},
@@ -236,7 +236,7 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{cluster(nil, "")},
 			wants:   wants{requests: []string{`patch Cluster fleet-default/c {"spec":{"agentNamespace":null}}`}},
 		},
-		"a tracked label that is no longer ours is removed, one of others stays": {
+		"a tracked label that is no longer set is removed, other labels stay": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, cluster(map[string]string{"env": "dev", "old": "1"}, ""), func(c *fleet.Cluster) { c.Labels["theirs"] = "1" })}
 			},
@@ -245,7 +245,7 @@ func TestApply(t *testing.T) {
 				`patch Cluster fleet-default/c {"metadata":{"annotations":{"fleet.cattle.io/label-keys":"env"},"labels":{"old":null}}}`,
 			}},
 		},
-		"what left the set is deleted, but for Namespaces and what is marked to stay": {
+		"children that left the set are deleted, except Namespaces and those marked to stay": {
 			seen: func(w *world) []Object {
 				return []Object{
 					asWritten(w, account()), asWritten(w, role("get")), asWritten(w, namespace()),
@@ -255,36 +255,36 @@ func TestApply(t *testing.T) {
 			desired: []runtime.Object{account()},
 			wants:   wants{requests: []string{"delete Role fleet-default/r Background uid uid-r"}},
 		},
-		"an empty set deletes all": {
+		"an empty set deletes all children": {
 			seen: func(w *world) []Object { return []Object{asWritten(w, account()), asWritten(w, binding("r"))} },
 			wants: wants{requests: []string{
 				"delete ServiceAccount fleet-default/a Background uid uid-a", "delete RoleBinding fleet-default/b Background uid uid-b",
 			}},
 		},
-		"what is on its way out is not deleted again": {
+		"a child that is being deleted is not deleted again": {
 			seen: func(w *world) []Object { return []Object{asWritten(w, account(), deleting)} },
 		},
-		"what belongs to another owner is left alone": {
+		"objects of another owner stay": {
 			seen: func(w *world) []Object {
 				return []Object{asWritten(w, account(), func(a *corev1.ServiceAccount) { a.Labels[fleet.LabelSetHash] = "another" })}
 			},
 		},
-		"a child that is wanted and on its way out is waited for": {
+		"a desired child that is being deleted is awaited": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, account(), deleting)} },
 			desired: []runtime.Object{account()},
 			wants:   wants{err: "ServiceAccount fleet-default/a: it is being deleted"},
 		},
-		"one that is derived from what is there is changed": {
+		"a derived child is changed": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, secret("old"))} },
 			desired: []runtime.Object{derived("uid-s")},
 			wants:   wants{requests: []string{`patch Secret fleet-default/s {"data":{"k":"bmV3"}}`}},
 		},
-		"and looked up if no cache has it": {
+		"a derived child without a cache is read": {
 			unseen:  func(w *world) []Object { return []Object{asWritten(w, secret("new"))} },
 			desired: []runtime.Object{derived("uid-s")},
 			wants:   wants{requests: []string{"get Secret fleet-default/s"}},
 		},
-		"but not made anew when that is gone, and nothing is deleted": {
+		"a derived child that is missing is not created, and nothing is deleted": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
 			desired: []runtime.Object{derived("uid-s")},
 			wants: wants{
@@ -292,7 +292,7 @@ func TestApply(t *testing.T) {
 				err:      "Secret fleet-default/s: it was replaced since it was looked at",
 			},
 		},
-		"nor is another of its name changed": {
+		"a derived child that was recreated is not changed": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, secret("other"))} },
 			desired: []runtime.Object{derived("uid-before")},
 			wants: wants{
@@ -300,7 +300,7 @@ func TestApply(t *testing.T) {
 				err:      "Secret fleet-default/s: it was replaced since it was looked at",
 			},
 		},
-		"a child of a kind that was not declared is an error and nothing is deleted": {
+		"a child of an undeclared kind is an error, and nothing is deleted": {
 			seen:    func(w *world) []Object { return []Object{asWritten(w, account())} },
 			desired: []runtime.Object{&corev1.ConfigMap{ObjectMeta: meta("x")}},
 			wants:   wants{err: "set cluster-group-token: unsupported child type *v1.ConfigMap"},
@@ -412,7 +412,7 @@ func TestApply_ConcurrentWriters(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"a child that went since the cache saw it is made anew": {
+		"a child deleted since it was cached is created again": {
 			gone:    "Role fleet-default/r",
 			desired: []runtime.Object{account(), role("list")},
 			want: []string{
@@ -420,23 +420,23 @@ func TestApply_ConcurrentWriters(t *testing.T) {
 				"create Role fleet-default/r",
 			},
 		},
-		"one that was derived from it is not": {
+		"a derived child deleted since it was cached is not created": {
 			gone:    "Secret fleet-default/s",
 			desired: []runtime.Object{account(), derived("uid-s")},
 			want:    []string{`patch Secret fleet-default/s {"data":{"k":"bmV3"}}`},
 			err:     "Secret fleet-default/s: it was replaced since it was looked at",
 		},
-		"deleting what is gone is done": {
+		"deleting a missing child succeeds": {
 			fail:    map[string]error{"delete ServiceAccount fleet-default/a": gone},
 			desired: []runtime.Object{role("get")},
 			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
 		},
-		"deleting what was replaced since is done": {
+		"deleting a replaced child succeeds": {
 			fail:    map[string]error{"delete ServiceAccount fleet-default/a": replaced},
 			desired: []runtime.Object{role("get")},
 			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
 		},
-		"a deletion that fails is told": {
+		"a failed deletion is an error": {
 			fail:    map[string]error{"delete ServiceAccount fleet-default/a": errors.New("no")},
 			desired: []runtime.Object{role("get")},
 			want:    []string{"delete ServiceAccount fleet-default/a Background uid uid-a"},
@@ -463,7 +463,7 @@ func TestApply_ConcurrentWriters(t *testing.T) {
 	}
 }
 
-func TestChildrenAreMarkedAsRecorded(t *testing.T) {
+func TestApply_MarksChildrenAsRecorded(t *testing.T) {
 	no := false
 	references := []metav1.OwnerReference{{
 		APIVersion: "fleet.cattle.io/v1alpha1", Kind: "ClusterRegistrationToken", Name: "import-token-east", UID: ownerUID,
@@ -481,24 +481,24 @@ func TestChildrenAreMarkedAsRecorded(t *testing.T) {
 		obj   Object
 		want  metav1.ObjectMeta
 	}{
-		"a child beside its owner refers to it": {
+		"child in the namespace of its owner: owner reference": {
 			owner: owner(), obj: account(),
 			want: metav1.ObjectMeta{
 				Namespace: "fleet-default", Name: "a", OwnerReferences: references, Annotations: owned,
 				Labels: map[string]string{"fleet.cattle.io/managed": "true", "objectset.rio.cattle.io/hash": hash},
 			},
 		},
-		"a child in another namespace cannot": {
+		"child in another namespace: no owner reference": {
 			owner: owner(), obj: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-x", Name: "a"}},
 			want: metav1.ObjectMeta{
 				Namespace: "cluster-x", Name: "a", Annotations: owned, Labels: map[string]string{"objectset.rio.cattle.io/hash": hash},
 			},
 		},
-		"nor can a cluster-scoped one": {
+		"cluster-scoped child: no owner reference": {
 			owner: owner(), obj: namespace(),
 			want: metav1.ObjectMeta{Name: "n", Annotations: owned, Labels: map[string]string{"objectset.rio.cattle.io/hash": hash}},
 		},
-		"a child of a Namespace refers to it": {
+		"child of a Namespace: owner reference": {
 			owner: namespaceOwner, obj: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "s"}},
 			want: metav1.ObjectMeta{
 				Namespace: "fleet-default", Name: "s",
@@ -514,7 +514,7 @@ func TestChildrenAreMarkedAsRecorded(t *testing.T) {
 				}},
 			},
 		},
-		"nobody's child names its set alone": {
+		"child without an owner: only the set": {
 			owner: Owner{}, obj: namespace(),
 			want: metav1.ObjectMeta{
 				Name: "n", Annotations: map[string]string{"objectset.rio.cattle.io/id": setID},

@@ -31,16 +31,16 @@ func TestWriteStatus(t *testing.T) {
 		change func(*fleet.Cluster)
 		want   []string
 	}{
-		"nothing altered, nothing sent": {change: func(*fleet.Cluster) {}},
-		"all of it goes, whatever was altered": {
+		"no change: no request": {change: func(*fleet.Cluster) {}},
+		"changed field: the whole status is sent": {
 			change: func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 			want:   []string{updated(ready, `"namespace":"n",`, half)},
 		},
-		"a list goes with the rest": {change: processed, want: []string{updated(andProcessed, "", half)}},
-		"nothing but the status is sent": {
+		"changed list: the whole status is sent": {change: processed, want: []string{updated(andProcessed, "", half)}},
+		"changed spec: no request": {
 			change: func(c *fleet.Cluster) { c.Spec.ClientID = "x" },
 		},
-		"nothing but the status goes with it": {
+		"changed spec and status: only the status is sent": {
 			change: func(c *fleet.Cluster) {
 				c.Spec.ClientID, c.Labels, c.Status.Summary.Ready = "x", map[string]string{"a": "b"}, 3
 			},
@@ -71,11 +71,11 @@ func TestPatchStatus(t *testing.T) {
 		change func(*fleet.Cluster)
 		want   []string
 	}{
-		"nothing altered, nothing sent":  {oneCluster(), func(*fleet.Cluster) {}, nil},
-		"what is altered, and only that": {oneCluster(), namespace, []string{patched("7")}},
-		"nothing but the status":         {oneCluster(), func(c *fleet.Cluster) { c.Spec.ClientID = "x" }, nil},
-		"what was written since is read": {oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = "8" }), namespace, []string{patched("7"), "get Cluster fleet-default/c", patched("8")}},
-		"what is gone":                   {nil, namespace, []string{patched("7")}},
+		"no change: no request":                    {oneCluster(), func(*fleet.Cluster) {}, nil},
+		"changed field: only that field is sent":   {oneCluster(), namespace, []string{patched("7")}},
+		"changed spec and status: only the status": {oneCluster(), func(c *fleet.Cluster) { c.Spec.ClientID = "x" }, nil},
+		"newer status: read again":                 {oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = "8" }), namespace, []string{patched("7"), "get Cluster fleet-default/c", patched("8")}},
+		"deleted object":                           {nil, namespace, []string{patched("7")}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,19 +120,19 @@ func TestWriteStatus_RetriesAfterConflicts(t *testing.T) {
 		requests int
 		err      string
 	}{
-		"what somebody else wrote in between stays": {
+		"status of another writer stays": {
 			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion, c.Status.Conditions[0].Status = "8", corev1.ConditionFalse }),
 			requests: 3, // refused, read again, written
 			expect: func(c *fleet.Cluster) bool {
 				return len(c.Status.Conditions) == 2 && c.Status.Conditions[0].Status == corev1.ConditionFalse
 			},
 		},
-		"what somebody else has already done is not done again": {
+		"another writer has made the change: no request": {
 			there:    oneCluster(processed, func(c *fleet.Cluster) { c.ResourceVersion = "8" }),
 			requests: 2, // refused, read again
 			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 2 },
 		},
-		"a writer who never rests is told of in the end": {
+		"conflicts without end: an error": {
 			there: oneCluster(),
 			prepare: func(t *testing.T, w *world) {
 				w.interfere = func() {
@@ -143,7 +143,7 @@ func TestWriteStatus_RetriesAfterConflicts(t *testing.T) {
 			requests: 2*writeAttempts - 1,
 			err:      `writing fleet-default/c: Operation cannot be fulfilled on Cluster.fleet.cattle.io "c": it is 13 now`,
 		},
-		"a field of one owner leaves those of others as they are": {
+		"other fields stay": {
 			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion, c.Status.Conditions[0].Status = "8", corev1.ConditionFalse }),
 			change:   func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 			requests: 3,
@@ -151,26 +151,26 @@ func TestWriteStatus_RetriesAfterConflicts(t *testing.T) {
 				return c.Status.Namespace == "n" && c.Status.Conditions[0].Status == corev1.ConditionFalse
 			},
 		},
-		"the first status is not written over another one": {
+		"first status does not overwrite another one": {
 			there:    oneCluster(func(c *fleet.Cluster) { c.ResourceVersion = "8" }),
 			read:     oneCluster(withoutStatus),
 			change:   func(c *fleet.Cluster) { c.Status.Summary.Ready++ },
 			requests: 3,
 			expect:   func(c *fleet.Cluster) bool { return c.Status.Summary.Ready == 3 },
 		},
-		"a field is not written to what replaced ours": {
+		"object was replaced: not written": {
 			there:    oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }),
 			change:   func(c *fleet.Cluster) { c.Status.Namespace = "n" },
 			requests: 2,
 			expect:   func(c *fleet.Cluster) bool { return c.Status.Namespace == "" },
 		},
-		"a status of what is gone need not be written": {requests: 1},
-		"an object that replaced ours is not reported about": {
+		"object was deleted: success": {requests: 1},
+		"object was replaced: success": {
 			there:    oneCluster(func(c *fleet.Cluster) { c.UID, c.ResourceVersion = "u2", "8" }),
 			requests: 2,
 			expect:   func(c *fleet.Cluster) bool { return len(c.Status.Conditions) == 1 },
 		},
-		"an answer that is an error is told": {
+		"failed request: an error": {
 			there: oneCluster(),
 			prepare: func(_ *testing.T, w *world) {
 				w.fail["update Cluster fleet-default/c"] = errors.New("no")

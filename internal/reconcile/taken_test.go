@@ -128,7 +128,6 @@ func TestRoleBecomesAnothers_ItsBindingGoes(t *testing.T) {
 	}
 }
 
-// Objects with names that only the hub's administrators can choose are taken over.
 func TestAdopting(t *testing.T) {
 	w := newWorld()
 	w.put(t, true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

@@ -12,15 +12,15 @@ func TestVersions(t *testing.T) {
 		happens func(*testing.T, *world)
 		same    bool
 	}{
-		"nothing happens": {func(*testing.T, *world) {}, true},
-		"a child changes": {func(t *testing.T, w *world) { w.put(t, true, asWritten(w, role("get"), version[*rbacv1.Role]("8"))) }, false},
-		"a child comes":   {func(t *testing.T, w *world) { w.put(t, true, asWritten(w, binding("r"))) }, false},
-		"a child goes":    {func(t *testing.T, w *world) { unseen(t, w.roles, "r") }, false},
-		"a child is made anew": {func(t *testing.T, w *world) {
+		"no change":          {func(*testing.T, *world) {}, true},
+		"a child changes":    {func(t *testing.T, w *world) { w.put(t, true, asWritten(w, role("get"), version[*rbacv1.Role]("8"))) }, false},
+		"a child is created": {func(t *testing.T, w *world) { w.put(t, true, asWritten(w, binding("r"))) }, false},
+		"a child is deleted": {func(t *testing.T, w *world) { unseen(t, w.roles, "r") }, false},
+		"a child is recreated": {func(t *testing.T, w *world) {
 			w.put(t, true, asWritten(w, role("get"), func(r *rbacv1.Role) { r.UID = "new" }))
 		}, false},
-		"another's child changes":      {func(t *testing.T, w *world) { w.put(t, true, secret("v")) }, true},
-		"a child changes out of sight": {func(t *testing.T, w *world) { w.put(t, false, asWritten(w, role("list"), version[*rbacv1.Role]("8"))) }, true},
+		"child of another owner changes": {func(t *testing.T, w *world) { w.put(t, true, secret("v")) }, true},
+		"child changes outside the set":  {func(t *testing.T, w *world) { w.put(t, false, asWritten(w, role("list"), version[*rbacv1.Role]("8"))) }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestVersions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no children are something, too", func(t *testing.T) {
+	t.Run("no children", func(t *testing.T) {
 		w := newWorld()
 		none, err := w.set.Versions(owner())
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// An API server that answers 429 for a minute costs an agent neither its identity nor a second request.
-func TestStoriesOfABusyHub(t *testing.T) {
+// The hub's API server answers 429 for a minute.
+func TestHubAnswers429_AgentKeepsItsIdentityAndItsRequest(t *testing.T) {
 	busyFrom := func(w *world, start time.Duration) {
 		w.later(start, "hub", "is busy", func() { w.busy = true })
 		w.later(start+time.Minute, "hub", "has time", func() { w.busy = false })
@@ -21,21 +21,21 @@ func TestStoriesOfABusyHub(t *testing.T) {
 		story    func(w *world)
 		requests int
 	}{
-		"an agent with an identity starts": {file: "busy-at-start", story: func(w *world) {
+		"agent with an identity starts": {file: "busy-at-start", story: func(w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.busy = true
 			w.later(time.Minute, "hub", "has time", func() { w.busy = false })
 			w.run(10 * time.Minute)
 		}},
-		"an agent serves": {file: "busy-while-running", story: func(w *world) {
+		"agent is running": {file: "busy-while-running", story: func(w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			busyFrom(w, time.Minute)
 			w.later(time.Minute+time.Second, "hub", "answers 429 to its work", func() { w.turnAway(http.StatusTooManyRequests, nil) })
 			w.run(10 * time.Minute)
 		}},
-		"an agent waits for its credential": {file: "busy-after-request", requests: 1, story: func(w *world) {
+		"agent waits for its credential": {file: "busy-after-request", requests: 1, story: func(w *world) {
 			w.grant = grantPlan{rights: 2 * time.Second, account: 2 * time.Second, credential: 3 * time.Second}
 			w.bootstrapSecret("import-1")
 			busyFrom(w, time.Second)

@@ -110,9 +110,9 @@ func (m mortalHub) Renew(ctx context.Context, namespace, account string, lifetim
 	return m.next.Renew(ctx, namespace, account, lifetime)
 }
 
-// Whenever an agent is killed, the next process ends with a whole identity that works, without a bootstrap secret,
-// and with one request more at most; where there was an identity, there is one at every moment.
-func TestKilledAtEachStep(t *testing.T) {
+// The next process ends with a complete working identity, without a bootstrap secret, and sends at most one more
+// request. An agent that had an identity has one all the time.
+func TestAgentKilledAfterAnyRequest_NextProcessHasAnIdentity(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(t *testing.T, w *world)
 		// identity is there from the beginning.
@@ -121,16 +121,16 @@ func TestKilledAtEachStep(t *testing.T) {
 		requests int
 	}{
 		"while it registers": {requests: 1, prepare: func(_ *testing.T, w *world) { w.bootstrapSecret("import-1") }},
-		"while it registers anew": {requests: 1, identity: true, prepare: func(_ *testing.T, w *world) {
+		"while it registers again": {requests: 1, identity: true, prepare: func(_ *testing.T, w *world) {
 			w.identitySecret("account-0") // which the hub does not know
 			w.bootstrapSecret("import-1")
 		}},
-		"while it learns of another address": {requests: 0, identity: true, prepare: func(_ *testing.T, w *world) {
+		"while it stores another address": {requests: 0, identity: true, prepare: func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.bootstrapSecret("import-1", at(movedURL))
 		}},
-		"while it drops a bootstrap secret that is not needed": {requests: 0, identity: true, prepare: func(_ *testing.T, w *world) {
+		"while it deletes an unneeded bootstrap secret": {requests: 0, identity: true, prepare: func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.bootstrapSecret("import-1")

@@ -21,27 +21,27 @@ var (
 	errUntrusted error = x509.UnknownAuthorityError{}
 )
 
-// What can happen to an agent, as testdata/<file>.golden tells it.
-func TestStoriesOfWhatCanHappen(t *testing.T) {
+// testdata/FILE.golden has the story of each row: what the agent, the hub and the admin do, in order.
+func TestFailureStories_MatchTheGoldens(t *testing.T) {
 	tests := map[string]struct {
 		file  string
 		story func(t *testing.T, w *world)
 	}{
-		"a hub that leaves a takeover ungranted, and grants it at last": {"takeover-pending", func(_ *testing.T, w *world) {
+		"takeover waits, and is granted later": {"takeover-pending", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.grant = grantPlan{rights: 245 * time.Second, account: 240 * time.Second, credential: 250 * time.Second}
 			w.bootstrapSecret("import-1")
 			w.run(10 * time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a token that ends while its request is pending is told at once": {"token-ends-told", func(_ *testing.T, w *world) {
+		"token is deleted while its request is pending: reported at once": {"token-ends-told", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.grant = grantPlan{rights: time.Hour}
 			w.later(20050*time.Millisecond, "hub", "deletes the token", func() { delete(w.tokens, "import-1") })
 			w.bootstrapSecret("import-1")
 			w.run(time.Hour)
 		}},
-		"a hub that is too busy says when to come again": {"too-busy", func(_ *testing.T, w *world) {
+		"busy hub answers with Retry-After": {"too-busy", func(_ *testing.T, w *world) {
 			w.refuse = apierrors.NewTooManyRequests("too many requests", 40)
 			w.later(2*time.Minute, "hub", "has time", func() { w.refuse = nil })
 			w.bootstrapSecret("import-1")
@@ -62,7 +62,7 @@ func TestStoriesOfWhatCanHappen(t *testing.T) {
 			w.run(2 * time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a hub that is gone for ten minutes, while an agent starts": {"gone-for-ten-minutes", func(_ *testing.T, w *world) {
+		"hub is unreachable for ten minutes while the agent starts": {"gone-for-ten-minutes", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Second, "hub", "goes down", func() { w.down = true; w.turnAway(0, errGone) })
@@ -70,7 +70,7 @@ func TestStoriesOfWhatCanHappen(t *testing.T) {
 			w.run(5 * time.Minute)
 			w.run(time.Hour)
 		}},
-		"a hub restored from before the registration, and no bootstrap secret": {"restored-hub", func(_ *testing.T, w *world) {
+		"hub restored to before the registration, no bootstrap secret": {"restored-hub", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
@@ -79,30 +79,30 @@ func TestStoriesOfWhatCanHappen(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a grant that never comes to work is asked for ever less often": {"broken-grants", func(_ *testing.T, w *world) {
+		"credentials never work: requests become rarer": {"broken-grants", func(_ *testing.T, w *world) {
 			for n := range 40 {
 				w.doomed[fmt.Sprintf("account-%d", n)] = true
 			}
 			w.bootstrapSecret("import-1")
 			w.run(20 * time.Minute)
 		}},
-		"a clock that is an hour ahead": {"clock-ahead", func(_ *testing.T, w *world) {
+		"agent's clock is an hour ahead": {"clock-ahead", func(_ *testing.T, w *world) {
 			w.skew = time.Hour
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a clock that is an hour behind": {"clock-behind", func(_ *testing.T, w *world) {
+		"agent's clock is an hour behind": {"clock-behind", func(_ *testing.T, w *world) {
 			w.skew = -time.Hour
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a work that was canceled by itself ends the agent": {"work-canceled", func(_ *testing.T, w *world) {
+		"work ends with a cancellation: the agent exits": {"work-canceled", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.ending = fmt.Errorf("a part: %w", context.Canceled)
 			w.identitySecret("account-0")
 			w.run(time.Minute)
 		}},
-		"a work that does not end when its identity is lost ends the agent": {"work-stuck", func(_ *testing.T, w *world) {
+		"work does not stop when the identity is lost: the agent exits": {"work-stuck", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.deaf = true
@@ -115,8 +115,8 @@ func TestStoriesOfWhatCanHappen(t *testing.T) {
 	}
 }
 
-// An error that says that something was canceled must not be taken for the end that was asked for.
-func TestOutcomeIsNeverACancellation(t *testing.T) {
+// A canceled context must not look like a requested end.
+func TestOutcome_IsNeverACancellation(t *testing.T) {
 	for name, err := range map[string]error{"none": nil, "canceled": context.Canceled, "another": errGone} {
 		t.Run(name, func(t *testing.T) {
 			got := (&serving{err: err}).outcome()

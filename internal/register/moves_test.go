@@ -28,13 +28,13 @@ func signedBy(ca []byte) func(*corev1.Secret) {
 
 const movedURL = "https://moved.example:6443"
 
-// What an agent makes of news about the address and the CA of its hub, as testdata/<file>.golden tells it.
-func TestStoriesOfAHubThatMoves(t *testing.T) {
+// testdata/FILE.golden has the story of each row: the address or the CA of the hub changes.
+func TestMovedHubStories_MatchTheGoldens(t *testing.T) {
 	tests := map[string]struct {
 		file  string
 		story func(t *testing.T, w *world)
 	}{
-		"another address beside an identity that works": {"moves-address", func(_ *testing.T, w *world) {
+		"working identity, another address": {"moves-address", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "admin", "upgrades the chart with another address", func() { w.bootstrapSecret("import-1", at(movedURL)) })
@@ -42,7 +42,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an address that answers only later": {"moves-later", func(_ *testing.T, w *world) {
+		"another address that answers later": {"moves-later", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers first is at movedURL here
@@ -51,7 +51,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an address at which nobody knows the agent": {"moves-nowhere", func(_ *testing.T, w *world) {
+		"another address whose server rejects the identity": {"moves-nowhere", func(_ *testing.T, w *world) {
 			w.logs, w.strangers = true, true
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
@@ -59,7 +59,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a new CA, delivered ahead of the new certificate, is not taken yet": {"moves-ca-ahead", func(t *testing.T, w *world) {
+		"new CA before the new certificate: not stored yet": {"moves-ca-ahead", func(t *testing.T, w *world) {
 			next := newCA(t)
 			w.signer = w.ca
 			w.accounts["account-0"] = true
@@ -68,7 +68,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a bundle of both CAs, ahead of the new certificate, is": {"moves-ca-both", func(t *testing.T, w *world) {
+		"both CAs before the new certificate: stored": {"moves-ca-both", func(t *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			both := append(append([]byte{}, w.ca...), newCA(t)...)
@@ -76,7 +76,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a new certificate first, and its CA later": {"moves-ca", func(t *testing.T, w *world) {
+		"new certificate before its CA": {"moves-ca", func(t *testing.T, w *world) {
 			next := newCA(t)
 			w.signer = w.ca
 			w.accounts["account-0"] = true
@@ -86,7 +86,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a new certificate, found at the start, and its CA": {"moves-ca-at-start", func(t *testing.T, w *world) {
+		"new certificate at the start, then its CA": {"moves-ca-at-start", func(t *testing.T, w *world) {
 			w.signer = newCA(t)
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
@@ -102,7 +102,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			})
 			w.run(time.Hour)
 		}},
-		"the mode becomes strict, the identity has no CA, and the hub gives it one": {"becomes-strict", func(_ *testing.T, w *world) {
+		"mode becomes strict, identity without a CA, hub writes one": {"becomes-strict", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
@@ -110,7 +110,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.later(119*time.Second, "hub", "writes its CA into Secret fleet-agent", func() { w.identitySecret("account-0", func(a *hubclient.Access) { a.Server += "/" }) })
 			w.run(time.Hour)
 		}},
-		"the mode becomes strict, and a bootstrap secret has the CA": {"becomes-strict-with-bootstrap", func(_ *testing.T, w *world) {
+		"mode becomes strict, bootstrap secret has the CA": {"becomes-strict-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
@@ -119,7 +119,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"the mode becomes strict a moment after the CA was delivered": {"becomes-strict-after-bootstrap", func(_ *testing.T, w *world) {
+		"mode becomes strict just after the CA was delivered": {"becomes-strict-after-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
@@ -128,7 +128,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"the mode becomes system-store a moment after an address without a CA was delivered": {"becomes-system-store-after-bootstrap", func(_ *testing.T, w *world) {
+		"mode becomes system-store just after an address without a CA": {"becomes-system-store-after-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict})
@@ -137,7 +137,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an address without a CA that the mode has no use for": {"stays-strict-with-bootstrap", func(_ *testing.T, w *world) {
+		"address without a CA under mode strict": {"stays-strict-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict})
@@ -145,7 +145,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a CA that is not needed under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
+		"unneeded CA under mode system-store": {"stays-system-store", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
@@ -153,7 +153,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an identity that is turned away while its new address does not answer yet": {"moves-later-rejected", func(_ *testing.T, w *world) {
+		"identity is rejected while its new address does not answer": {"moves-later-rejected", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers first is at movedURL here
@@ -163,7 +163,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an identity that is turned away for a while, and a new address that never answers": {"moves-nowhere-rejected", func(_ *testing.T, w *world) {
+		"identity is rejected for a while, new address never answers": {"moves-nowhere-rejected", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.Server = movedURL })
 			w.down = true // what answers is at movedURL here
@@ -176,7 +176,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			away(200*time.Second, 255*time.Second)
 			w.run(10 * time.Minute)
 		}},
-		"a moment without rights beside a bootstrap secret with another token": {"forbidden-for-a-moment-with-bootstrap", func(_ *testing.T, w *world) {
+		"rights are missing for a moment, bootstrap secret has another token": {"forbidden-for-a-moment-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"], w.tokens["import-2"] = true, true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "restarts, and does not know of anybody's rights yet", func() { w.doomed["account-0"] = true })
@@ -185,7 +185,7 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"and rights that are gone": {"forbidden-with-bootstrap", func(_ *testing.T, w *world) {
+		"rights are deleted, bootstrap secret has another token": {"forbidden-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"], w.tokens["import-2"] = true, true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "takes the agent's rights away", func() { w.doomed["account-0"] = true })
@@ -193,14 +193,14 @@ func TestStoriesOfAHubThatMoves(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"the mode becomes strict, and the identity has its CA": {"stays-strict", func(_ *testing.T, w *world) {
+		"mode becomes strict, identity has the CA": {"stays-strict", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
 			w.later(time.Minute, "hub", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 			w.run(time.Hour)
 		}},
-		"a start under mode strict with an identity that has no CA": {"strict-at-start", func(_ *testing.T, w *world) {
+		"start under mode strict, identity without a CA": {"strict-at-start", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0", func(a *hubclient.Access) { a.CA = nil })

@@ -135,7 +135,7 @@ func (k *keeper) expectSigned(t *testing.T, request *fleet.ClusterRegistration) 
 	}
 }
 
-func TestAgentRecovers(t *testing.T) {
+func TestRecoveryStories_MatchTheGoldens(t *testing.T) {
 	inWorld(t, "recovers-without-secret", func(t *testing.T, w *world) {
 		k := w.keeper()
 		k.keep(w)
@@ -224,13 +224,13 @@ func TestRegistrationAtHubThatGivesNothing_ForgetsEarlierHub(t *testing.T) {
 	})
 }
 
-func TestAgentKeepsWhatTheHubGives(t *testing.T) {
+func TestRecoveryValues_AreStored(t *testing.T) {
 	for name, prepare := range map[string]func(*world){
-		"with the credential": func(w *world) {
+		"with the credential of a new agent": func(w *world) {
 			w.configureText(`{"clientID":"client-a"}`)
 			w.bootstrapSecret("import-1")
 		},
-		"later, to an agent that joined earlier": func(w *world) {
+		"later, for an agent that joined before": func(w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 		},
@@ -301,8 +301,8 @@ func TestAgentWithDamagedData_AsksForThemAgain(t *testing.T) {
 	}
 }
 
-// A damaged value of the recovery Secret neither ends the agent nor makes it use the value.
-func TestDamagedRecoverySecret(t *testing.T) {
+// The agent neither exits because of a damaged value nor uses it.
+func TestDamagedRecoverySecret_ValueIsNotUsed(t *testing.T) {
 	truncate := func(key string) func(map[string][]byte) {
 		return func(data map[string][]byte) { data[key] = data[key][:len(data[key])/2] }
 	}

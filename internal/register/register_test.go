@@ -22,8 +22,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Each story is an agent's life as testdata/<file>.golden tells it.
-func TestStories(t *testing.T) {
+// testdata/FILE.golden has the story of each row: what the agent, the hub and the admin do, in order.
+func TestStories_MatchTheGoldens(t *testing.T) {
 	tests := map[string]struct {
 		file  string
 		story func(t *testing.T, w *world)
@@ -34,17 +34,17 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a restart with an identity that works registers nothing": {"restart", func(_ *testing.T, w *world) {
+		"restart with a working identity: no registration": {"restart", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.run(time.Hour)
 		}},
-		"a restart after a registration registers nothing": {"register-and-restart", func(_ *testing.T, w *world) {
+		"restart after a registration: no registration": {"register-and-restart", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 			w.run(time.Minute)
 		}},
-		"a bootstrap secret beside an identity that works is dropped unused": {"bootstrap-not-needed", func(_ *testing.T, w *world) {
+		"bootstrap secret beside a working identity: deleted unused": {"bootstrap-not-needed", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.bootstrapSecret("import-1")
@@ -52,51 +52,51 @@ func TestStories(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a hub that is down at the start is waited for": {"hub-down-at-start", func(_ *testing.T, w *world) {
+		"hub is down at the start: the agent waits": {"hub-down-at-start", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.down = true
 			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
 			w.run(time.Hour)
 		}},
-		"a hub that is down while the agent registers is waited for": {"hub-down-at-registration", func(_ *testing.T, w *world) {
+		"hub is down during the registration: the agent waits": {"hub-down-at-registration", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1")
 			w.down = true
 			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
 			w.run(10 * time.Minute)
 		}},
-		"a hub that goes down after the request is waited for": {"hub-down-after-request", func(_ *testing.T, w *world) {
+		"hub goes down after the request: the agent waits": {"hub-down-after-request", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1")
 			w.later(210*time.Millisecond, "hub", "goes down", func() { w.down = true })
 			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
 			w.run(10 * time.Minute)
 		}},
-		"a hub that goes down while its identity is in use stops nothing": {"hub-down-while-running", func(_ *testing.T, w *world) {
+		"hub goes down while the agent runs: the agent continues": {"hub-down-while-running", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "goes down", func() { w.down = true; w.turnAway(0, errors.New("connection refused")) })
 			w.later(3*time.Minute, "hub", "is back", func() { w.down = false })
 			w.run(time.Hour)
 		}},
-		"an identity the hub rejects at the start, with nothing to replace it": {"rejected-at-start", func(_ *testing.T, w *world) {
+		"identity is rejected at the start, no bootstrap secret": {"rejected-at-start", func(_ *testing.T, w *world) {
 			w.identitySecret("account-0")
 			w.run(time.Hour)
 		}},
-		"an identity the hub rejects at the start, with a bootstrap secret": {"rejected-at-start-with-bootstrap", func(_ *testing.T, w *world) {
+		"identity is rejected at the start, bootstrap secret exists": {"rejected-at-start-with-bootstrap", func(_ *testing.T, w *world) {
 			w.identitySecret("account-0")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"an API server that has just started rejects for a moment": {"rejected-for-a-moment", func(_ *testing.T, w *world) {
+		"API server rejects just after its start": {"rejected-for-a-moment", func(_ *testing.T, w *world) {
 			w.identitySecret("account-0")
 			w.later(4*time.Second, "hub", "knows its accounts again", func() { w.accounts["account-0"] = true })
 			w.run(time.Minute)
 		}},
-		"a start with neither identity nor bootstrap secret": {"nothing-at-start", func(_ *testing.T, w *world) {
+		"start without identity and bootstrap secret": {"nothing-at-start", func(_ *testing.T, w *world) {
 			w.run(time.Hour)
 		}},
-		"a lost credential, and a new bootstrap secret": {"lost-credential", func(_ *testing.T, w *world) {
+		"deleted credential and a new bootstrap secret": {"lost-credential", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.tokens["import-2"] = true
 			w.identitySecret("account-0")
@@ -105,21 +105,21 @@ func TestStories(t *testing.T) {
 			w.run(time.Hour)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a running identity is rejected and comes back": {"rejected-while-running", func(_ *testing.T, w *world) {
+		"identity in use is rejected, then accepted": {"rejected-while-running", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusUnauthorized, nil) })
 			w.later(119*time.Second, "hub", "has it back", func() { w.accounts["account-0"] = true })
 			w.run(time.Hour)
 		}},
-		"a running identity is rejected and replaced": {"rejected-while-running-with-bootstrap", func(_ *testing.T, w *world) {
+		"identity in use is rejected, then replaced": {"rejected-while-running-with-bootstrap", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "loses the account", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusForbidden, nil) })
 			w.later(119*time.Second, "hub", "delivers a bootstrap secret", func() { w.bootstrapSecret("import-1") })
 			w.run(time.Hour)
 		}},
-		"a configuration with another client ID that comes after its bootstrap secret is waited for": {"client-id-after-bootstrap", func(_ *testing.T, w *world) {
+		"configuration with another client ID arrives after the bootstrap secret: the agent waits": {"client-id-after-bootstrap", func(_ *testing.T, w *world) {
 			w.configure(config.Agent{ClientID: "of-a-deleted-cluster"})
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
@@ -129,7 +129,7 @@ func TestStories(t *testing.T) {
 			w.run(time.Hour)
 			w.expectClientIDs("c2")
 		}},
-		"a configuration with another client ID that does not come is not waited for forever": {"client-id-without-configuration", func(_ *testing.T, w *world) {
+		"configuration with another client ID does not arrive: the wait ends": {"client-id-without-configuration", func(_ *testing.T, w *world) {
 			w.configure(config.Agent{ClientID: "c1"})
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
@@ -138,14 +138,14 @@ func TestStories(t *testing.T) {
 			w.run(time.Hour)
 			w.expectClientIDs("c1")
 		}},
-		"a running agent whose hub shows another certificate": {"untrusted-while-running", func(_ *testing.T, w *world) {
+		"hub shows another certificate to a running agent": {"untrusted-while-running", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "hub", "shows another certificate", func() { w.untrusted = true; w.turnAway(0, x509.UnknownAuthorityError{}) })
 			w.later(119*time.Second, "hub", "shows its own again", func() { w.untrusted = false })
 			w.run(time.Hour)
 		}},
-		"answers that count against other rights stop nothing": {"forbidden-elsewhere", func(_ *testing.T, w *world) {
+		"requests with other rights are denied: the agent continues": {"forbidden-elsewhere", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			for _, at := range []time.Duration{60, 61, 63, 90} {
@@ -153,24 +153,24 @@ func TestStories(t *testing.T) {
 			}
 			w.run(time.Hour)
 		}},
-		"a grant that takes its time": {"late-grant", func(_ *testing.T, w *world) {
+		"slow grant": {"late-grant", func(_ *testing.T, w *world) {
 			w.grant = grantPlan{rights: 40 * time.Second, account: 45 * time.Second, credential: 50 * time.Second}
 			w.bootstrapSecret("import-1")
 			w.run(10 * time.Minute)
 		}},
-		"a grant that never comes": {"no-grant", func(_ *testing.T, w *world) {
+		"request is never granted": {"no-grant", func(_ *testing.T, w *world) {
 			w.grant = grantPlan{rights: 24 * time.Hour}
 			w.bootstrapSecret("import-1")
 			w.run(61 * time.Minute)
 		}},
-		"an account that works only after its credential is there": {"late-rights", func(_ *testing.T, w *world) {
+		"account works only after the credential exists": {"late-rights", func(_ *testing.T, w *world) {
 			w.grant.account = 3 * time.Second
 			w.doomed["account-1"] = true
 			w.later(3100*time.Millisecond, "hub", "binds the account's role", func() { delete(w.doomed, "account-1") })
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"an account that never works is asked for anew": {"broken-grant", func(_ *testing.T, w *world) {
+		"account never works: another request": {"broken-grant", func(_ *testing.T, w *world) {
 			w.doomed["account-1"] = true
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
@@ -192,7 +192,7 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, "token") })
 			w.run(time.Minute)
 		}},
-		"a bootstrap secret with an address that is none": {"bootstrap-without-address", func(_ *testing.T, w *world) {
+		"bootstrap secret with an invalid address": {"bootstrap-without-address", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1", func(s *corev1.Secret) { s.Data[protocol.APIServerURLKey] = []byte("hub") })
 			w.run(time.Minute)
 		}},
@@ -201,17 +201,17 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1", func(s *corev1.Secret) { delete(s.Data, protocol.APIServerCAKey) })
 			w.run(time.Minute)
 		}},
-		"a TLS mode nobody knows": {"unknown-tls-mode", func(_ *testing.T, w *world) {
+		"unknown TLS mode": {"unknown-tls-mode", func(_ *testing.T, w *world) {
 			w.configure(config.Agent{AgentTLSMode: "lenient"})
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a configuration that is no YAML": {"malformed-configuration", func(_ *testing.T, w *world) {
+		"configuration is not YAML": {"malformed-configuration", func(_ *testing.T, w *world) {
 			w.configureText("{")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a setting that changes while the identity is in use": {"setting-changes", func(_ *testing.T, w *world) {
+		"setting changes while the identity is in use": {"setting-changes", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			every := func(d time.Duration) {
@@ -231,17 +231,17 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1")
 			w.run(time.Hour)
 		}},
-		"a token the hub does not know": {"token-rejected", func(_ *testing.T, w *world) {
+		"unknown token": {"token-rejected", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-9")
 			w.run(time.Hour)
 		}},
-		"a token that ends while its request is pending": {"token-ends", func(_ *testing.T, w *world) {
+		"token is deleted while its request is pending": {"token-ends", func(_ *testing.T, w *world) {
 			w.grant = grantPlan{rights: time.Hour}
 			w.later(time.Minute, "hub", "deletes the token", func() { delete(w.tokens, "import-1") })
 			w.bootstrapSecret("import-1")
 			w.run(time.Hour)
 		}},
-		"a bootstrap secret that is replaced while its request is pending": {"bootstrap-replaced", func(_ *testing.T, w *world) {
+		"bootstrap secret is replaced while its request is pending": {"bootstrap-replaced", func(_ *testing.T, w *world) {
 			w.grant.rights, w.grant.credential = time.Hour, 0
 			w.tokens["import-2"] = true
 			w.bootstrapSecret("import-1")
@@ -251,7 +251,7 @@ func TestStories(t *testing.T) {
 			})
 			w.run(2 * time.Minute)
 		}},
-		"a bootstrap secret that goes while its request is pending, and another that comes": {"bootstrap-deleted", func(_ *testing.T, w *world) {
+		"bootstrap secret is deleted while its request is pending, then another is created": {"bootstrap-deleted", func(_ *testing.T, w *world) {
 			w.grant.rights, w.grant.credential = time.Hour, 0
 			w.tokens["import-2"] = true
 			w.bootstrapSecret("import-1")
@@ -262,21 +262,21 @@ func TestStories(t *testing.T) {
 			})
 			w.run(3 * time.Minute)
 		}},
-		"a hub that goes down between credential and proof is waited for": {"hub-down-before-proof", func(_ *testing.T, w *world) {
+		"hub goes down between credential and proof: the agent waits": {"hub-down-before-proof", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1")
 			w.doomed["account-1"] = true
 			w.later(300*time.Millisecond, "hub", "goes down", func() { w.down = true; delete(w.doomed, "account-1") })
 			w.later(119*time.Second, "hub", "is back", func() { w.down = false })
 			w.run(10 * time.Minute)
 		}},
-		"a hub that has moved while it was down": {"hub-moved", func(_ *testing.T, w *world) {
+		"hub moved while it was down": {"hub-moved", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.down = true
 			w.later(50*time.Second, "hub", "answers elsewhere", func() { w.bootstrapSecret("import-1", at("https://elsewhere.example")) })
 			w.run(5 * time.Minute)
 		}},
-		"a hub that is down, and another that does not know the token": {"hub-not-moved", func(_ *testing.T, w *world) {
+		"hub is down, and another one does not know the token": {"hub-not-moved", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			w.bootstrapSecret("import-9", at("https://elsewhere.example"))
@@ -285,36 +285,36 @@ func TestStories(t *testing.T) {
 			w.run(5 * time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a credential that is not whole at first": {"hollow-credential", func(_ *testing.T, w *world) {
+		"credential is incomplete at first": {"hollow-credential", func(_ *testing.T, w *world) {
 			w.hollow = true
 			w.later(2020*time.Millisecond, "hub", "completes the credential", func() { w.hollow = false })
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a credential that may be read but not watched": {"no-watch", func(_ *testing.T, w *world) {
+		"credential can be read but not watched": {"no-watch", func(_ *testing.T, w *world) {
 			w.grant.credential = 450 * time.Millisecond
 			w.onWatch = func() error { return apierrors.NewForbidden(corev1.Resource("secrets"), "", nil) }
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a watch that breaks off": {"watch-breaks", func(_ *testing.T, w *world) {
+		"watch breaks off": {"watch-breaks", func(_ *testing.T, w *world) {
 			w.grant.credential = 20 * time.Second
 			w.later(10020*time.Millisecond, "hub", "closes the watch", func() { w.watched.Stop() })
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a watch that is told of an error": {"watch-fails", func(_ *testing.T, w *world) {
+		"watch receives an error event": {"watch-fails", func(_ *testing.T, w *world) {
 			w.grant.credential = 20 * time.Second
 			w.later(10020*time.Millisecond, "hub", "ends the watch with 410", func() { w.watched.Error(&apierrors.NewResourceExpired("too old").ErrStatus) })
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a watch nobody answers is renewed": {"watch-is-silent", func(_ *testing.T, w *world) {
+		"unanswered watch is started again": {"watch-is-silent", func(_ *testing.T, w *world) {
 			w.grant.credential = 40 * time.Second
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a bootstrap secret that is replaced while its credential is watched for": {"bootstrap-replaced-while-watching", func(_ *testing.T, w *world) {
+		"bootstrap secret is replaced while the credential is watched": {"bootstrap-replaced-while-watching", func(_ *testing.T, w *world) {
 			w.grant.credential = time.Hour
 			w.tokens["import-2"] = true
 			w.bootstrapSecret("import-1")
@@ -324,7 +324,7 @@ func TestStories(t *testing.T) {
 			})
 			w.run(time.Minute)
 		}},
-		"an identity that cannot be read, and a bootstrap secret": {"unreadable-identity", func(_ *testing.T, w *world) {
+		"identity cannot be parsed, bootstrap secret exists": {"unreadable-identity", func(_ *testing.T, w *world) {
 			w.add(&corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent},
 				Data:       protocol.Identity{Kubeconfig: []byte("{"), DeploymentNamespace: "d", ClusterNamespace: "c", ClusterName: "n"}.Encode(),
@@ -332,17 +332,17 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"an identity that lacks a key, and nothing else": {"incomplete-identity", func(_ *testing.T, w *world) {
+		"identity lacks a key, no bootstrap secret": {"incomplete-identity", func(_ *testing.T, w *world) {
 			w.add(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agentNS, Name: names.Agent}, Data: map[string][]byte{"kubeconfig": []byte("x")}})
 			w.run(time.Minute)
 		}},
-		"an identity that is replaced while it is in use": {"identity-replaced", func(_ *testing.T, w *world) {
+		"identity is replaced while it is in use": {"identity-replaced", func(_ *testing.T, w *world) {
 			w.accounts["account-0"], w.accounts["account-7"] = true, true
 			w.identitySecret("account-0")
 			w.later(time.Minute, "admin", "restores a backup", func() { w.identitySecret("account-7") })
 			w.run(time.Hour)
 		}},
-		"this cluster's client ID cannot be read at first": {"no-client-id", func(_ *testing.T, w *world) {
+		"client ID of this cluster cannot be read at first": {"no-client-id", func(_ *testing.T, w *world) {
 			failures := 2
 			w.local.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 				failures--
@@ -351,24 +351,24 @@ func TestStories(t *testing.T) {
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"an agent that leaves while it waits leaves nothing behind": {"leaves-while-waiting", func(_ *testing.T, w *world) {
+		"agent is stopped while it waits: nothing remains": {"leaves-while-waiting", func(_ *testing.T, w *world) {
 			w.bootstrapSecret("import-1")
 			w.run(180 * time.Millisecond)
 			w.expectMissing(names.Agent)
 		}},
-		"a work that ends by itself without a reason ends the agent": {"work-ends", func(_ *testing.T, w *world) {
+		"work ends without an error: the agent exits": {"work-ends", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.endsAtOnce = true
 			w.identitySecret("account-0")
 			w.run(time.Minute)
 		}},
-		"a work that ends by itself ends the agent": {"work-fails", func(_ *testing.T, w *world) {
+		"work ends with an error: the agent exits": {"work-fails", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.ending = errors.New("no caches")
 			w.identitySecret("account-0")
 			w.run(time.Minute)
 		}},
-		"the agent's own cluster is out of reach for a while": {"local-cluster-down", func(_ *testing.T, w *world) {
+		"own cluster is unreachable for a while": {"local-cluster-down", func(_ *testing.T, w *world) {
 			w.accounts["account-0"] = true
 			w.identitySecret("account-0")
 			var back atomic.Bool
@@ -378,12 +378,12 @@ func TestStories(t *testing.T) {
 			w.later(10*time.Second, "local", "is back", func() { back.Store(true) })
 			w.run(time.Minute)
 		}},
-		"an identity that cannot be stored at first": {"store-fails", func(_ *testing.T, w *world) {
+		"identity cannot be stored at first": {"store-fails", func(_ *testing.T, w *world) {
 			w.failFor(2, "create")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
 		}},
-		"a configuration that changes while an identity cannot be stored": {"store-interrupted", func(_ *testing.T, w *world) {
+		"configuration changes while an identity cannot be stored": {"store-interrupted", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.failFor(2, "create")
 			w.bootstrapSecret("import-1")
@@ -391,7 +391,7 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"and so beside an identity the hub does not know": {"store-interrupted-beside-identity", func(_ *testing.T, w *world) {
+		"configuration changes while an identity cannot be stored, the former one is unknown to the hub": {"store-interrupted-beside-identity", func(_ *testing.T, w *world) {
 			w.logs = true
 			w.failFor(2, "update")
 			w.identitySecret("account-0")
@@ -400,7 +400,7 @@ func TestStories(t *testing.T) {
 			w.run(time.Minute)
 			w.expectMissing(names.AgentBootstrap)
 		}},
-		"a bootstrap secret that cannot be deleted at first": {"drop-fails", func(_ *testing.T, w *world) {
+		"bootstrap secret cannot be deleted at first": {"drop-fails", func(_ *testing.T, w *world) {
 			w.failFor(2, "delete")
 			w.bootstrapSecret("import-1")
 			w.run(time.Minute)
@@ -412,8 +412,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Without a ConfigMap there are no labels to copy into, and the error says what was tried.
-func TestRequestWithoutConfiguration(t *testing.T) {
+// The labels of the request cannot be read without a ConfigMap. The error names the request that was refused.
+func TestMissingConfigMap_RefusedRequestIsReported(t *testing.T) {
 	inWorld(t, "refused-without-configuration", func(t *testing.T, w *world) {
 		w.refuse = apierrors.NewGenericServerResponse(404, "post", fleet.Resource("clusterregistrations"), "", "", 0, false)
 		w.bootstrapSecret("import-1")
@@ -421,8 +421,7 @@ func TestRequestWithoutConfiguration(t *testing.T) {
 	})
 }
 
-// What a request says, in each world.
-func TestRequests(t *testing.T) {
+func TestRequest_ContainsClientIDAndLabels(t *testing.T) {
 	inWorld(t, "request-contents", func(t *testing.T, w *world) {
 		w.bootstrapSecret("import-1")
 		w.run(time.Second)

@@ -42,18 +42,18 @@ func serveTLS(t *testing.T, documents map[string]string) hubclient.Access {
 	}
 }
 
-// The TLS modes decide what is stored: system-store keeps the CA where the system's roots do not suffice.
+// Mode system-store stores the CA only if the system's roots do not suffice.
 func TestReach(t *testing.T) {
 	access := serveTLS(t, nil)
 	tests := map[string]struct {
 		mode string
 		ca   []byte
 	}{
-		"strict keeps the CA":                              {"strict", access.CA},
-		"no mode is strict":                                {"", access.CA},
-		"system-store keeps it where it is needed":         {"system-store", access.CA},
-		"system-store without a CA relies on the system's": {"system-store", nil},
-		"a CA that is of no use is kept, to be found out":  {"system-store", newCA(t)},
+		"strict keeps the CA":                               {"strict", access.CA},
+		"no mode: as strict":                                {"", access.CA},
+		"system-store keeps a needed CA":                    {"system-store", access.CA},
+		"system-store without a CA uses the roots":          {"system-store", nil},
+		"unusable CA is kept, so that the proof reports it": {"system-store", newCA(t)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A whole registration over TLS: the identity that is stored reaches the hub as the import identity did.
-func TestRegistrationOverTLS(t *testing.T) {
+func TestRegistrationOverTLS_StoredIdentityReachesTheHub(t *testing.T) {
 	const (
 		post   = "POST /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrations"
 		list   = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/cluster-a/bundledeployments"

@@ -39,7 +39,7 @@ func joined(t *testing.T, name string, env ...corev1.EnvVar) (*site, *fleet.Clus
 	return s, token, values
 }
 
-func TestAgentJoins(t *testing.T) {
+func TestNewAgent_RegistersAndStoresItsIdentity(t *testing.T) {
 	s, _, _ := joined(t, "joins")
 	s.expectMissing(names.AgentBootstrap)
 	s.expectRequests(1)
@@ -83,7 +83,7 @@ func TestKilledAgent_DoesNotRegisterAgain(t *testing.T) {
 	t.Logf("away for %s; from the process's start to its first heartbeat, now and with a stored identity: %v", away, sinceStart.FindAllString(s.log(first), -1))
 }
 
-func TestLostCredentialAndNewBootstrapSecret(t *testing.T) {
+func TestDeletedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T) {
 	s, token, values := joined(t, "lost")
 	cluster := s.heartbeat(time.Time{})
 	s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.Agent, metav1.DeleteOptions{}))
@@ -104,7 +104,7 @@ func TestLostCredentialAndNewBootstrapSecret(t *testing.T) {
 	}
 }
 
-func TestBootstrapSecretThatIsNotNeeded(t *testing.T) {
+func TestUnneededBootstrapSecret_IsDeletedWithoutRequest(t *testing.T) {
 	s, _, values := joined(t, "not-needed")
 	s.expectMissing(names.AgentBootstrap)
 	s.deliver(values)
@@ -113,7 +113,7 @@ func TestBootstrapSecretThatIsNotNeeded(t *testing.T) {
 	s.heartbeat(now())
 }
 
-func TestHubThatIsDown(t *testing.T) {
+func TestUnreachableHub_AgentContinuesWithoutRestart(t *testing.T) {
 	s, _, _ := joined(t, "down")
 	s.must(s.plane.Hub.Pause())
 	s.expectLog(first, "sending the heartbeat failed", 2)
@@ -126,7 +126,7 @@ func TestHubThatIsDown(t *testing.T) {
 	}
 }
 
-func TestHubThatRejectsTheRunningAgent(t *testing.T) {
+func TestRejectedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T) {
 	s, token, values := joined(t, "rejected")
 	request := s.requests()[0]
 	account := names.RequestAccount(request.Name, string(request.UID))
@@ -143,7 +143,7 @@ func TestHubThatRejectsTheRunningAgent(t *testing.T) {
 	}
 }
 
-func TestAgentWithoutAnything(t *testing.T) {
+func TestNoIdentityAndNoBootstrapSecret_ExitsAndJoinsAfterRestart(t *testing.T) {
 	s := newSite(t, "nothing")
 	s.startPod(first)
 	s.expectLog(first, "fleetagent: "+registering.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; create", 1)
@@ -159,7 +159,7 @@ func TestAgentWithoutAnything(t *testing.T) {
 	s.expectReady(first, true)
 }
 
-func TestAgentThatIsAskedToEnd(t *testing.T) {
+func TestTerminatedAgent_ReleasesItsLease(t *testing.T) {
 	s, _, _ := joined(t, "ends")
 	s.endPod(first)
 	s.expectLog(first, "msg=completed", 1)
@@ -171,7 +171,7 @@ func TestAgentThatIsAskedToEnd(t *testing.T) {
 	})
 }
 
-func TestStandbyIsReady(t *testing.T) {
+func TestStandbyReplica_IsReadyAndTakesOver(t *testing.T) {
 	s, _, _ := joined(t, "standby")
 	s.startPod("fleet-agent-1")
 	s.expectLog("fleet-agent-1", "standing by", 1)

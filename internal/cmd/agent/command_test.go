@@ -69,7 +69,7 @@ func (e *ending) Write(p []byte) (int, error) {
 	return e.Buffer.Write(p)
 }
 
-func TestRecordedAgentsStart(t *testing.T) {
+func TestRecordedCommandLines_AreAccepted(t *testing.T) {
 	for _, cluster := range []string{"hub", "east", "west"} {
 		t.Run(cluster, func(t *testing.T) {
 			container := recorded(t, cluster)
@@ -99,9 +99,9 @@ func TestRecordedAgentsStart(t *testing.T) {
 	}
 }
 
-// The cluster a pod runs in is reached without a proxy, whatever addresses it has. Clusters of tests are at addresses
-// that no proxy is asked for.
-func TestTheOwnClusterIsReachedWithoutAProxy(t *testing.T) {
+// The agent reaches the API server of its own cluster without a proxy. The clusters of other tests have addresses for
+// which no proxy is used.
+func TestOwnAPIServer_IsAddedToNoProxy(t *testing.T) {
 	t.Setenv("NO_PROXY", ".svc")
 	values := map[string]string{"NAMESPACE": "n", "HOSTNAME": "pod-1", "KUBERNETES_SERVICE_HOST": "34.118.224.1", "NO_PROXY": ".svc"}
 	if _, _, err := started(t, values); err != nil {
@@ -119,14 +119,14 @@ func TestCommandLines(t *testing.T) {
 		says  string
 		err   string
 	}{
-		"alone it works":                    {works: true},
-		"with the hub's debugging":          {args: "--debug --debug-level 3", works: true},
-		"with flags of another logger":      {args: "--zap-log-level=debug --zap-encoder json", works: true},
-		"an older chart's init container":   {args: "register --debug", says: "fleetagent registers the cluster when it starts"},
-		"an older chart's second container": {args: "clusterstatus --checkin-interval 15m", says: "fleetagent reports the cluster's status"},
-		"a command of nobody":               {args: "sing", err: `unknown command "sing" for "fleetagent"`},
-		"a flag of nobody":                  {args: "--sing", err: "unknown flag: --sing"},
-		"an interval that is none":          {args: "--checkin-interval often", err: "the check-in interval"},
+		"no arguments":                       {works: true},
+		"debug flags of the hub":             {args: "--debug --debug-level 3", works: true},
+		"flags of the zap logger":            {args: "--zap-log-level=debug --zap-encoder json", works: true},
+		"init container of an older chart":   {args: "register --debug", says: "fleetagent registers the cluster when it starts"},
+		"second container of an older chart": {args: "clusterstatus --checkin-interval 15m", says: "fleetagent reports the cluster's status"},
+		"unknown command":                    {args: "sing", err: `unknown command "sing" for "fleetagent"`},
+		"unknown flag":                       {args: "--sing", err: "unknown flag: --sing"},
+		"invalid check-in interval":          {args: "--checkin-interval often", err: "the check-in interval"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (s *site) setNode(name string, ready corev1.ConditionStatus, unschedulable 
 	s.must(err)
 }
 
-func TestAnAgentSaysWhatClusterItIsIn(t *testing.T) {
+func TestHeartbeat_ReportsClusterFacts(t *testing.T) {
 	s := newSite(t, "facts")
 	nodes := s.eastCore.CoreV1().Nodes()
 	t.Cleanup(func() {
@@ -86,8 +86,7 @@ func TestAnAgentSaysWhatClusterItIsIn(t *testing.T) {
 	})
 }
 
-// Nodes that come, change and go are counted as they do.
-func TestNodesAreCounted(t *testing.T) {
+func TestNodeChanges_UpdateTheCounts(t *testing.T) {
 	s := newSite(t, "nodes")
 	watcher, err := facts.New(facts.Options{Local: s.plane.Cluster(east).Config(), AgentVersion: version.Version})
 	s.must(err)

@@ -39,18 +39,18 @@ func TestRelease(t *testing.T) {
 		want    *coordinationv1.Lease // written
 		err     error
 	}{
-		"there is none yet":                          {},
-		"nobody holds it":                            {there: lease(nil)},
-		"it was released":                            {there: lease(text(""))},
-		"our predecessor in this pod left it behind": {there: lease(text(pod + "_abc")), want: lease(text(""))},
-		"another pod holds it":                       {there: lease(text("fleet-agent-67c6bbb6d9-abcde_abc"))},
-		"a pod whose name begins like ours holds it": {there: lease(text(pod + "2_abc"))},
-		"the other implementation's agent holds it":  {there: lease(text(pod + "-1"))},
-		"somebody else was faster": {
+		"no Lease":                                     {},
+		"Lease without a holder":                       {there: lease(nil)},
+		"Lease that was released":                      {there: lease(text(""))},
+		"Lease of the former container of this pod":    {there: lease(text(pod + "_abc")), want: lease(text(""))},
+		"Lease of another pod":                         {there: lease(text("fleet-agent-67c6bbb6d9-abcde_abc"))},
+		"Lease of a pod whose name has ours as prefix": {there: lease(text(pod + "2_abc"))},
+		"Lease of an agent of Rancher Fleet":           {there: lease(text(pod + "-1"))},
+		"conflict on update": {
 			there: lease(text(pod + "_abc")), writing: apierrors.NewConflict(leases, "fleet-agent", broken), want: lease(text("")),
 		},
-		"it cannot be read":    {getting: broken, err: broken},
-		"it cannot be written": {there: lease(text(pod + "_abc")), writing: broken, want: lease(text("")), err: broken},
+		"Lease cannot be read":    {getting: broken, err: broken},
+		"Lease cannot be written": {there: lease(text(pod + "_abc")), writing: broken, want: lease(text("")), err: broken},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// Outside a pod of the agent's no lease is looked at: this configuration leads nowhere.
-func TestInheritOutsideAPod(t *testing.T) {
+// The host of the configuration cannot be reached, so any request is an error.
+func TestInherit_OutsideAnAgentPodReadsNoLease(t *testing.T) {
 	for _, identity := range []string{"", "my-laptop", "fleet-agent", "node-1"} {
 		if err := inherit(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, namespace, identity); err != nil {
 			t.Errorf("as %q: %v", identity, err)

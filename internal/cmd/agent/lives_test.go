@@ -51,7 +51,7 @@ func (s *site) wire() *faults.Wire {
 	return wire
 }
 
-func TestTwoReplicasStartAtOnce(t *testing.T) {
+func TestTwoReplicas_RegisterOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "two")
 	token, values := s.token("t1")
@@ -67,7 +67,7 @@ func TestTwoReplicasStartAtOnce(t *testing.T) {
 	s.expectRequests(1)
 }
 
-func TestAgentJoinsTwice(t *testing.T) {
+func TestRepeatedInstallation_KeepsTheCluster(t *testing.T) {
 	t.Parallel()
 	s, token, values := joined(t, "twice")
 	s.expectMissing(names.AgentBootstrap)
@@ -93,8 +93,8 @@ func TestAgentJoinsTwice(t *testing.T) {
 	}
 }
 
-// Connections that are reset cost time and nothing else, while an agent registers and while it serves.
-func TestConnectionsThatAreReset(t *testing.T) {
+// The proxy resets connections during the first handshake, and later during watches.
+func TestResetConnections_AgentStillJoinsAndServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "reset")
 	wire := s.wire()
@@ -116,8 +116,7 @@ func TestConnectionsThatAreReset(t *testing.T) {
 	s.expectAlive(first)
 }
 
-// A bootstrap secret with another address of the same hub is enough: identity and process stay.
-func TestTheHubMoves(t *testing.T) {
+func TestBootstrapSecretWithNewAddress_UpdatesTheStoredAddress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "moves")
 	wire := s.wire()
@@ -145,8 +144,8 @@ func TestTheHubMoves(t *testing.T) {
 	s.expectAlive(first)
 }
 
-// A kubeconfig that somebody rewrites, as the hub does where it imports, is used at once.
-func TestTheStoredKubeconfigIsRewritten(t *testing.T) {
+// The hub rewrites the kubeconfig of agents that it imports.
+func TestRewrittenKubeconfig_IsUsedWithoutRestart(t *testing.T) {
 	t.Parallel()
 	s, _, _ := joined(t, "rewritten")
 	wire := s.wire()
@@ -171,8 +170,8 @@ func TestTheStoredKubeconfigIsRewritten(t *testing.T) {
 	s.expectAlive(first)
 }
 
-// An impostor at the hub's address gets neither the agent nor its identity.
-func TestAnotherCertificateAtTheHubsAddress(t *testing.T) {
+// A server with an untrusted certificate at the hub's address receives neither requests nor the credential.
+func TestUntrustedHubCertificate_AgentKeepsItsIdentity(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "impostor")
 	hub, err := faults.NewProxy(faults.Server{URL: s.plane.Hub.URL, CA: s.plane.Hub.CA}, now())
@@ -194,8 +193,8 @@ func TestAnotherCertificateAtTheHubsAddress(t *testing.T) {
 	s.expectAlive(first)
 }
 
-// Whoever loses the lease ends, with an error, and the other leads: there is never one that leads and does nothing.
-func TestTheLeaseIsTakenAway(t *testing.T) {
+// The other replica leads after that, so there is never a leader that does no work.
+func TestLostLease_ExitsWithAnError(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "lease")
 	token, values := s.token("t1")
@@ -223,8 +222,8 @@ func TestTheLeaseIsTakenAway(t *testing.T) {
 	s.expectRequests(1)
 }
 
-// A pod that is deleted leaves at once, with code 0, and the other replica does not wait for the lease to run out.
-func TestTakingOver(t *testing.T) {
+// The deleted replica exits with code 0. The other one does not wait until the lease expires.
+func TestDeletedPod_OtherReplicaLeadsAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _, _ := joined(t, "takeover")
 	s.startPod(second)

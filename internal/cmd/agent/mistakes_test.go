@@ -16,9 +16,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What an agent cannot begin with, it ends with: the last words say what to do. Kubernetes starts it again, and it
-// joins when that was done.
-func TestWhatAnAgentCannotBeginWithAndItsRepair(t *testing.T) {
+// The last log line says what to do. Kubernetes restarts the container, and after the repair the agent joins.
+func TestInvalidBootstrap_ExitsWithTheRemedyAndJoinsAfterRepair(t *testing.T) {
 	tests := map[string]struct {
 		// spoil alters what was delivered.
 		spoil func(*site, *corev1.Secret, *corev1.ConfigMap)
@@ -86,9 +85,9 @@ func TestWhatAnAgentCannotBeginWithAndItsRepair(t *testing.T) {
 	}
 }
 
-// An agent cannot tell the hub which token it has if the token's name is no label: it says so, and does not end, for the
-// hub may know it otherwise.
-func TestATokenNameThatIsTooLong(t *testing.T) {
+// A token name that is not a valid label value cannot be sent to the hub. The agent keeps running, because the hub
+// may know its token otherwise.
+func TestTooLongTokenName_LogsTheRemedy(t *testing.T) {
 	s := newSite(t, "long-name")
 	_, values := s.token("t1")
 	values.TokenName = strings.Repeat("t", 64)

@@ -71,7 +71,7 @@ func (s *site) hubHandler() http.Handler {
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0)}
 }
 
-func TestAHubWithAnIPv6Address(t *testing.T) {
+func TestHubWithIPv6Address_AgentJoins(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ipv6")
 	hub := s.front(net.IPv6loopback, s.hubHandler())
@@ -199,10 +199,10 @@ func (s *site) trusting(ca []byte) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: file}, {Name: "SSL_CERT_DIR", Value: dir}}
 }
 
-// What the modes trust where the system's roots have signed the hub's certificate, and the CA that was delivered has not.
+// The system's roots have signed the hub's certificate, and the delivered CA has not.
 func TestTLSModes(t *testing.T) {
 	t.Parallel()
-	t.Run("system-store trusts them, and forgets the CA", func(t *testing.T) {
+	t.Run("system-store: roots are trusted, and the CA is not stored", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "system-store")
 		s.tlsMode = config.TLSModeSystemStore
@@ -233,7 +233,7 @@ func TestTLSModes(t *testing.T) {
 		s.expectRequests(1)
 		s.expectAlive(first)
 	})
-	t.Run("strict does not, whatever the environment says", func(t *testing.T) {
+	t.Run("strict: roots of the environment are not trusted", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "strict")
 		_, values := s.token("t1")
@@ -245,7 +245,7 @@ func TestTLSModes(t *testing.T) {
 		s.expectExit(first, "signed by unknown authority")
 		s.expectRequests(0)
 	})
-	t.Run("system-store speaks to any site that is trusted, and is told that it is no hub", func(t *testing.T) {
+	t.Run("system-store: a trusted server that is not a hub is reported", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "no-hub")
 		s.tlsMode = config.TLSModeSystemStore

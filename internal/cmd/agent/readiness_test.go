@@ -22,48 +22,48 @@ func TestReadiness(t *testing.T) {
 		events []func(*readiness)
 		want   answer
 	}{
-		"at first": {want: answer{false, "starting"}},
-		"before the election": {
+		"start: not ready": {want: answer{false, "starting"}},
+		"before the election: not ready": {
 			events: []func(*readiness){(*readiness).waiting},
 			want:   answer{false, "waiting for the lease"},
 		},
-		"a replica that stands by is ready": {
+		"standby: ready": {
 			events: []func(*readiness){(*readiness).waiting, (*readiness).standby},
 			want:   answer{true, "standing by"},
 		},
-		"one that takes over has to register first": {
+		"takes over: not ready until registered": {
 			events: []func(*readiness){(*readiness).waiting, (*readiness).standby, (*readiness).leading},
 			want:   answer{false, "registering"},
 		},
-		"a leader is not made ready by news of the election": {
+		"leader, standby event arrives late: not ready": {
 			events: []func(*readiness){(*readiness).leading, (*readiness).standby},
 			want:   answer{false, "registering"},
 		},
-		"it says what it waits for": {
+		"waits: reports the reason": {
 			events: []func(*readiness){(*readiness).leading, stage(registering.Await, "GrantedCredential")},
 			want:   answer{false, "registering: Await: GrantedCredential"},
 		},
-		"registered is not enough": {
+		"registered, not watching: not ready": {
 			events: []func(*readiness){(*readiness).leading, use},
 			want:   answer{false, "registered, not watching yet"},
 		},
-		"registered and watching is": {
+		"registered and watching: ready": {
 			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches},
 			want:   answer{true, "registered and watching"},
 		},
-		"an identity that is lost is said": {
+		"identity lost: reports the reason": {
 			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.AwaitBootstrap, "no bootstrap secret")},
 			want:   answer{false, "registering: AwaitBootstrap: no bootstrap secret"},
 		},
-		"what the old identity watched comes too late": {
+		"watch of the old identity is synced: not ready": {
 			events: []func(*readiness){(*readiness).leading, use, stage(registering.AwaitBootstrap, "x"), (*readiness).watches},
 			want:   answer{false, "registering: AwaitBootstrap: x"},
 		},
-		"with another identity what was watched does not count": {
+		"new identity: former watches do not count": {
 			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.Request, ""), use},
 			want:   answer{false, "registered, not watching yet"},
 		},
-		"until it watches too": {
+		"new identity is watching: ready": {
 			events: []func(*readiness){(*readiness).leading, use, (*readiness).watches, stage(registering.Request, ""), use, (*readiness).watches},
 			want:   answer{true, "registered and watching"},
 		},

@@ -31,10 +31,10 @@ func TestCommands(t *testing.T) {
 		stays bool
 		says  string
 	}{
-		"one that stays":               {args: []string{"cleanup"}, stays: true, says: `msg="nothing to do" command="fleetprogram cleanup" because="the controllers clean up"`},
-		"one that stays, with flags":   {args: []string{"cleanup", "--namespace", "x", "--debug", "-v=3"}, stays: true, says: "fleetprogram cleanup"},
-		"one that ends":                {args: []string{"migrate"}, says: `command="fleetprogram migrate" because="there is nothing old"`},
-		"one that ends, with anything": {args: []string{"migrate", "all", "--batch-size=5", "of", "it"}, says: "fleetprogram migrate"},
+		"keeps running":             {args: []string{"cleanup"}, stays: true, says: `msg="nothing to do" command="fleetprogram cleanup" because="the controllers clean up"`},
+		"keeps running, with flags": {args: []string{"cleanup", "--namespace", "x", "--debug", "-v=3"}, stays: true, says: "fleetprogram cleanup"},
+		"ends":                      {args: []string{"migrate"}, says: `command="fleetprogram migrate" because="there is nothing old"`},
+		"ends, with any arguments":  {args: []string{"migrate", "all", "--batch-size=5", "of", "it"}, says: "fleetprogram migrate"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func cancelOnceSaid(stays bool, cancel func()) func() {
 	return func() {}
 }
 
-func TestOtherCommandsAreStillUnknown(t *testing.T) {
+func TestUnknownCommand_IsRejected(t *testing.T) {
 	root := program(io.Discard)
 	root.SetArgs([]string{"apply"})
 	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `unknown command "apply"`) {
@@ -89,8 +89,8 @@ func TestIgnoredFlags(t *testing.T) {
 		args []string
 		err  string
 	}{
-		"all of them":   {args: []string{"--zap-devel", "--zap-encoder=json", "--zap-log-level", "debug", "--zap-stacktrace-level=panic", "--zap-time-encoding", "iso8601"}},
-		"one of nobody": {args: []string{"--zap-color"}, err: "unknown flag: --zap-color"},
+		"all of them":  {args: []string{"--zap-devel", "--zap-encoder=json", "--zap-log-level", "debug", "--zap-stacktrace-level=panic", "--zap-time-encoding", "iso8601"}},
+		"unknown flag": {args: []string{"--zap-color"}, err: "unknown flag: --zap-color"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -26,11 +26,11 @@ func TestController(t *testing.T) {
 		change func(*Controller)
 		err    string
 	}{
-		"nothing said gives the defaults": {env: of()},
-		"the variable fills the namespace": {
+		"no settings: defaults": {env: of()},
+		"namespace from the variable": {
 			env: of("NAMESPACE", "fleet-system"), change: func(c *Controller) { c.Namespace = "fleet-system" },
 		},
-		"a flag wins over its variable, even with the default's value": {
+		"flag with the default value wins over its variable": {
 			args: []string{"--namespace", "cattle-fleet-system"}, env: of("NAMESPACE", "other"),
 		},
 		"all flags": {
@@ -62,14 +62,14 @@ func TestController(t *testing.T) {
 				}
 			},
 		},
-		"security contexts stay unless debug settings are handed on": {
+		"security contexts stay unless debug settings are propagated": {
 			env: of("FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true"),
 		},
-		"worker counts without the agents' settings mean that these are another container's": {
+		"worker counts without the agents' settings: settings of another container": {
 			env: of("BUNDLE_RECONCILER_WORKERS", "50"), change: func(c *Controller) { c.Elsewhere = true },
 		},
-		"with the agents' settings they do not": {env: of("BUNDLE_RECONCILER_WORKERS", "50", "FLEET_AGENT_REPLICA_COUNT", "1")},
-		"agents may be scaled to none": {
+		"worker counts with the agents' settings": {env: of("BUNDLE_RECONCILER_WORKERS", "50", "FLEET_AGENT_REPLICA_COUNT", "1")},
+		"agents may be scaled to zero": {
 			env: of("FLEET_AGENT_REPLICA_COUNT", "0"), change: func(c *Controller) { c.Agent.Replicas = 0 },
 		},
 		"profiles of the process": {
@@ -78,26 +78,26 @@ func TestController(t *testing.T) {
 		"profiles by IPv6": {
 			env: of("FLEET_PROFILING_BIND_ADDRESS", "[::1]:6060"), change: func(c *Controller) { c.ProfilesAddress = "[::1]:6060" },
 		},
-		"profiles for everybody": {
+		"profiles on all addresses": {
 			env: of("FLEET_PROFILING_BIND_ADDRESS", ":6060"),
 			err: `variable FLEET_PROFILING_BIND_ADDRESS: ":6060" is not a loopback address with a port such as 127.0.0.1:6060`,
 		},
-		"profiles for the network":         {env: of("FLEET_PROFILING_BIND_ADDRESS", "0.0.0.0:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "0.0.0.0:6060" is not a loopback`},
-		"profiles at a name":               {env: of("FLEET_PROFILING_BIND_ADDRESS", "localhost:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "localhost:6060" is not a loopback`},
-		"profiles without a port":          {env: of("FLEET_PROFILING_BIND_ADDRESS", "127.0.0.1"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "127.0.0.1" is not a loopback`},
-		"a negative number of Clusters":    {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
-		"agents read Contents, said aloud": {env: of("FLEET_CONTENT_READERS", "agents")},
-		"unknown readers of Contents":      {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is not one of agents, serviceaccounts`},
-		"a shard that is no name":          {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
-		"no namespace at all":              {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
-		"a time that is none":              {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
-		"a time that is negative":          {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
-		"an agent's time that is none":     {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
-		"a yes that is none":               {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
-		"a count that is none":             {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is not a whole number of at least 0`},
-		"a count below nothing":            {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is not a whole number of at least 0`},
-		"a count beyond all bounds":        {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is not a whole number of at least 0`},
-		"the first of two wrong things":    {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
+		"profiles on an address of the network": {env: of("FLEET_PROFILING_BIND_ADDRESS", "0.0.0.0:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "0.0.0.0:6060" is not a loopback`},
+		"profiles on a host name":               {env: of("FLEET_PROFILING_BIND_ADDRESS", "localhost:6060"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "localhost:6060" is not a loopback`},
+		"profiles without a port":               {env: of("FLEET_PROFILING_BIND_ADDRESS", "127.0.0.1"), err: `variable FLEET_PROFILING_BIND_ADDRESS: "127.0.0.1" is not a loopback`},
+		"a negative number of Clusters":         {env: of("FLEET_MAX_CLUSTERS_PER_TOKEN", "-1"), err: `variable FLEET_MAX_CLUSTERS_PER_TOKEN: "-1" is not a whole number of at least 0`},
+		"readers of Contents: agents":           {env: of("FLEET_CONTENT_READERS", "agents")},
+		"unknown readers of Contents":           {env: of("FLEET_CONTENT_READERS", "all"), err: `variable FLEET_CONTENT_READERS: "all" is not one of agents, serviceaccounts`},
+		"shard with an invalid name":            {args: []string{"--shard-id=a_b"}, env: of(), err: `--shard-id "a_b": a lowercase RFC 1123 label`},
+		"no namespace for the controller":       {args: []string{"--namespace="}, env: of(), err: "--namespace or NAMESPACE is required"},
+		"invalid duration":                      {env: of("CATTLE_ELECTION_RETRY_PERIOD", "10"), err: "variable CATTLE_ELECTION_RETRY_PERIOD: time: missing unit"},
+		"negative duration":                     {env: of("CATTLE_ELECTION_LEASE_DURATION", "-1s"), err: "variable CATTLE_ELECTION_LEASE_DURATION: -1s is negative"},
+		"invalid duration of the agent":         {env: of("FLEET_AGENT_ELECTION_RETRY_PERIOD", "soon"), err: "variable FLEET_AGENT_ELECTION_RETRY_PERIOD: time: invalid duration"},
+		"invalid boolean":                       {env: of("FLEET_REGISTRATION_TOKEN_TTL_REQUIRED", "perhaps"), err: `variable FLEET_REGISTRATION_TOKEN_TTL_REQUIRED: "perhaps" is neither true nor false`},
+		"invalid count":                         {env: of("FLEET_AGENT_REPLICA_COUNT", "many"), err: `variable FLEET_AGENT_REPLICA_COUNT: "many" is not a whole number of at least 0`},
+		"negative count":                        {env: of("FLEET_AGENT_REPLICA_COUNT", "-1"), err: `variable FLEET_AGENT_REPLICA_COUNT: "-1" is not a whole number of at least 0`},
+		"count above the limit":                 {env: of("FLEET_AGENT_REPLICA_COUNT", "99999999999"), err: `variable FLEET_AGENT_REPLICA_COUNT: "99999999999" is not a whole number of at least 0`},
+		"two errors: the first is reported":     {env: of("CATTLE_ELECTION_LEASE_DURATION", "x", "FLEET_AGENT_REPLICA_COUNT", "x"), err: "variable CATTLE_ELECTION_LEASE_DURATION"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAgent(t *testing.T) {
 		change func(*Agent)
 		err    string
 	}{
-		"the namespace is all that is needed": {env: of("NAMESPACE", "n")},
+		"only the namespace: defaults": {env: of("NAMESPACE", "n")},
 		"all flags": {
 			args: []string{"--namespace=m", "--kubeconfig=k", "--agent-scope=s", "--checkin-interval=1m", "--leader-elect=false", "--debug", "--debug-level=4"},
 			env:  of("NAMESPACE", "n", "AGENT_SCOPE", "other", "CHECKIN_INTERVAL", "2m"),
@@ -157,11 +157,11 @@ func TestAgent(t *testing.T) {
 				a.Election = Election{LeaseDuration: 30 * time.Second, RenewDeadline: 25 * time.Second, RetryPeriod: 10 * time.Second}
 			},
 		},
-		"an interval of nothing is the default": {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "0s")},
-		"an interval that is none":              {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "often"), err: `the check-in interval "often" is not a duration such as 15m`},
-		"an interval into the past":             {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "-1m"), err: `the check-in interval "-1m" is not a duration such as 15m`},
-		"no namespace":                          {env: of(), err: "--namespace or NAMESPACE is required"},
-		"nobody to work":                        {env: of("NAMESPACE", "n", "DRIFT_RECONCILER_WORKERS", "0"), err: `variable DRIFT_RECONCILER_WORKERS: "0" is not a whole number of at least 1`},
+		"empty check-in interval: default": {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "0s")},
+		"invalid check-in interval":        {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "often"), err: `the check-in interval "often" is not a duration such as 15m`},
+		"negative check-in interval":       {env: of("NAMESPACE", "n", "CHECKIN_INTERVAL", "-1m"), err: `the check-in interval "-1m" is not a duration such as 15m`},
+		"no namespace":                     {env: of(), err: "--namespace or NAMESPACE is required"},
+		"zero workers":                     {env: of("NAMESPACE", "n", "DRIFT_RECONCILER_WORKERS", "0"), err: `variable DRIFT_RECONCILER_WORKERS: "0" is not a whole number of at least 1`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestOS(t *testing.T) {
 	}
 }
 
-func TestWithoutHostnameTheHostIsAsked(t *testing.T) {
+func TestMissingHostname_UsesTheNameOfTheHost(t *testing.T) {
 	var c Controller
 	flags := pflag.NewFlagSet("fleetcontroller", pflag.ContinueOnError)
 	c.Bind(flags)
@@ -217,18 +217,18 @@ func TestWithoutHostnameTheHostIsAsked(t *testing.T) {
 	}
 }
 
-func TestTheFormatOfTheLog(t *testing.T) {
+func TestLogFormat(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		env  Environment
 		want string
 		err  string
 	}{
-		"is text":                           {nil, of(), LogText, ""},
-		"may be JSON, by flag":              {[]string{"--log-format=json"}, of(), LogJSON, ""},
-		"may be JSON, by variable":          {nil, of("FLEET_LOG_FORMAT", "json"), LogJSON, ""},
-		"is what the flag says, if both do": {[]string{"--log-format=text"}, of("FLEET_LOG_FORMAT", "json"), LogText, ""},
-		"is no other":                       {nil, of("FLEET_LOG_FORMAT", "xml"), "xml", `--log-format "xml" is neither text nor json`},
+		"default: text":               {nil, of(), LogText, ""},
+		"JSON by flag":                {[]string{"--log-format=json"}, of(), LogJSON, ""},
+		"JSON by variable":            {nil, of("FLEET_LOG_FORMAT", "json"), LogJSON, ""},
+		"flag wins over the variable": {[]string{"--log-format=text"}, of("FLEET_LOG_FORMAT", "json"), LogText, ""},
+		"unknown format":              {nil, of("FLEET_LOG_FORMAT", "xml"), "xml", `--log-format "xml" is neither text nor json`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

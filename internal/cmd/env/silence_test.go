@@ -13,9 +13,9 @@ import (
 
 func TestNoticeSilence(t *testing.T) {
 	tests := map[string]struct{ has, want map[string]string }{
-		"what nobody has set":      {nil, map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"}},
-		"what somebody has stays":  {map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "60"}, map[string]string{"HTTP2_PING_TIMEOUT_SECONDS": "5"}},
-		"0 is something: no check": {map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0", "HTTP2_PING_TIMEOUT_SECONDS": "0"}, map[string]string{}},
+		"unset variables: set": {nil, map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "10", "HTTP2_PING_TIMEOUT_SECONDS": "5"}},
+		"set variables: kept":  {map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "60"}, map[string]string{"HTTP2_PING_TIMEOUT_SECONDS": "5"}},
+		"0: kept, no check":    {map[string]string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0", "HTTP2_PING_TIMEOUT_SECONDS": "0"}, map[string]string{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestNoticeSilence(t *testing.T) {
 	}
 }
 
-func TestADeadConnectionIsNoticedBeforeTheLeaseIsLost(t *testing.T) {
+func TestNoticeSilence_DetectsDeadConnectionsBeforeTheRenewDeadline(t *testing.T) {
 	var sum time.Duration
 	err := NoticeSilence(func(string) string { return "" }, func(_, value string) error {
 		seconds, err := strconv.Atoi(value)
@@ -47,7 +47,7 @@ func TestADeadConnectionIsNoticedBeforeTheLeaseIsLost(t *testing.T) {
 	}
 }
 
-func TestNoticeSilenceThatCannotBeSet(t *testing.T) {
+func TestNoticeSilence_ReturnsTheErrorOfSetenv(t *testing.T) {
 	failure := errors.New("read-only")
 	if err := NoticeSilence(func(string) string { return "" }, func(string, string) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("it is %v", err)

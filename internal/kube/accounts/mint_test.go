@@ -93,15 +93,15 @@ func TestMint(t *testing.T) {
 		err      error
 		requests []string
 	}{
-		"the TokenRequest API is all it takes":                    {want: "from the TokenRequest API", requests: []string{asked}},
-		"also where it gives exactly what is asked":               {most: 3600, want: "from the TokenRequest API", requests: []string{asked}},
-		"also where it does not say how long the token lives":     {mute: true, want: "from the TokenRequest API", requests: []string{asked}},
-		"a capped life is not taken: the token Secret has none":   {most: 3599, objects: []runtime.Object{mintAccount(), lasting()}, want: "from the token secret", requests: fallback},
-		"a token Secret that is missing is made, and is pending":  {most: 60, objects: []runtime.Object{mintAccount()}, err: ErrTokenPending, requests: append(fallback[:3:3], "create secrets")},
-		"one that is not filled yet is pending":                   {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Data = nil })}, err: ErrTokenPending, requests: fallback},
-		"one that is filled with nothing is pending":              {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Data["token"] = nil })}, err: ErrTokenPending, requests: fallback},
-		"one of an account that had this name before is pending":  {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "u-old" })}, err: ErrTokenPending, requests: fallback},
-		"somebody else's Secret of its name will never be filled": {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}, err: ErrTokenSecretTaken, requests: fallback},
+		"TokenRequest API returns the token":                     {want: "from the TokenRequest API", requests: []string{asked}},
+		"TokenRequest API grants exactly the requested lifetime": {most: 3600, want: "from the TokenRequest API", requests: []string{asked}},
+		"TokenRequest API returns no lifetime":                   {mute: true, want: "from the TokenRequest API", requests: []string{asked}},
+		"capped lifetime: token of the token Secret":             {most: 3599, objects: []runtime.Object{mintAccount(), lasting()}, want: "from the token secret", requests: fallback},
+		"missing token Secret: created, pending":                 {most: 60, objects: []runtime.Object{mintAccount()}, err: ErrTokenPending, requests: append(fallback[:3:3], "create secrets")},
+		"token Secret without data: pending":                     {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Data = nil })}, err: ErrTokenPending, requests: fallback},
+		"token Secret with an empty token: pending":              {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Data["token"] = nil })}, err: ErrTokenPending, requests: fallback},
+		"token Secret of a former account: pending":              {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "u-old" })}, err: ErrTokenPending, requests: fallback},
+		"other Secret of that name: an error":                    {most: 60, objects: []runtime.Object{mintAccount(), lasting(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}, err: ErrTokenSecretTaken, requests: fallback},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestMint(t *testing.T) {
 	}
 }
 
-func TestMintNeverGivesAnEmptyToken(t *testing.T) {
+func TestMint_EmptyTokenIsPending(t *testing.T) {
 	server := newTokenServer(mintAccount())
 	server.empty = true
 	if got, err := Mint(t.Context(), server, "ns", "sa", time.Hour); got != "" || !errors.Is(err, ErrTokenPending) {
@@ -126,7 +126,7 @@ func TestMintNeverGivesAnEmptyToken(t *testing.T) {
 	}
 }
 
-func TestMintAsksForTheWholeLife(t *testing.T) {
+func TestMint_RequestsTheWholeLifetime(t *testing.T) {
 	for lifetime, want := range map[time.Duration]int64{10 * time.Minute: 600, time.Hour: 3600, (1<<32 - 1) * time.Second: 1<<32 - 1} {
 		server := newTokenServer()
 		if _, err := Mint(t.Context(), server, "ns", "sa", lifetime); err != nil {
@@ -143,7 +143,7 @@ func TestMintAsksForTheWholeLife(t *testing.T) {
 	}
 }
 
-func TestTheTokenSecretIsTheAccounts(t *testing.T) {
+func TestMint_TokenSecretIsOwnedByTheAccount(t *testing.T) {
 	server := newTokenServer(mintAccount())
 	server.most = 60
 	if _, err := Mint(t.Context(), server, "ns", "sa", time.Hour); !errors.Is(err, ErrTokenPending) {
@@ -166,13 +166,13 @@ func TestTheTokenSecretIsTheAccounts(t *testing.T) {
 	}
 }
 
-func TestMintFails(t *testing.T) {
+func TestMint_ErrorNamesTheFailedRequest(t *testing.T) {
 	tests := map[string]struct {
 		verb, resource string
 		objects        []runtime.Object
 		says           string
 	}{
-		"asking for a token":        {"create", "serviceaccounts", nil, "requesting a token of account ns/sa"},
+		"requesting a token":        {"create", "serviceaccounts", nil, "requesting a token of account ns/sa"},
 		"reading the account":       {"get", "serviceaccounts", []runtime.Object{mintAccount()}, "reading account ns/sa"},
 		"reading the token Secret":  {"get", "secrets", []runtime.Object{mintAccount()}, "token secret of account ns/sa"},
 		"creating the token Secret": {"create", "secrets", []runtime.Object{mintAccount()}, "token secret of account ns/sa"},
@@ -199,12 +199,12 @@ func TestProver(t *testing.T) {
 		err  error
 		says string
 	}{
-		"a token that may":                 {code: http.StatusOK},
-		"a token nobody knows yet":         {code: http.StatusUnauthorized, err: ErrNotInForce},
-		"rights that are not in force yet": {code: http.StatusForbidden, err: ErrNotInForce},
-		"a server that fails":              {code: http.StatusInternalServerError, says: "500"},
-		"a server without the kind":        {code: http.StatusNotFound, says: "404"},
-		"a server that has too much to do": {code: http.StatusTooManyRequests, says: "429"},
+		"token with the right":         {code: http.StatusOK},
+		"unknown token":                {code: http.StatusUnauthorized, err: ErrNotInForce},
+		"token without the right":      {code: http.StatusForbidden, err: ErrNotInForce},
+		"server answers with an error": {code: http.StatusInternalServerError, says: "500"},
+		"server without the kind":      {code: http.StatusNotFound, says: "404"},
+		"overloaded server":            {code: http.StatusTooManyRequests, says: "429"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestProver(t *testing.T) {
 	}
 }
 
-func TestProverWithoutAServer(t *testing.T) {
+func TestProver_UnreachableServerIsAnError(t *testing.T) {
 	gone := httptest.NewTLSServer(http.NotFoundHandler())
 	cfg := &rest.Config{Host: gone.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(gone)}}
 	gone.Close()
@@ -245,9 +245,9 @@ func TestProverWithoutAServer(t *testing.T) {
 		within time.Duration
 		want   error
 	}{
-		"gone":               {cfg, time.Minute, foreign.ErrUnreachable},
-		"of another CA":      {&rest.Config{Host: other.URL}, time.Minute, foreign.ErrUntrusted},
-		"that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(hangs)}}, 100 * time.Millisecond, context.DeadlineExceeded},
+		"closed server":             {cfg, time.Minute, foreign.ErrUnreachable},
+		"server with another CA":    {&rest.Config{Host: other.URL}, time.Minute, foreign.ErrUntrusted},
+		"server that never answers": {&rest.Config{Host: hangs.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(hangs)}}, 100 * time.Millisecond, context.DeadlineExceeded},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestNewProver_RefusesUnusableConfigs(t *testing.T) {
 	}
 }
 
-func TestProverServesAnAPIBelowAPath(t *testing.T) {
+func TestProver_KeepsThePathOfTheHost(t *testing.T) {
 	var asked string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.Path }))
 	defer server.Close()
@@ -297,11 +297,11 @@ func TestAccepts(t *testing.T) {
 		want bool
 		says string
 	}{
-		"a token that is accepted":                 {code: http.StatusOK, want: true},
-		"one of an account that may do nothing":    {code: http.StatusForbidden, want: true},
-		"one whose signing key is no longer known": {code: http.StatusUnauthorized},
-		"a server that fails":                      {code: http.StatusInternalServerError, says: "500"},
-		"a server that has too much to do":         {code: http.StatusTooManyRequests, says: "429"},
+		"accepted token":                  {code: http.StatusOK, want: true},
+		"accepted token without rights":   {code: http.StatusForbidden, want: true},
+		"token of an unknown signing key": {code: http.StatusUnauthorized},
+		"server answers with an error":    {code: http.StatusInternalServerError, says: "500"},
+		"overloaded server":               {code: http.StatusTooManyRequests, says: "429"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -331,9 +331,9 @@ func TestDropTokenSecret(t *testing.T) {
 		objects []runtime.Object
 		want    []string
 	}{
-		"there is none":                        {nil, []string{"get secrets"}},
-		"it is deleted":                        {[]runtime.Object{lasting()}, []string{"get secrets", "delete secrets"}},
-		"a Secret of another type is not ours": {[]runtime.Object{lasting(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}, []string{"get secrets"}},
+		"missing: success":              {nil, []string{"get secrets"}},
+		"existing: deleted":             {[]runtime.Object{lasting()}, []string{"get secrets", "delete secrets"}},
+		"Secret of another type: stays": {[]runtime.Object{lasting(func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque })}, []string{"get secrets"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,10 @@ func TestMintRenewed_AcceptsAShorterLifetime(t *testing.T) {
 		empty bool
 		fails bool
 	}{
-		"the requested lifetime":    {},
-		"a shorter one":             {most: 600},
-		"an answer without a token": {empty: true, fails: true},
-		"a short one without one":   {most: 600, empty: true, fails: true},
+		"the requested lifetime":           {},
+		"a shorter lifetime":               {most: 600},
+		"an answer without a token":        {empty: true, fails: true},
+		"a short lifetime without a token": {most: 600, empty: true, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newTokenServer()

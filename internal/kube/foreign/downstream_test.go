@@ -45,7 +45,7 @@ func TestDownstreamApply(t *testing.T) {
 		err     string
 		is      error
 	}{
-		"objects go one by one in their order, without what the server fills in": {
+		"objects are applied in order, without fields that the server sets": {
 			objects: []runtime.Object{
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
 				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}, Data: map[string][]byte{"k": []byte("v")}},
@@ -61,7 +61,7 @@ func TestDownstreamApply(t *testing.T) {
 					` {"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"r"},"rules":null}`,
 			},
 		},
-		"an object without a Go type goes as it is": {
+		"unstructured object is sent as it is": {
 			objects: []runtime.Object{&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": map[string]any{"namespace": "n", "name": "p"},
 			}}},
@@ -70,7 +70,7 @@ func TestDownstreamApply(t *testing.T) {
 					` {"apiVersion":"policy/v1","kind":"PodDisruptionBudget","metadata":{"name":"p","namespace":"n"}}`,
 			},
 		},
-		"it stops at the first refusal": {
+		"stops at the first refused object": {
 			objects: []runtime.Object{
 				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}},
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}},
@@ -82,11 +82,11 @@ func TestDownstreamApply(t *testing.T) {
 			},
 			err: "applying ServiceAccount n/a",
 		},
-		"a kind that no import leaves is refused unsent": {
+		"unsupported kind: an error without a request": {
 			objects: []runtime.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j"}}},
 			is:      ErrUnknownKind,
 		},
-		"a Go type that is nobody's is refused unsent": {
+		"unregistered Go type: an error without a request": {
 			objects: []runtime.Object{&metav1.Status{}},
 			is:      ErrUnknownKind,
 		},
@@ -149,33 +149,33 @@ func withoutVersion(requests []string) (even []string) {
 	return even
 }
 
-func TestDownstreamQuestions(t *testing.T) {
-	t.Run("the version", func(t *testing.T) {
+func TestDownstreamReads(t *testing.T) {
+	t.Run("version", func(t *testing.T) {
 		r := &kubetest.Recorder{Body: `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`}
 		got, err := downstream(t, r).ServerVersion(t.Context())
 		if err != nil || got.GitVersion != "v1.36.3" {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
-	t.Run("a version that is none", func(t *testing.T) {
+	t.Run("invalid version", func(t *testing.T) {
 		if _, err := downstream(t, &kubetest.Recorder{Body: "<html>"}).ServerVersion(t.Context()); err == nil {
 			t.Error("want an error")
 		}
 	})
-	t.Run("a namespace's UID", func(t *testing.T) {
+	t.Run("UID of a namespace", func(t *testing.T) {
 		r := &kubetest.Recorder{Body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u"}}`}
 		got, err := downstream(t, r).NamespaceUID(t.Context(), "kube-system")
 		if err != nil || got != "u" {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
-	t.Run("a namespace that is missing", func(t *testing.T) {
+	t.Run("missing namespace", func(t *testing.T) {
 		r := &kubetest.Recorder{Answers: map[string]int{"GET /api/v1/namespaces/kube-system": http.StatusNotFound}}
 		if _, err := downstream(t, r).NamespaceUID(t.Context(), "kube-system"); !apierrors.IsNotFound(err) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("a credential that is not accepted", func(t *testing.T) {
+	t.Run("rejected credential", func(t *testing.T) {
 		r := &kubetest.Recorder{Answers: map[string]int{"GET /version": http.StatusUnauthorized}}
 		if _, err := downstream(t, r).ServerVersion(t.Context()); !apierrors.IsUnauthorized(err) {
 			t.Errorf("error %v", err)
@@ -210,7 +210,7 @@ func (r *refusesRecreate) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(body)
 }
 
-func TestDownstreamApplyGoesOverToRecreate(t *testing.T) {
+func TestDownstreamApply_ChangesToRecreateInTwoSteps(t *testing.T) {
 	deployment := func(strategy string) *appsv1.Deployment {
 		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}, Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(strategy)}}}
 	}
@@ -222,13 +222,13 @@ func TestDownstreamApplyGoesOverToRecreate(t *testing.T) {
 		want     []string
 		fails    bool
 	}{
-		"a new one takes one request": {"Recreate", func(string) bool { return false }, []string{recreate}, false},
-		"one that was rolling gives that up in two steps": {"Recreate", func(body string) bool {
+		"Recreate, accepted: one request": {"Recreate", func(string) bool { return false }, []string{recreate}, false},
+		"Recreate, refused because of rollingUpdate: two steps": {"Recreate", func(body string) bool {
 			owned = owned || strings.Contains(body, rolling)
 			return !owned
 		}, []string{recreate, rolling, recreate}, false},
-		"one that is invalid for another reason stays so":         {"Recreate", func(string) bool { return true }, []string{recreate, rolling}, true},
-		"and one that is to roll is not made to do anything else": {"RollingUpdate", func(string) bool { return true }, []string{`"strategy":{"type":"RollingUpdate"}`}, true},
+		"Recreate, refused for another reason: an error": {"Recreate", func(string) bool { return true }, []string{recreate, rolling}, true},
+		"RollingUpdate, refused: an error":               {"RollingUpdate", func(string) bool { return true }, []string{`"strategy":{"type":"RollingUpdate"}`}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 )
 
-// The errors here are those that real connections give.
+// The errors come from real connections.
 func TestClassify(t *testing.T) {
 	answering := httptest.NewTLSServer(http.NotFoundHandler())
 	defer answering.Close()
@@ -49,7 +49,7 @@ func TestClassify(t *testing.T) {
 		"a host that does not exist":            {cfg: rest.Config{Host: "https://fleet.invalid"}, unreachable: true},
 		"a server that does not answer":         {cfg: impatient, unreachable: true},
 		"a server that hangs up":                {cfg: trusting(hangingUp), unreachable: true},
-		"an answer that says no":                {cfg: trusting(answering)},
+		"refused request":                       {cfg: trusting(answering)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,19 +79,19 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-func TestClassifyKeepsWhatItGets(t *testing.T) {
+func TestClassify_KeepsAnswersAndCauses(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", nil)
 	tests := map[string]struct {
 		in   error
 		want error
 		same bool
 	}{
-		"nothing":                {in: nil, want: nil, same: true},
-		"an answer":              {in: refusal, want: refusal, same: true},
-		"what is classified":     {in: fmt.Errorf("x: %w", ErrUntrusted), want: ErrUntrusted, same: true},
-		"a deadline is too late": {in: fmt.Errorf("x: %w", context.DeadlineExceeded), want: ErrUnreachable},
-		"a network's error":      {in: &net.OpError{Op: "dial", Err: errors.New("no route")}, want: ErrUnreachable},
-		"its own cause is kept":  {in: fmt.Errorf("x: %w", context.DeadlineExceeded), want: context.DeadlineExceeded},
+		"nothing":                        {in: nil, want: nil, same: true},
+		"answer of the server":           {in: refusal, want: refusal, same: true},
+		"classified error":               {in: fmt.Errorf("x: %w", ErrUntrusted), want: ErrUntrusted, same: true},
+		"deadline exceeded: unreachable": {in: fmt.Errorf("x: %w", context.DeadlineExceeded), want: ErrUnreachable},
+		"network error: unreachable":     {in: &net.OpError{Op: "dial", Err: errors.New("no route")}, want: ErrUnreachable},
+		"cause is kept":                  {in: fmt.Errorf("x: %w", context.DeadlineExceeded), want: context.DeadlineExceeded},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -58,16 +58,16 @@ func TestReach(t *testing.T) {
 		within      time.Duration // empty: as long as it takes
 		unreachable bool
 	}{
-		"any answer will do":                   {cfg: rest.Config{Host: secure.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}},
-		"also one that would speak HTTP/2":     {cfg: *kube.Tune(&rest.Config{Host: modern.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(modern)}})},
-		"also without TLS":                     {cfg: rest.Config{Host: plain.URL}},
-		"a certificate of somebody's is one":   {cfg: rest.Config{Host: secure.URL}},
-		"so is a redirect, wherever it leads":  {cfg: rest.Config{Host: redirects.URL}},
-		"nobody there":                         {cfg: rest.Config{Host: gone.URL}, unreachable: true},
-		"somebody who says nothing":            {cfg: rest.Config{Host: hole}, within: 500 * time.Millisecond, unreachable: true},
-		"somebody who hangs up":                {cfg: rest.Config{Host: hangsUp.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}, unreachable: true},
-		"what is no URL is for others to tell": {cfg: rest.Config{Host: "https://a b"}},
-		"so is a CA that is none":              {cfg: rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
+		"any answer":                        {cfg: rest.Config{Host: secure.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}},
+		"server with HTTP/2":                {cfg: *kube.Tune(&rest.Config{Host: modern.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(modern)}})},
+		"server without TLS":                {cfg: rest.Config{Host: plain.URL}},
+		"untrusted certificate":             {cfg: rest.Config{Host: secure.URL}},
+		"redirect":                          {cfg: rest.Config{Host: redirects.URL}},
+		"no server":                         {cfg: rest.Config{Host: gone.URL}, unreachable: true},
+		"server that does not answer":       {cfg: rest.Config{Host: hole}, within: 500 * time.Millisecond, unreachable: true},
+		"server that closes the connection": {cfg: rest.Config{Host: hangsUp.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(secure)}}, unreachable: true},
+		"invalid URL: reported elsewhere":   {cfg: rest.Config{Host: "https://a b"}},
+		"invalid CA: reported elsewhere":    {cfg: rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: "/nowhere"}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A server that answers, but late, is there: only the connection has to be quick.
-func TestReachOfASlowServer(t *testing.T) {
+// Only the connection must be established in time, not the answer.
+func TestReach_SlowServerIsReachable(t *testing.T) {
 	kubetest.Patiently(t, 2*time.Second, func(connect time.Duration) error { return reachSlowly(t, connect) })
 }
 
@@ -99,7 +99,7 @@ func reachSlowly(t *testing.T, connect time.Duration) error {
 	return Reach(t.Context(), &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}}, connect)
 }
 
-func TestReachUsesTheProxy(t *testing.T) {
+func TestReach_UsesTheProxy(t *testing.T) {
 	var asked string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.Method + " " + r.URL.Host + r.Host

@@ -31,18 +31,18 @@ func TestFind(t *testing.T) {
 		fails   func(error) bool
 		text    string
 	}{
-		"what is there is read": {
+		"existing object": {
 			body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"c","annotations":{"a":"b"}}}`, found: true,
 			want: &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Annotations: map[string]string{"a": "b"}}},
 		},
-		"what is not there is no error": {answers: map[string]int{"GET " + path: http.StatusNotFound}},
-		"a refusal is one": {
+		"missing object: no error": {answers: map[string]int{"GET " + path: http.StatusNotFound}},
+		"refused request: an error": {
 			answers: map[string]int{"GET " + path: http.StatusForbidden}, fails: apierrors.IsForbidden, text: "reading ConfigMap n/c",
 		},
-		"so is an answer that is something else": {
+		"invalid answer: an error": {
 			body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":["c"]}}`, fails: func(err error) bool { return err != nil }, text: "reading ConfigMap n/c",
 		},
-		"and a kind that nobody reads": {
+		"unsupported kind: an error": {
 			into: &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "e"}}, fails: func(err error) bool { return errors.Is(err, ErrUnknownKind) },
 		},
 	}
@@ -91,9 +91,9 @@ func TestList(t *testing.T) {
 		"none": {
 			into: &corev1.PodList{}, body: `{"apiVersion":"v1","kind":"PodList","items":[]}`, asks: []string{"GET /api/v1/namespaces/n/pods" + query},
 		},
-		"a list of another kind is refused unsent": {into: &corev1.SecretList{}, is: ErrUnknownKind, fails: true},
-		"what is no list is, too":                  {into: &unknown{}, is: ErrUnknownKind, fails: true},
-		"a refusal": {
+		"unsupported kind: an error without a request": {into: &corev1.SecretList{}, is: ErrUnknownKind, fails: true},
+		"not a list: an error without a request":       {into: &unknown{}, is: ErrUnknownKind, fails: true},
+		"refused request": {
 			into: &corev1.PodList{}, answers: map[string]int{"GET /api/v1/namespaces/n/pods": http.StatusForbidden},
 			asks: []string{"GET /api/v1/namespaces/n/pods" + query}, fails: true,
 		},
@@ -129,8 +129,8 @@ func TestList(t *testing.T) {
 // unknown is an object of a kind that no scheme has.
 type unknown struct{ runtime.Object }
 
-// A user's API server must not be able to fill the hub's memory.
-func TestAnAnswerWithoutEnd(t *testing.T) {
+// An API server of a user must not fill the hub's memory.
+func TestEndlessAnswer_IsErrAnswerTooLong(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"`)

@@ -23,24 +23,24 @@ func TestDownstreamReplace(t *testing.T) {
 		want   []string
 		is     func(error) bool
 	}{
-		"a whole object, with the version it was found in": {
+		"whole object with its resource version": {
 			object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "7"}, Data: map[string][]byte{"k": []byte("v")}},
 			want: []string{path + `?fieldManager=fleet-import&timeout=15s {"apiVersion":"v1","data":{"k":"dg=="},"kind":"Secret",` +
 				`"metadata":{"name":"s","namespace":"n","resourceVersion":"7"}}`},
 			is: func(err error) bool { return err == nil },
 		},
-		"somebody else was faster": {
+		"conflict": {
 			object: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "7"}},
 			code:   http.StatusConflict,
 			want: []string{path + `?fieldManager=fleet-import&timeout=15s {"apiVersion":"v1","kind":"Secret",` +
 				`"metadata":{"name":"s","namespace":"n","resourceVersion":"7"}}`},
 			is: func(err error) bool { return apierrors.IsConflict(err) || apierrors.ReasonForError(err) != "" },
 		},
-		"a kind that no import leaves is refused unsent": {
+		"unsupported kind: an error without a request": {
 			object: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j"}},
 			is:     func(err error) bool { return err != nil },
 		},
-		"a Go type that is nobody's is refused unsent": {
+		"unregistered Go type: an error without a request": {
 			object: &metav1.Status{},
 			is:     func(err error) bool { return err != nil },
 		},

@@ -47,15 +47,15 @@ func TestReaddress(t *testing.T) {
 		want       []byte
 		is         error
 	}{
-		"another server and another CA; credential and namespace stay": {stored(t), "https://new", "new CA", stored(t, address("https://new", "new CA")), nil},
-		"another CA":                                  {stored(t), "https://old", "new CA", stored(t, address("https://old", "new CA")), nil},
-		"the system's roots from now on":              {stored(t), "https://old", "", stored(t, address("https://old", "")), nil},
-		"the name the old server was known by goes":   {stored(t, serverName), "https://new", "new CA", stored(t, address("https://new", "new CA")), nil},
-		"the only context, though it is not current":  {stored(t, noCurrent), "https://new", "new CA", stored(t, noCurrent, address("https://new", "new CA")), nil},
-		"what leads there already is the same bytes":  {append(stored(t), "# a comment\n"...), "https://old", "old CA", append(stored(t), "# a comment\n"...), nil},
-		"no kubeconfig":                               {[]byte("token: secret"), "https://new", "", nil, ErrKubeconfigContext},
-		"a kubeconfig without its user is left alone": {stored(t, func(c *api.Config) { c.AuthInfos = nil }), "https://new", "", nil, ErrKubeconfigContext},
-		"one that runs a command is left alone": {stored(t, func(c *api.Config) {
+		"another server and CA: credential and namespace stay": {stored(t), "https://new", "new CA", stored(t, address("https://new", "new CA")), nil},
+		"another CA":                      {stored(t), "https://old", "new CA", stored(t, address("https://old", "new CA")), nil},
+		"no CA: the system's roots":       {stored(t), "https://old", "", stored(t, address("https://old", "")), nil},
+		"tls-server-name is removed":      {stored(t, serverName), "https://new", "new CA", stored(t, address("https://new", "new CA")), nil},
+		"one context that is not current": {stored(t, noCurrent), "https://new", "new CA", stored(t, noCurrent, address("https://new", "new CA")), nil},
+		"same address: the same bytes":    {append(stored(t), "# a comment\n"...), "https://old", "old CA", append(stored(t), "# a comment\n"...), nil},
+		"invalid kubeconfig":              {[]byte("token: secret"), "https://new", "", nil, ErrKubeconfigContext},
+		"missing user: an error":          {stored(t, func(c *api.Config) { c.AuthInfos = nil }), "https://new", "", nil, ErrKubeconfigContext},
+		"exec plugin: an error": {stored(t, func(c *api.Config) {
 			c.AuthInfos["user"].Exec = &api.ExecConfig{Command: "rm", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
 		}), "https://new", "", nil, ErrKubeconfigExec},
 	}

@@ -24,51 +24,51 @@ func TestSafeConfig(t *testing.T) {
 		want     error
 		change   func(*rest.Config)
 	}{
-		"a server, its CA and a token are all that is needed": {in: kubetest.Kubeconfig()},
-		"a client certificate will do": {
+		"server, CA and token": {in: kubetest.Kubeconfig()},
+		"client certificate": {
 			in: kubetest.Kubeconfig("token: SECRET", "{client-certificate-data: Y2VydA==, client-key-data: a2V5}"),
 			change: func(c *rest.Config) {
 				c.BearerToken, c.CertData, c.KeyData = "", []byte("cert"), []byte("key")
 			},
 		},
-		"a name and a password will do": {
+		"name and password": {
 			in:     kubetest.Kubeconfig("token: SECRET", "{username: u, password: p}"),
 			change: func(c *rest.Config) { c.BearerToken, c.Username, c.Password = "", "u", "p" },
 		},
-		"without a current context the only one is meant": {in: kubetest.Kubeconfig("current-context: east", "")},
-		"without a user the server decides": {
+		"no current context: the only context": {in: kubetest.Kubeconfig("current-context: east", "")},
+		"no user": {
 			in:     kubetest.Kubeconfig("user: admin}", "}"),
 			change: func(c *rest.Config) { c.BearerToken = "" },
 		},
-		"what other contexts hold does no harm": {
+		"exec plugin in another context: ignored": {
 			in: kubetest.Kubeconfig("users:", "users:\n- name: other\n  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: rm}}"),
 		},
-		"no kubeconfig at all":              {in: []byte("{"), want: ErrKubeconfigMalformed},
-		"a list is no kubeconfig":           {in: []byte("- a"), want: ErrKubeconfigMalformed},
-		"nothing is no kubeconfig":          {in: nil, want: ErrKubeconfigContext},
-		"a cluster without a server":        {in: kubetest.Kubeconfig("server: https://10.99.0.3:6443", "server: ''"), want: ErrKubeconfigMalformed},
-		"a server that is no URL":           {in: kubetest.Kubeconfig("https://10.99.0.3:6443", "https://%zz"), want: ErrKubeconfigMalformed},
-		"a current context that is missing": {in: kubetest.Kubeconfig("current-context: east", "current-context: west"), want: ErrKubeconfigContext},
-		"a cluster that is missing":         {in: kubetest.Kubeconfig("cluster: east,", "cluster: west,"), want: ErrKubeconfigContext},
-		"a user that is missing":            {in: kubetest.Kubeconfig("user: admin}", "user: nobody}"), want: ErrKubeconfigContext},
-		"two contexts and none current": {
+		"not YAML":                   {in: []byte("{"), want: ErrKubeconfigMalformed},
+		"list":                       {in: []byte("- a"), want: ErrKubeconfigMalformed},
+		"empty":                      {in: nil, want: ErrKubeconfigContext},
+		"a cluster without a server": {in: kubetest.Kubeconfig("server: https://10.99.0.3:6443", "server: ''"), want: ErrKubeconfigMalformed},
+		"server that is not a URL":   {in: kubetest.Kubeconfig("https://10.99.0.3:6443", "https://%zz"), want: ErrKubeconfigMalformed},
+		"missing current context":    {in: kubetest.Kubeconfig("current-context: east", "current-context: west"), want: ErrKubeconfigContext},
+		"missing cluster":            {in: kubetest.Kubeconfig("cluster: east,", "cluster: west,"), want: ErrKubeconfigContext},
+		"missing user":               {in: kubetest.Kubeconfig("user: admin}", "user: nobody}"), want: ErrKubeconfigContext},
+		"two contexts, none current": {
 			in:   kubetest.Kubeconfig("current-context: east", "- name: west\n  context: {cluster: east, user: admin}"),
 			want: ErrKubeconfigContext,
 		},
-		"a command to log in":  {in: kubetest.Kubeconfig("token: SECRET", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id}"), want: ErrKubeconfigExec},
-		"a plugin to log in":   {in: kubetest.Kubeconfig("token: SECRET", "auth-provider: {name: oidc}"), want: ErrKubeconfigAuthProvider},
+		"exec plugin":          {in: kubetest.Kubeconfig("token: SECRET", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id}"), want: ErrKubeconfigExec},
+		"auth provider":        {in: kubetest.Kubeconfig("token: SECRET", "auth-provider: {name: oidc}"), want: ErrKubeconfigAuthProvider},
 		"a token in a file":    {in: kubetest.Kubeconfig("token: SECRET", "tokenFile: /etc/passwd"), want: ErrKubeconfigFile},
 		"a token and a file":   {in: kubetest.Kubeconfig("token: SECRET", "token: SECRET\n    tokenFile: /etc/passwd"), want: ErrKubeconfigFile},
 		"a certificate's file": {in: kubetest.Kubeconfig("token: SECRET", "{client-certificate: /c, client-key-data: a2V5}"), want: ErrKubeconfigFile},
 		"a key's file":         {in: kubetest.Kubeconfig("token: SECRET", "{client-certificate-data: Y2VydA==, client-key: /k}"), want: ErrKubeconfigFile},
 		"a CA's file":          {in: kubetest.Kubeconfig("certificate-authority-data: Y2E=", "certificate-authority: /ca"), want: ErrKubeconfigFile},
-		"a CA's file beside its data is not looked at": {
+		"CA data win over a CA file": {
 			in: kubetest.Kubeconfig("certificate-authority-data: Y2E=", "certificate-authority-data: Y2E=\n    certificate-authority: /ca"),
 		},
-		"a server nobody verifies": {
+		"insecure-skip-tls-verify": {
 			in: kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), want: ErrKubeconfigInsecure,
 		},
-		"a server nobody verifies, as the operator allows": {
+		"insecure-skip-tls-verify, allowed by the operator": {
 			in:       kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
 			insecure: true,
 			change:   func(c *rest.Config) { c.CAData, c.Insecure = nil, true },
@@ -135,12 +135,12 @@ func TestLoadOwn(t *testing.T) {
 		path, variable string
 		fails          bool
 	}{
-		"from the file named":               {path: file},
-		"from the default":                  {variable: file},
-		"the file named wins":               {path: file, variable: broken},
-		"from nowhere":                      {variable: file + ".missing", fails: true},
-		"from a file that is missing":       {path: file + ".missing", variable: file, fails: true},
-		"from one that names a missing one": {path: broken, fails: true},
+		"named file":                          {path: file},
+		"default file":                        {variable: file},
+		"the file named wins":                 {path: file, variable: broken},
+		"default file is missing":             {variable: file + ".missing", fails: true},
+		"named file is missing":               {path: file + ".missing", variable: file, fails: true},
+		"named file refers to a missing file": {path: broken, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -184,9 +184,9 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// A client that trusts the system's roots shares nothing with net/http's own, whose connections nobody looks after; and
-// HTTP/2 is spoken but where that is forbidden.
-func TestWhatTunedClientsSpeak(t *testing.T) {
+// A client without a CA must not share net/http's default transport, whose connections are not checked. HTTP/2 is
+// used unless it is disabled.
+func TestTune_HasItsOwnTransportAndHTTP2(t *testing.T) {
 	rooted, err := rest.TransportFor(&rest.Config{Host: "https://hub.example", TLSClientConfig: kube.Tune(&rest.Config{}).TLSClientConfig})
 	if err != nil {
 		t.Fatal(err)

@@ -40,14 +40,14 @@ func TestValidityOf(t *testing.T) {
 		"both: the certificate ends first":  {user(func(u *api.AuthInfo) { u.ClientCertificateData, u.Token = certificate, jwt(`{"exp":1800000000}`) }), from, until},
 		"both: the token ends first":        {user(func(u *api.AuthInfo) { u.ClientCertificateData, u.Token = certificate, jwt(`{"exp":1700000001}`) }), none, time.Unix(1_700_000_001, 0)},
 		"both: the token has no end":        {user(func(u *api.AuthInfo) { u.ClientCertificateData, u.Token = certificate, jwt(`{}`) }), from, until},
-		"a token that is no JWT":            {token("a.b"), none, none},
+		"a token that is not a JWT":         {token("a.b"), none, none},
 		"one that is not base64":            {token("a.*.c"), none, none},
 		"one that is not JSON":              {token("e30.e30e30.c2ln"), none, none},
 		"an end before time, and far after": {token(jwt(`{"iat":-1,"exp":1e300}`)), none, none},
-		"a certificate that is none": {user(func(u *api.AuthInfo) {
+		"an invalid certificate": {user(func(u *api.AuthInfo) {
 			u.ClientCertificateData = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}), none, none},
-		"no kubeconfig":               {[]byte("x: ["), none, none},
+		"not a kubeconfig":            {[]byte("x: ["), none, none},
 		"a kubeconfig without a user": {[]byte("{}"), none, none},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestStatusHash(t *testing.T) {
 	}
 }
 
-func TestKeyHashLooksAtHundredBytes(t *testing.T) {
+func TestKeyHash_ReadsTheFirst100Bytes(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	if KeyHash(long) != KeyHash(long+"y") {
 		t.Error("bytes after the hundredth changed the hash")

@@ -133,8 +133,8 @@ func TestFacts(t *testing.T) {
 			&server{lists: []string{rows("5", columns, "a Ready", "b NotReady", "c Ready,SchedulingDisabled", "d Unknown")}},
 			"2 of 4", []string{"version", "list", "watch from 5"},
 		},
-		"no nodes": {&server{lists: []string{rows("5", columns)}}, "0 of 0", []string{"version", "list", "watch from 5"}},
-		"nodes come, change and go, also between two watches": {
+		"list without nodes": {&server{lists: []string{rows("5", columns)}}, "0 of 0", []string{"version", "list", "watch from 5"}},
+		"nodes are added, changed and deleted, also between two watches": {
 			&server{
 				lists: []string{rows("5", columns, "a Ready", "b Ready")},
 				watches: []string{
@@ -144,37 +144,37 @@ func TestFacts(t *testing.T) {
 			},
 			"1 of 2", []string{"version", "list", "watch from 5", "watch from 8", "watch from 9"},
 		},
-		"columns in another order": {
+		"table columns in another order": {
 			&server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Status"},{"name":"Name"}],`, "Ready a", "NotReady b")}},
 			"1 of 2", []string{"version", "list", "watch from 5"},
 		},
-		"a version that is too old": {
+		"resource version is too old": {
 			&server{
 				lists:   []string{rows("5", columns, "a Ready"), rows("9", columns, "b Ready", "c Ready")},
 				watches: []string{event("ERROR", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","reason":"Expired","code":410}`)},
 			},
 			"2 of 2", []string{"version", "list", "watch from 5", "version", "list", "watch from 9"},
 		},
-		"a watch that breaks off": {
+		"watch breaks off": {
 			&server{lists: []string{rows("5", columns, "a Ready")}, watches: []string{`{"type":"ADD`}},
 			"1 of 1", []string{"version", "list", "watch from 5", "version", "list", "watch from 5"},
 		},
-		"an API server that is not well": {
+		"API server answers with errors": {
 			&server{lists: []string{`500 {"kind":"Status"}`, `500 {"kind":"Status"}`, rows("5", columns, "a Ready")}},
 			"1 of 1", []string{"version", "list", "version", "list", "version", "list", "watch from 5"},
 		},
-		"who may not look is not told, and does not ask again and again": {
+		"nodes are forbidden: unknown, and rarely requested": {
 			&server{lists: []string{forbidden}}, "unknown", []string{"version", "list"},
 		},
-		"who may no longer look says no more what was": {
+		"nodes become forbidden: unknown": {
 			&server{lists: []string{rows("5", columns, "a Ready"), forbidden}, watches: []string{forbidden}},
 			"unknown", []string{"version", "list", "watch from 5"},
 		},
-		"no table": {
+		"answer is not a table": {
 			&server{lists: []string{`{"kind":"NodeList","apiVersion":"v1"}`, rows("5", columns, "a Ready")}},
 			"1 of 1", []string{"version", "list", "version", "list", "watch from 5"},
 		},
-		"a table of something else": {
+		"table of another kind": {
 			&server{lists: []string{rows("5", `"columnDefinitions":[{"name":"Kind"}],`, "a Ready"), rows("6", columns)}},
 			"0 of 0", []string{"version", "list", "version", "list", "watch from 6"},
 		},
@@ -195,8 +195,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// The version is asked for again when the API server may be another, and once in a while.
-func TestTheVersionIsAskedForAgain(t *testing.T) {
+func TestKubernetesVersion_IsReadAgainAfterSomeWatches(t *testing.T) {
 	s := &server{
 		version: []string{versionInfo, `{"gitVersion":"v1.36.0","platform":"linux/amd64"}`}, lists: []string{rows("5", columns)},
 	}
@@ -220,7 +219,7 @@ func TestInvalidVersions_AreLeftOut(t *testing.T) {
 	}
 }
 
-// Whoever listens is told of changes, not of everything that is heard.
+// Changed reports changes of the facts, not every event of the watch.
 func TestChanged(t *testing.T) {
 	w, err := New(Options{Local: &rest.Config{Host: "https://cluster"}, AgentVersion: "not sayable"})
 	if err != nil {
@@ -263,7 +262,7 @@ func encoded(t *testing.T, value any) string {
 	return string(text)
 }
 
-func TestAwaitEnds(t *testing.T) {
+func TestAwait_ReturnsOnTimeoutCancelOrAnswer(t *testing.T) {
 	w, err := New(Options{Local: &rest.Config{Host: "https://cluster"}})
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +276,7 @@ func TestAwaitEnds(t *testing.T) {
 	w.Await(t.Context(), time.Hour)
 }
 
-func TestAConfigurationThatMakesNoClient(t *testing.T) {
+func TestNew_InvalidConfigIsAnError(t *testing.T) {
 	if _, err := New(Options{Local: &rest.Config{Host: "https://cluster", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no")}}}); err == nil {
 		t.Error("it was accepted")
 	}

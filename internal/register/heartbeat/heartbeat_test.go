@@ -39,50 +39,50 @@ func TestRun(t *testing.T) {
 		until    time.Duration
 		want     []string
 	}{
-		"at once, then every interval": {
+		"first heartbeat at once, then every interval": {
 			interval: 15 * time.Minute, until: 40 * time.Minute,
 			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:30:00 sent"},
 		},
-		"without an interval every 15 minutes": {
+		"no interval: every 15 minutes": {
 			interval: 0, until: 40 * time.Minute,
 			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:30:00 sent"},
 		},
-		"with a negative one too": {
+		"negative interval: every 15 minutes": {
 			interval: -time.Second, until: 20 * time.Minute,
 			want: []string{"00:00:00 sent", "first", "00:15:00 sent"},
 		},
-		"each interval is a little longer or shorter by chance": {
+		"intervals have jitter": {
 			interval: 1000 * time.Second, chance: bytes.NewReader([]byte{0, 255, 128}), until: 50 * time.Minute,
 			want: []string{"00:00:00 sent", "first", "00:15:00 sent", "00:33:19 sent", "00:49:59 sent"},
 		},
-		"one that fails is tried again, ever later": {
+		"failure: retried with growing pauses": {
 			interval: 15 * time.Minute, answers: []error{down, down, down, down, down, down, down, down, down}, until: 20 * time.Minute,
 			want: []string{
 				"00:00:00 failed", "00:00:01 failed", "00:00:03 failed", "00:00:07 failed", "00:00:15 failed", "00:00:31 failed",
 				"00:01:01 failed", "00:01:31 failed", "00:02:01 failed", "00:02:31 sent", "first", "00:17:31 sent",
 			},
 		},
-		"after a success the next failure is tried again soon": {
+		"success resets the pause": {
 			interval: time.Minute, answers: []error{nil, down, down, nil, down, nil}, until: 200 * time.Second,
 			want: []string{
 				"00:00:00 sent", "first", "00:01:00 failed", "00:01:01 failed", "00:01:03 sent", "00:02:03 failed", "00:02:04 sent", "00:03:04 sent",
 			},
 		},
-		"a hub that is too busy says when to come again": {
+		"Retry-After of the hub": {
 			interval: 15 * time.Minute, answers: []error{down, busy, busy, down}, until: 20 * time.Minute,
 			want: []string{"00:00:00 failed", "00:00:01 failed", "00:01:31 failed", "00:03:01 failed", "00:03:09 sent", "first", "00:18:09 sent"},
 		},
-		"also where the interval is shorter": {
+		"Retry-After above the interval": {
 			interval: time.Minute, answers: []error{nil, busy}, until: 4 * time.Minute,
 			want: []string{"00:00:00 sent", "first", "00:01:00 failed", "00:02:30 sent", "00:03:30 sent"},
 		},
-		"those who failed together do not come back together": {
+		"agents that failed together return spread out": {
 			interval: 15 * time.Minute, answers: []error{down, down, down, down, down, down}, chance: bytes.NewReader([]byte{0, 255, 0, 255, 0, 255, 128}), until: 2 * time.Minute,
 			want: []string{
 				"00:00:00 failed", "00:00:00 failed", "00:00:03 failed", "00:00:05 failed", "00:00:17 failed", "00:00:25 failed", "00:01:10 sent", "first",
 			},
 		},
-		"a short interval is not made longer by failures": {
+		"pause is at most the interval": {
 			interval: 3 * time.Second, answers: []error{down, down, down, down}, until: 11 * time.Second,
 			want: []string{"00:00:00 failed", "00:00:01 failed", "00:00:03 failed", "00:00:06 failed", "00:00:09 sent", "first"},
 		},
@@ -133,8 +133,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A heartbeat that is on its way when the agent leaves is nobody's failure.
-func TestRunLeaves(t *testing.T) {
+func TestRun_CanceledHeartbeatIsNotAFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var lines bytes.Buffer
 	o := Options{
@@ -165,23 +164,23 @@ func TestPatch(t *testing.T) {
 		facts     fleet.ClusterFacts
 		want      string
 	}{
-		"a key and the serial of a hub document": {
+		"recovery key and serial of the hub document": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", key: "MFkw_-", ticket: "2026-01-01T00:00:00Z/x", serial: 1767323045,
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","recoveryKey":"MFkw_-","recoveryTicket":"2026-01-01T00:00:00Z/x","hubSerial":1767323045}}]`,
 		},
-		"a credential that expires": {
+		"expiring credential": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns", expires: time.Date(2026, 1, 3, 5, 4, 5, 0, east),
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns","credentialExpires":"2026-01-03T03:04:05Z"}}]`,
 		},
-		"seconds, in UTC": {
+		"time in UTC, in seconds": {
 			now: time.Date(2026, 11, 21, 9, 44, 29, 123456789, east), namespace: "cattle-fleet-system",
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-11-21T07:44:29Z","namespace":"cattle-fleet-system"}}]`,
 		},
-		"another namespace": {
+		"another agent namespace": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "cattle-fleet-local-system",
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"cattle-fleet-local-system"}}]`,
 		},
-		"what is known of the cluster": {
+		"facts of the cluster": {
 			now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), namespace: "ns",
 			facts: fleet.ClusterFacts{KubernetesVersion: "v1.35.1+k3s1", Platform: "linux/arm64", Nodes: count(3), ReadyNodes: count(0), AgentVersion: "v1.2.3"},
 			want: `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"ns",` +
@@ -208,9 +207,9 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A change of the facts brings the next heartbeat forward, but not to within five minutes of the last, and only if it
-// is one from what was said.
-func TestNewsComeEarly(t *testing.T) {
+// The next heartbeat is sent at least five minutes after the last one, and only if the facts differ from those that
+// were reported.
+func TestChangedFacts_BringTheHeartbeatForward(t *testing.T) {
 	type change struct {
 		at    time.Duration
 		nodes int32
@@ -222,15 +221,15 @@ func TestNewsComeEarly(t *testing.T) {
 		until    time.Duration
 		want     []string
 	}{
-		"without news every interval": {15 * time.Minute, nil, 0, 31 * time.Minute, []string{"00:00:00 1", "00:15:00 1", "00:30:00 1"}},
-		"news at once, but for those of five minutes": {
+		"no change: every interval": {15 * time.Minute, nil, 0, 31 * time.Minute, []string{"00:00:00 1", "00:15:00 1", "00:30:00 1"}},
+		"change: at once, but at most every five minutes": {
 			15 * time.Minute, []change{{7 * time.Minute, 2}, {8 * time.Minute, 3}, {9 * time.Minute, 4}}, 0, 30 * time.Minute,
 			[]string{"00:00:00 1", "00:07:00 2", "00:12:00 4", "00:27:00 4"},
 		},
-		"news of the first minute wait": {15 * time.Minute, []change{{time.Second, 2}}, 0, 19 * time.Minute, []string{"00:00:00 1", "00:05:00 2"}},
-		"what is as it was is no news":  {15 * time.Minute, []change{{time.Minute, 2}, {2 * time.Minute, 1}, {8 * time.Minute, 1}}, 0, 16 * time.Minute, []string{"00:00:00 1", "00:15:00 1"}},
-		"a shorter interval is kept":    {time.Minute, []change{{10 * time.Second, 2}}, 0, 110 * time.Second, []string{"00:00:00 1", "00:01:00 2"}},
-		"news do not hasten a hub that is away": {
+		"change in the first minute: waits": {15 * time.Minute, []change{{time.Second, 2}}, 0, 19 * time.Minute, []string{"00:00:00 1", "00:05:00 2"}},
+		"change that was undone: ignored":   {15 * time.Minute, []change{{time.Minute, 2}, {2 * time.Minute, 1}, {8 * time.Minute, 1}}, 0, 16 * time.Minute, []string{"00:00:00 1", "00:15:00 1"}},
+		"shorter interval: kept":            {time.Minute, []change{{10 * time.Second, 2}}, 0, 110 * time.Second, []string{"00:00:00 1", "00:01:00 2"}},
+		"unreachable hub: a change causes no earlier retry": {
 			15 * time.Minute, []change{{500 * time.Millisecond, 2}, {6 * time.Second, 3}}, 3, 10 * time.Minute,
 			[]string{"00:00:00 1", "00:00:01 2", "00:00:03 2", "00:00:07 3"},
 		},
@@ -320,9 +319,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A hub that is gone for ten minutes is asked for some twenty times, and found again within half a minute or a little
-// more, by each agent at a moment of its own.
-func TestAHubThatIsGoneForTenMinutes(t *testing.T) {
+func TestTenMinuteOutage_AgentsReturnSpreadWithin45Seconds(t *testing.T) {
 	const outage = 10 * time.Minute
 	returns := map[time.Duration]int{}
 	for seed := range uint64(200) {
@@ -366,11 +363,11 @@ func TestJitter(t *testing.T) {
 		chance io.Reader
 		want   time.Duration
 	}{
-		"no chance at all":        {nil, time.Minute},
-		"a source that runs dry":  {iotest.ErrReader(io.EOF), time.Minute},
-		"a tenth shorter at most": {bytes.NewReader([]byte{0}), 54 * time.Second},
-		"the interval":            {bytes.NewReader([]byte{128}), time.Minute},
-		"nearly a tenth longer":   {bytes.NewReader([]byte{255}), 65953125 * time.Microsecond},
+		"random source without data": {nil, time.Minute},
+		"random source ends":         {iotest.ErrReader(io.EOF), time.Minute},
+		"a tenth shorter at most":    {bytes.NewReader([]byte{0}), 54 * time.Second},
+		"the interval":               {bytes.NewReader([]byte{128}), time.Minute},
+		"nearly a tenth longer":      {bytes.NewReader([]byte{255}), 65953125 * time.Microsecond},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -381,8 +378,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// What arrives at the hub: one patch of the status, and nothing that needs another right.
-func TestRunOverTLS(t *testing.T) {
+func TestRunOverTLS_SendsOnlyStatusPatches(t *testing.T) {
 	tests := map[string]struct {
 		answers []int
 		want    int // requests until the first is accepted
@@ -434,7 +430,7 @@ func TestRunOverTLS(t *testing.T) {
 	}
 }
 
-func TestRunWithoutClient(t *testing.T) {
+func TestRun_InvalidConfigIsAnError(t *testing.T) {
 	err := Run(t.Context(), Options{Hub: &rest.Config{Host: "https://hub", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no")}}})
 	if err == nil {
 		t.Error("a configuration that makes no client was accepted")

@@ -18,12 +18,12 @@ func TestPulse(t *testing.T) {
 		last, now string
 		want      time.Duration
 	}{
-		"the first heartbeat does not wait":           {"", "10.5", 0},
-		"a heartbeat a second later does not wait":    {"10.9", "11", 0},
-		"one of the same second waits for the next":   {"10.1", "10.7", 300 * time.Millisecond},
-		"one at the beginning of it waits all of it":  {"10", "10", time.Second},
-		"a clock that was set back is no reason":      {"20", "10.5", 0},
-		"the last nanosecond of a second is the same": {"10", "10.999999999", time.Nanosecond},
+		"the first heartbeat does not wait":                       {"", "10.5", 0},
+		"a heartbeat a second later does not wait":                {"10.9", "11", 0},
+		"heartbeat in the same second waits for the next":         {"10.1", "10.7", 300 * time.Millisecond},
+		"heartbeat at the start of a second waits a whole second": {"10", "10", time.Second},
+		"clock set back: does not wait":                           {"20", "10.5", 0},
+		"last nanosecond of the same second waits":                {"10", "10.999999999", time.Nanosecond},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAHeartbeatSaysWhoseItIs(t *testing.T) {
+func TestHeartbeat_NamesItsAccountAsFieldManager(t *testing.T) {
 	part := base64.RawURLEncoding.EncodeToString
 	token := part([]byte(`{}`)) + "." + part([]byte(`{"kubernetes.io":{"serviceaccount":{"uid":"uid-1"}}}`)) + ".c"
 	tests := map[string]struct{ token, want string }{
-		"by the account of its token":                   {token, "fieldManager=fleet-agent:uid-1"},
-		"unless the token does not say whose it is":     {"letmein", "fieldManager="},
-		"or there is none, as with client certificates": {"", "fieldManager="},
+		"token of an account":                   {token, "fieldManager=fleet-agent:uid-1"},
+		"token without an account":              {"letmein", "fieldManager="},
+		"no token, as with client certificates": {"", "fieldManager="},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func recordedAccess(ca []byte) Access {
 	return Access{Server: "https://10.99.0.2:6443", CA: ca, Token: "a.b.c", Namespace: "cluster-fleet-default-east-0f0350029557"}
 }
 
-func TestKubeconfigIsTheRecordedOne(t *testing.T) {
+func TestKubeconfig_MatchesTheRecording(t *testing.T) {
 	ca := newCA(t)
 	got, err := recordedAccess(ca).Kubeconfig()
 	if err != nil {
@@ -56,28 +56,28 @@ func TestParseKubeconfig(t *testing.T) {
 			kubeconfig: change(caLine, ""),
 			want:       Access{Server: "https://10.99.0.2:6443", Token: "a.b.c", Namespace: "cluster-fleet-default-east-0f0350029557"},
 		},
-		"with other names inside": {
+		"other names of cluster, user and context": {
 			kubeconfig: strings.NewReplacer("name: cluster\n", "name: hub\n", "cluster: cluster\n", "cluster: hub\n", "name: user\n", "name: me\n", "user: user\n", "user: me\n").Replace(whole),
 			want:       recordedAccess(ca),
 		},
-		"with one context that nobody made current": {kubeconfig: change("current-context: default\n", ""), want: recordedAccess(ca)},
+		"one context, none current": {kubeconfig: change("current-context: default\n", ""), want: recordedAccess(ca)},
 		"without a namespace": {
 			kubeconfig: change("    namespace: cluster-fleet-default-east-0f0350029557\n", ""),
 			want:       Access{Server: "https://10.99.0.2:6443", CA: ca, Token: "a.b.c"},
 		},
-		"nothing at all":                {kubeconfig: "", err: kubeconfig.ErrKubeconfigContext},
-		"no YAML":                       {kubeconfig: "{", err: kubeconfig.ErrKubeconfigMalformed},
-		"a context that is not there":   {kubeconfig: change("current-context: default", "current-context: other"), err: kubeconfig.ErrKubeconfigContext},
-		"no server":                     {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kubeconfig.ErrKubeconfigMalformed},
-		"a server that is no URL":       {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kubeconfig.ErrKubeconfigMalformed},
-		"a server without a scheme":     {kubeconfig: change("https://", ""), err: protocol.ErrHubURL},
-		"a server of another kind":      {kubeconfig: change("https://", "ftp://"), err: protocol.ErrHubURL},
-		"a server without TLS":          {kubeconfig: change("https://", "http://"), err: protocol.ErrHubURL},
-		"a CA that is no certificate":   {kubeconfig: change(base64.StdEncoding.EncodeToString(ca), "bm8="), err: errCA},
-		"no token":                      {kubeconfig: change("    token: a.b.c\n", "    username: a\n"), err: kubeconfig.ErrKubeconfigMalformed},
-		"a token in a file":             {kubeconfig: change("token: a.b.c", "tokenFile: /var/run/token"), err: kubeconfig.ErrKubeconfigFile},
-		"a command to run":              {kubeconfig: change("    token: a.b.c\n", "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}\n"), err: kubeconfig.ErrKubeconfigExec},
-		"no verification of the server": {kubeconfig: change(caLine, "    insecure-skip-tls-verify: true\n"), err: kubeconfig.ErrKubeconfigInsecure},
+		"empty":                      {kubeconfig: "", err: kubeconfig.ErrKubeconfigContext},
+		"not YAML":                   {kubeconfig: "{", err: kubeconfig.ErrKubeconfigMalformed},
+		"missing context":            {kubeconfig: change("current-context: default", "current-context: other"), err: kubeconfig.ErrKubeconfigContext},
+		"no server":                  {kubeconfig: change("    server: https://10.99.0.2:6443\n", ""), err: kubeconfig.ErrKubeconfigMalformed},
+		"server is not a URL":        {kubeconfig: change("https://10.99.0.2:6443", `"ht tp://x"`), err: kubeconfig.ErrKubeconfigMalformed},
+		"a server without a scheme":  {kubeconfig: change("https://", ""), err: protocol.ErrHubURL},
+		"server with another scheme": {kubeconfig: change("https://", "ftp://"), err: protocol.ErrHubURL},
+		"a server without TLS":       {kubeconfig: change("https://", "http://"), err: protocol.ErrHubURL},
+		"CA is not a certificate":    {kubeconfig: change(base64.StdEncoding.EncodeToString(ca), "bm8="), err: errCA},
+		"no token":                   {kubeconfig: change("    token: a.b.c\n", "    username: a\n"), err: kubeconfig.ErrKubeconfigMalformed},
+		"a token in a file":          {kubeconfig: change("token: a.b.c", "tokenFile: /var/run/token"), err: kubeconfig.ErrKubeconfigFile},
+		"exec plugin":                {kubeconfig: change("    token: a.b.c\n", "    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh}\n"), err: kubeconfig.ErrKubeconfigExec},
+		"insecure-skip-tls-verify":   {kubeconfig: change(caLine, "    insecure-skip-tls-verify: true\n"), err: kubeconfig.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,8 +109,7 @@ func TestAccessConfig(t *testing.T) {
 	}
 }
 
-// Whatever is in the Secret: it is refused, or understood so that writing it down again says the same; and
-// an error shows nothing of it.
+// Any data is rejected, or parsed so that encoding it again gives the same access. Errors contain no data.
 func FuzzParseKubeconfig(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("{"))

@@ -46,19 +46,18 @@ func valid(t *testing.T, from, until time.Time) Access {
 	return Access{Server: server.URL, CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Token: "account-0"}
 }
 
-// A hub's certificate that is not valid yet, or any more, costs no identity: it may be this cluster's clock that is
-// wrong, and the error says so.
-func TestClocksAndCertificates(t *testing.T) {
+// The clock of this cluster may be wrong, so the identity is kept and the error says what to check.
+func TestCertificateOutsideItsValidity_ErrorNamesTheClocks(t *testing.T) {
 	tests := map[string]struct {
 		from, until time.Duration
 		want        registering.Answer
 		says        string
 	}{
-		"valid":                               {-time.Hour, time.Hour, registering.Accepted, ""},
-		"valid only from an hour ago on":      {-time.Minute, time.Hour, registering.Accepted, ""},
-		"an agent's clock that is behind":     {time.Hour, 2 * time.Hour, registering.Unanswered, "is before"},
-		"an agent's clock that is far ahead":  {-2 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
-		"a certificate that has ended, alike": {-48 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
+		"valid":                      {-time.Hour, time.Hour, registering.Accepted, ""},
+		"valid since a minute ago":   {-time.Minute, time.Hour, registering.Accepted, ""},
+		"agent's clock is behind":    {time.Hour, 2 * time.Hour, registering.Unanswered, "is before"},
+		"agent's clock is far ahead": {-2 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
+		"expired certificate":        {-48 * time.Hour, -time.Hour, registering.Unanswered, "is after"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -156,17 +156,17 @@ func TestHubProve(t *testing.T) {
 		answer answer
 		want   registering.Answer
 	}{
-		"an empty list":           {answer{http.StatusOK, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeploymentList","items":[]}`}, registering.Accepted},
-		"401":                     {status(401, metav1.StatusReasonUnauthorized), registering.Rejected},
-		"403":                     {status(403, metav1.StatusReasonForbidden), registering.Rejected},
-		"401 of a proxy":          {answer{401, "who are you?"}, registering.Rejected},
-		"404 of another server":   {answer{404, "<html>"}, registering.Unanswered},
-		"503 of an API server":    {status(503, metav1.StatusReasonServiceUnavailable), registering.Unanswered},
-		"502 of a load balancer":  {answer{502, "<html>bad gateway</html>"}, registering.Unanswered},
-		"500 while etcd is away":  {status(500, metav1.StatusReasonInternalError), registering.Unanswered},
-		"a redirect to elsewhere": {answer{302, ""}, registering.Unanswered},
-		"a page of a proxy":       {answer{200, "<html>sign in</html>"}, registering.Unanswered},
-		"JSON of another server":  {answer{200, `{"status":"ok"}`}, registering.Unanswered},
+		"an empty list":          {answer{http.StatusOK, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeploymentList","items":[]}`}, registering.Accepted},
+		"401":                    {status(401, metav1.StatusReasonUnauthorized), registering.Rejected},
+		"403":                    {status(403, metav1.StatusReasonForbidden), registering.Rejected},
+		"401 of a proxy":         {answer{401, "who are you?"}, registering.Rejected},
+		"404 of another server":  {answer{404, "<html>"}, registering.Unanswered},
+		"503 of an API server":   {status(503, metav1.StatusReasonServiceUnavailable), registering.Unanswered},
+		"502 of a load balancer": {answer{502, "<html>bad gateway</html>"}, registering.Unanswered},
+		"500 while etcd is away": {status(500, metav1.StatusReasonInternalError), registering.Unanswered},
+		"redirect":               {answer{302, ""}, registering.Unanswered},
+		"HTML page of a proxy":   {answer{200, "<html>sign in</html>"}, registering.Unanswered},
+		"JSON of another server": {answer{200, `{"status":"ok"}`}, registering.Unanswered},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -180,8 +180,7 @@ func TestHubProve(t *testing.T) {
 	}
 }
 
-// What a connection that does not come about says of an identity.
-func TestHubProveWithoutConnection(t *testing.T) {
+func TestHubProve_ConnectionErrors(t *testing.T) {
 	tests := map[string]struct {
 		access func(*testing.T, *answers) Access
 		want   registering.Answer
@@ -191,12 +190,12 @@ func TestHubProveWithoutConnection(t *testing.T) {
 			access.CA = newCA(t)
 			return access
 		}, registering.Untrusted},
-		"a certificate the system's roots do not know": {func(_ *testing.T, s *answers) Access {
+		"certificate not signed by the system's roots": {func(_ *testing.T, s *answers) Access {
 			access := s.access()
 			access.CA = nil
 			return access
 		}, registering.Untrusted},
-		"a server that is gone": {func(_ *testing.T, s *answers) Access {
+		"closed server": {func(_ *testing.T, s *answers) Access {
 			s.server.Close()
 			return s.access()
 		}, registering.Unanswered},

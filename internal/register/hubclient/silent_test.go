@@ -158,9 +158,9 @@ func (h *quietHub) serve(t *testing.T, p *pipes, as hubIdentity, protocols ...st
 	return Access{Server: "https://example.com:6443", CA: as.ca, Token: "account-0"}
 }
 
-// A connection that dies without a word is noticed by the watch on it, and by the heartbeats, within 45 seconds: the
-// transport asks for a sign of life, and another connection is made. What the certificate is signed by does not matter.
-func TestASilentConnectionIsNoticed(t *testing.T) {
+// No packet of the connection arrives any more. Watches and heartbeats detect that by HTTP/2 pings and open another
+// connection, whatever CA has signed the certificate.
+func TestSilentConnection_IsReplacedWithin45Seconds(t *testing.T) {
 	identity := newHubIdentity() // with connections of the real network
 	tests := map[string]func(t *testing.T, network *pipes, access Access) *rest.Config{
 		"with a CA": func(_ *testing.T, network *pipes, access Access) *rest.Config {

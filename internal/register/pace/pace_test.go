@@ -40,9 +40,9 @@ func TestPaceSpare(t *testing.T) {
 		last time.Time
 		want time.Duration
 	}{
-		"before any attempt it is due":         {time.Time{}, 0},
-		"long after the last attempt it is":    {noon.Add(-time.Hour), 5*time.Second - time.Hour},
-		"soon after the last attempt it waits": {noon.Add(-2 * time.Second), 3 * time.Second},
+		"no attempt yet: due":                {time.Time{}, 0},
+		"long after the last attempt: due":   {noon.Add(-time.Hour), 5*time.Second - time.Hour},
+		"soon after the last attempt: waits": {noon.Add(-2 * time.Second), 3 * time.Second},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

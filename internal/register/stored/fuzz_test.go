@@ -11,8 +11,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// Whatever is in the three objects an agent reads, it decides, does not panic, and shows no token.
-func FuzzWhatAnAgentReads(f *testing.F) {
+// FuzzStoredObjects checks that any content of the agent's three objects leads to a decision without a panic, and
+// that no error contains the token.
+func FuzzStoredObjects(f *testing.F) {
 	whole, err := hubclient.Access{Server: "https://10.99.0.2:6443", Token: "t0ps3cret", Namespace: "d"}.Kubeconfig()
 	if err != nil {
 		f.Fatal(err)

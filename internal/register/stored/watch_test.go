@@ -19,17 +19,17 @@ func TestSightings_DifferFromWhatIsKnown(t *testing.T) {
 		see    func(*Sightings)
 		differ bool
 	}{
-		"no event":                     {known: []metav1.Object{secret("a", "u", "7")}, see: func(*Sightings) {}},
-		"the known version":            {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "7"), false) }},
-		"an older one, then the known": {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "6"), false); s.note(secret("a", "u", "7"), false) }},
-		"another version":              {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "8"), false) }, differ: true},
-		"another object of the name":   {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "v", "7"), false) }, differ: true},
-		"a new object":                 {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("b", "u", "7"), false) }, differ: true},
-		"an object of another kind":    {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(settings, false) }, differ: true},
-		"two known objects":            {known: []metav1.Object{secret("a", "u", "7"), settings}, see: func(s *Sightings) { s.note(settings, false); s.note(secret("a", "u", "7"), false) }},
-		"a deletion":                   {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "7"), true) }, differ: true},
-		"a deletion that is known":     {see: func(s *Sightings) { s.note(secret("a", "u", "7"), true) }},
-		"a deletion that was missed": {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) {
+		"no event":                          {known: []metav1.Object{secret("a", "u", "7")}, see: func(*Sightings) {}},
+		"the known version":                 {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "7"), false) }},
+		"older version, then the known one": {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "6"), false); s.note(secret("a", "u", "7"), false) }},
+		"another version":                   {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "8"), false) }, differ: true},
+		"another object of the name":        {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "v", "7"), false) }, differ: true},
+		"a new object":                      {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("b", "u", "7"), false) }, differ: true},
+		"an object of another kind":         {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(settings, false) }, differ: true},
+		"two known objects":                 {known: []metav1.Object{secret("a", "u", "7"), settings}, see: func(s *Sightings) { s.note(settings, false); s.note(secret("a", "u", "7"), false) }},
+		"a deletion":                        {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) { s.note(secret("a", "u", "7"), true) }, differ: true},
+		"known deletion":                    {see: func(s *Sightings) { s.note(secret("a", "u", "7"), true) }},
+		"missed deletion": {known: []metav1.Object{secret("a", "u", "7")}, see: func(s *Sightings) {
 			s.note(cache.DeletedFinalStateUnknown{Key: "n/a", Obj: secret("a", "u", "7")}, true)
 		}, differ: true},
 		"an object without a version": {known: []metav1.Object{secret("a", "u", "")}, see: func(s *Sightings) { s.note(secret("a", "u", ""), false) }, differ: true},

@@ -52,16 +52,16 @@ func TestStore(t *testing.T) {
 		writes    []string
 		err       error
 	}{
-		"it is created if there is none": {
+		"missing: created": {
 			want:   identityObject("new"),
 			writes: []string{"create"},
 		},
-		"it is changed in place if there is one, which is at no moment gone": {
+		"existing: changed in place, never deleted": {
 			there:  []runtime.Object{identityObject("old")},
 			want:   identityObject("new"),
 			writes: []string{"update"},
 		},
-		"what others wrote into it stays": {
+		"fields of other writers stay": {
 			there: []runtime.Object{identityObject("old", func(s *corev1.Secret) {
 				s.Labels = map[string]string{"backup": "no"}
 				s.Data["note"] = []byte("n")
@@ -72,17 +72,17 @@ func TestStore(t *testing.T) {
 			}),
 			writes: []string{"update"},
 		},
-		"an empty one is filled": {
+		"empty: filled": {
 			there:  []runtime.Object{identityObject("old", func(s *corev1.Secret) { s.Data = nil })},
 			want:   identityObject("new"),
 			writes: []string{"update"},
 		},
-		"one that appears in between is changed": {
+		"created meanwhile: changed": {
 			inBetween: func(_ *testing.T, c *fake.Clientset) error { return c.Tracker().Add(identityObject("old")) },
 			want:      identityObject("new"),
 			writes:    []string{"create", "update"},
 		},
-		"one that goes in between is created": {
+		"deleted meanwhile: created": {
 			there: []runtime.Object{identityObject("old")},
 			inBetween: func(_ *testing.T, c *fake.Clientset) error {
 				return c.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), agentNS, names.Agent)
@@ -90,14 +90,14 @@ func TestStore(t *testing.T) {
 			want:   identityObject("new"),
 			writes: []string{"update", "create"},
 		},
-		"a write that always comes too late ends": {
+		"conflicts without end: an error": {
 			there:  []runtime.Object{identityObject("old")},
 			fails:  apierrors.NewConflict(secrets, names.Agent, errors.New("changed")),
 			want:   identityObject("old"),
 			writes: []string{"update", "update", "update", "update", "update"},
 			err:    apierrors.NewConflict(secrets, names.Agent, errors.New("changed")),
 		},
-		"a right that is missing is said at once": {
+		"forbidden: an error at once": {
 			fails:  apierrors.NewForbidden(secrets, names.Agent, errors.New("no")),
 			writes: []string{"create"},
 			err:    apierrors.NewForbidden(secrets, names.Agent, errors.New("no")),
@@ -157,10 +157,10 @@ func TestDropBootstrap(t *testing.T) {
 		answer error
 		err    error
 	}{
-		"it is deleted":                            {},
-		"one that is gone already is gone":         {answer: apierrors.NewNotFound(secrets, seen.Name)},
-		"one that was replaced meanwhile is kept":  {answer: apierrors.NewConflict(secrets, seen.Name, errors.New("uid"))},
-		"what else goes wrong is for another time": {answer: broken, err: broken},
+		"existing: deleted":        {},
+		"missing: success":         {answer: apierrors.NewNotFound(secrets, seen.Name)},
+		"replaced meanwhile: kept": {answer: apierrors.NewConflict(secrets, seen.Name, errors.New("uid"))},
+		"other errors: ignored":    {answer: broken, err: broken},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestRenewal_NamesWhatTheTextIsFor(t *testing.T) {
 	}
 }
 
-func TestTextsAreNotPrinted(t *testing.T) {
+func TestPrintedText_HidesTheToken(t *testing.T) {
 	text := sample(t)
 	for _, printed := range []string{fmt.Sprint(text), fmt.Sprintf("%+v", text), fmt.Sprintf("%#v", text)} {
 		if strings.Contains(printed, canary) {
