@@ -61,10 +61,10 @@ func (d deletion) happen(w *world) (any bool) {
 	return true
 }
 
-// TestDeletionAtEveryStage plays each flow up to each of its steps, deletes an object, and lets all controllers and
+// TestDeletionAtAnyStep_LeavesNoOrphans plays each flow up to each of its steps, deletes an object, and lets all controllers and
 // the time proceed. Only objects with a reason may remain, and none twice. The controllers act in turn, and then, for
 // some of the steps, in random order: ten times, or twice with -short.
-func TestDeletionAtEveryStage(t *testing.T) {
+func TestDeletionAtAnyStep_LeavesNoOrphans(t *testing.T) {
 	for flowName, flow := range flows() {
 		for what, deleted := range deletions() {
 			t.Run(flowName+"/"+what, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 var seed = flag.Uint64("seed", 0, "replay the transcripts in the one order of this seed")
 
-// TestTranscripts records each flow. All controllers act in turn.
-func TestTranscripts(t *testing.T) {
+// TestTranscripts_MatchTheGoldens records each flow. All controllers act in turn.
+func TestTranscripts_MatchTheGoldens(t *testing.T) {
 	for name, flow := range flows() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
@@ -25,9 +25,9 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestTranscriptsInAnyOrder replays each flow in a hundred random orders with interruptions, in ten with -short. The
+// TestTranscripts_HaveTheSameResultInAnyOrder replays each flow in a hundred random orders with interruptions, in ten with -short. The
 // result is the same.
-func TestTranscriptsInAnyOrder(t *testing.T) {
+func TestTranscripts_HaveTheSameResultInAnyOrder(t *testing.T) {
 	for name, flow := range flows() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

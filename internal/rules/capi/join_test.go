@@ -47,7 +47,7 @@ func TestDecide_AboutClustersThatJoinWithAManifest(t *testing.T) {
 	}{
 		"before the control plane exists: is created":         {input(joins(capi.JoinByManifest), notInitialized), capi.Creating, ""},
 		"without a kubeconfig Secret: is created":             {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Secret = capi.Secret{} }), capi.Creating, ""},
-		"the cluster is not asked which one it is":            {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Identity = capi.Identity{} }), capi.Creating, ""},
+		"unknown identity: the cluster is not asked":          {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Identity = capi.Identity{} }), capi.Creating, ""},
 		"the name is taken by a user: says so":                {input(joins(capi.JoinByManifest), notInitialized, func(in *capi.Input) { in.Fleet = &fleet.Cluster{} }), capi.Waiting, conditions.ReasonNameTaken},
 		"imported by hand: is noted":                          {input(joins(capi.JoinByManifest), func(in *capi.Input) { byHand(ws, "mine")(in) }), capi.ImportedByHand, conditions.ReasonImportedTwice},
 		"paused: waits":                                       {input(joins(capi.JoinByManifest), func(in *capi.Input) { in.Cluster.Paused = true }), capi.Waiting, conditions.ReasonClusterPaused},
@@ -124,10 +124,10 @@ func TestNeedsClientID(t *testing.T) {
 		in   capi.Input
 		want bool
 	}{
-		"a new Cluster with a manifest":   {input(joins(capi.JoinByManifest)), true},
-		"a new Cluster with a kubeconfig": {input(), false},
-		"one with a client ID":            {input(joins(capi.JoinByManifest), byManifest), false},
-		"one that changes to a manifest":  {input(joins(capi.JoinByManifest), registered()), true},
+		"a new Cluster with a manifest":        {input(joins(capi.JoinByManifest)), true},
+		"a new Cluster with a kubeconfig":      {input(), false},
+		"a Cluster with a client ID":           {input(joins(capi.JoinByManifest), byManifest), false},
+		"a Cluster that changes to a manifest": {input(joins(capi.JoinByManifest), registered()), true},
 	} {
 		if got := capi.NeedsClientID(test.in); got != test.want {
 			t.Errorf("%s: %t", name, got)

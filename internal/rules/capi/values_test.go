@@ -37,8 +37,8 @@ func TestParse_ReadsTheClass(t *testing.T) {
 		"v1beta1":                     {`{"topology":{"class":"small"}}`, "small"},
 		"v1beta1, another namespace":  {`{"topology":{"class":"small","classNamespace":"classes"}}`, capi.ClassID("team-a", types.NamespacedName{Namespace: "classes", Name: "small"})},
 		"without a topology":          {`{}`, ""},
-		"a name that cannot be":       {`{"topology":{"class":"Small Class"}}`, ""},
-		"a namespace that cannot be":  {`{"topology":{"class":"small","classNamespace":"a.b"}}`, ""},
+		"an invalid name":             {`{"topology":{"class":"Small Class"}}`, ""},
+		"an invalid namespace":        {`{"topology":{"class":"small","classNamespace":"a.b"}}`, ""},
 		"a class of another type":     {`{"topology":{"classRef":["small"],"class":7}}`, ""},
 		"the longest name is cut":     {`{"topology":{"class":"` + strings.Repeat("a", 253) + `"}}`, capi.ClassID("team-a", types.NamespacedName{Namespace: "team-a", Name: strings.Repeat("a", 253)})},
 		"a name that is even longer":  {`{"topology":{"class":"` + strings.Repeat("a", 254) + `"}}`, ""},
@@ -126,15 +126,15 @@ func TestFollow_WritesValues(t *testing.T) {
 		to     string
 		want   data
 	}{
-		"they are written":               {func(*fleet.Cluster) {}, "v1", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
-		"they follow":                    {func(*fleet.Cluster) {}, "v2", data{"capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
-		"they go":                        {func(*fleet.Cluster) {}, "", data{}},
-		"those of users stay":            {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["own"] = "x" }, "v2", data{"own": "x", "capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
-		"a user's own stay":              {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["capi"] = "mine" }, "v2", data{"capi": "mine"}},
-		"changed ones are a user's":      {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["capi"].(data)["version"] = "mine" }, "v2", data{"capi": data{"version": "mine", "variables": data{"a": int64(1)}}}},
-		"removed ones are written again": {func(c *fleet.Cluster) { c.Spec.TemplateValues = nil }, "v2", data{"capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
-		"an earlier Cluster has none":    {func(c *fleet.Cluster) { c.Spec.TemplateValues, c.Annotations = nil, nil }, "v1", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
-		"an earlier user's stay":         {func(c *fleet.Cluster) { c.Annotations = nil }, "v2", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
+		"new values are written":                                   {func(*fleet.Cluster) {}, "v1", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
+		"changed values are written":                               {func(*fleet.Cluster) {}, "v2", data{"capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
+		"removed values are removed":                               {func(*fleet.Cluster) {}, "", data{}},
+		"other values of users stay":                               {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["own"] = "x" }, "v2", data{"own": "x", "capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
+		"value of a user under the same key stays":                 {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["capi"] = "mine" }, "v2", data{"capi": "mine"}},
+		"values changed by a user stay":                            {func(c *fleet.Cluster) { c.Spec.TemplateValues.Data["capi"].(data)["version"] = "mine" }, "v2", data{"capi": data{"version": "mine", "variables": data{"a": int64(1)}}}},
+		"removed values are written again":                         {func(c *fleet.Cluster) { c.Spec.TemplateValues = nil }, "v2", data{"capi": data{"version": "v2", "variables": data{"a": int64(1)}}}},
+		"Cluster of an earlier release without values gets them":   {func(c *fleet.Cluster) { c.Spec.TemplateValues, c.Annotations = nil, nil }, "v1", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
+		"values of a user in a Cluster of an earlier release stay": {func(c *fleet.Cluster) { c.Annotations = nil }, "v2", data{"capi": data{"version": "v1", "variables": data{"a": int64(1)}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := first.DeepCopy()
@@ -171,19 +171,19 @@ func TestDecideGroup(t *testing.T) {
 		group *fleet.ClusterGroup
 		want  capi.GroupStage
 	}{
-		"a class in use gets one":             {true, nil, capi.GroupMissing},
-		"a class without Clusters gets none":  {false, nil, capi.GroupFine},
-		"it is right":                         {true, group(), capi.GroupFine},
-		"it goes with the last Cluster":       {false, group(), capi.GroupUnused},
-		"once":                                {false, group(func(g *fleet.ClusterGroup) { g.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }), capi.GroupFine},
-		"a user's is not changed":             {true, group(users, of(nil)), capi.GroupTaken},
-		"nor deleted":                         {false, group(users), capi.GroupFine},
-		"one with the mark of another class":  {false, group(func(g *fleet.ClusterGroup) { g.Name = "copy" }), capi.GroupFine},
-		"without a selector it is corrected":  {true, group(of(nil)), capi.GroupChanged},
-		"with another one, too":               {true, group(of(&metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}})), capi.GroupChanged},
-		"with a further label, too":           {true, group(of(&metav1.LabelSelector{MatchLabels: map[string]string{fleet.LabelCAPIClass: "small", "a": "b"}})), capi.GroupChanged},
-		"with a further expression, too":      {true, group(of(&metav1.LabelSelector{MatchLabels: label, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}})), capi.GroupChanged},
-		"one that a user changed is not used": {false, group(of(nil)), capi.GroupUnused},
+		"class in use, no group: created":                       {true, nil, capi.GroupMissing},
+		"class without Clusters, no group: nothing":             {false, nil, capi.GroupFine},
+		"unchanged group: nothing":                              {true, group(), capi.GroupFine},
+		"last Cluster is gone: deleted":                         {false, group(), capi.GroupUnused},
+		"last Cluster is gone, group is being deleted: nothing": {false, group(func(g *fleet.ClusterGroup) { g.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }), capi.GroupFine},
+		"group of a user: reported":                             {true, group(users, of(nil)), capi.GroupTaken},
+		"group of a user, no Clusters: stays":                   {false, group(users), capi.GroupFine},
+		"group with the mark of another class: stays":           {false, group(func(g *fleet.ClusterGroup) { g.Name = "copy" }), capi.GroupFine},
+		"selector is missing: corrected":                        {true, group(of(nil)), capi.GroupChanged},
+		"another selector: corrected":                           {true, group(of(&metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}})), capi.GroupChanged},
+		"selector with another label: corrected":                {true, group(of(&metav1.LabelSelector{MatchLabels: map[string]string{fleet.LabelCAPIClass: "small", "a": "b"}})), capi.GroupChanged},
+		"selector with another expression: corrected":           {true, group(of(&metav1.LabelSelector{MatchLabels: label, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a"}}})), capi.GroupChanged},
+		"changed group, no Clusters: deleted":                   {false, group(of(nil)), capi.GroupUnused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rulestest.ExpectEqual(t, "stage", capi.DecideGroup(test.inUse, test.group), test.want)

@@ -76,7 +76,7 @@ func TestHash_MatchesTheContractsVector(t *testing.T) {
 	}
 }
 
-func TestIDOfAShortHashIsNotCut(t *testing.T) {
+func TestID_ShortHashIsNotCut(t *testing.T) {
 	if got := ID("abc"); got != "s-abc" {
 		t.Errorf("ID = %q", got)
 	}
@@ -306,7 +306,7 @@ func TestSplitDeploymentID(t *testing.T) {
 	}
 }
 
-func TestRecordedContents(t *testing.T) {
+func TestRecordedContents_AreReadAndEncodedUnchanged(t *testing.T) {
 	read := 0
 	for _, c := range recorded.Objects[fleet.Content](t, "contents") {
 		if c.Name != ID(c.SHA256Sum) {
@@ -327,7 +327,7 @@ func TestRecordedContents(t *testing.T) {
 	}
 }
 
-func TestRecordedBundles(t *testing.T) {
+func TestRecordedBundles_HaveTheRecordedContents(t *testing.T) {
 	contents := map[string]*fleet.Content{}
 	for _, c := range recorded.Objects[fleet.Content](t, "contents") {
 		contents[c.Name] = c

@@ -18,18 +18,18 @@ import (
 )
 
 // Another formula would move all agents from one binding to another.
-func TestContentBinding(t *testing.T) {
+func TestBinding(t *testing.T) {
 	east := names.ClusterNamespace(rulestest.Workspace, "east")
 	tests := map[string]struct {
 		account types.NamespacedName
 		want    string
 	}{
-		"an agent's":                       {types.NamespacedName{Namespace: east, Name: "request-1-r1"}, "fleet-content-readers-07"},
-		"another one of the same Cluster":  {types.NamespacedName{Namespace: east, Name: "request-2-r2"}, "fleet-content-readers-07"},
-		"one of another Cluster":           {types.NamespacedName{Namespace: names.ClusterNamespace(rulestest.Workspace, "west"), Name: "request-1-r1"}, "fleet-content-readers-28"},
-		"one of a Cluster of another team": {types.NamespacedName{Namespace: names.ClusterNamespace("team-b", "east"), Name: "request-1-r1"}, "fleet-content-readers-03"},
-		"the hub's own":                    {types.NamespacedName{Namespace: names.ClusterNamespace("fleet-local", "local"), Name: "request-1-r1"}, "fleet-content-readers-06"},
-		"one of no namespace":              {types.NamespacedName{}, "fleet-content-readers-05"},
+		"account of an agent":                       {types.NamespacedName{Namespace: east, Name: "request-1-r1"}, "fleet-content-readers-07"},
+		"another account of the same Cluster":       {types.NamespacedName{Namespace: east, Name: "request-2-r2"}, "fleet-content-readers-07"},
+		"account of another Cluster":                {types.NamespacedName{Namespace: names.ClusterNamespace(rulestest.Workspace, "west"), Name: "request-1-r1"}, "fleet-content-readers-28"},
+		"account of a Cluster in another workspace": {types.NamespacedName{Namespace: names.ClusterNamespace("team-b", "east"), Name: "request-1-r1"}, "fleet-content-readers-03"},
+		"account of the hub's own Cluster":          {types.NamespacedName{Namespace: names.ClusterNamespace("fleet-local", "local"), Name: "request-1-r1"}, "fleet-content-readers-06"},
+		"account without a namespace":               {types.NamespacedName{}, "fleet-content-readers-05"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestContentBinding(t *testing.T) {
 	}
 }
 
-// A thousand Clusters, called as people and as the controllers call them, are spread over all bindings, and evenly.
-func TestAgentsAreSpreadOverTheBindings(t *testing.T) {
+// The Clusters have names that users choose and names that the hub computes.
+func TestBinding_SpreadsClustersEvenly(t *testing.T) {
 	const clusters, bindings = 1000, 32
 	tests := map[string]func(i int) string{
 		"Clusters that were imported":     func(i int) string { return fmt.Sprintf("c%d", i) },
@@ -86,7 +86,7 @@ func TestIsContentBinding(t *testing.T) {
 	}
 }
 
-func TestContentReaders(t *testing.T) {
+func TestDesired(t *testing.T) {
 	const name = "fleet-content-readers-07"
 	binding := func(accounts ...string) *rbacv1.ClusterRoleBinding {
 		b := aContentBinding()
@@ -102,7 +102,7 @@ func TestContentReaders(t *testing.T) {
 	}{
 		"nobody": {nil, binding()},
 		"one":    {[]types.NamespacedName{{Namespace: "n", Name: "a"}}, binding("n", "a")},
-		"several, whatever their order": {
+		"several in any order": {
 			[]types.NamespacedName{{Namespace: "n", Name: "b"}, {Namespace: "n", Name: "a"}, {Namespace: "m", Name: "c"}, {Namespace: "n-1", Name: "a"}},
 			binding("m", "c", "n-1", "a", "n", "a", "n", "b"),
 		},
@@ -132,23 +132,23 @@ func aContentBinding(modifiers ...func(*rbacv1.ClusterRoleBinding)) *rbacv1.Clus
 	}, modifiers)
 }
 
-func TestReadsContents(t *testing.T) {
+func TestReads(t *testing.T) {
 	account := types.NamespacedName{Namespace: rulestest.ACluster().Status.Namespace, Name: "request-1-r1"}
 	type mod = func(*rbacv1.ClusterRoleBinding)
 	tests := map[string]struct {
 		binding *rbacv1.ClusterRoleBinding
 		want    bool
 	}{
-		"an account that the binding names":      {aContentBinding(), true},
-		"nobody, if there is none":               {nil, false},
-		"not by another role":                    {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Name = "view" })), false},
-		"nor by a Role of the name":              {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Kind = "Role" })), false},
-		"one of another namespace is another":    {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Namespace = "mine" })), false},
-		"so is one of another name":              {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Name = "request-1-r2" })), false},
-		"so is a person of the name":             {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Kind = "User" })), false},
-		"nobody, if the binding is for nobody":   {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil })), false},
-		"whatever the name of the binding is":    {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Name = "request-1-content" })), true},
-		"whoever else is in it, and where it is": {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { slices.Reverse(b.Subjects) })), true},
+		"binding names the account":                     {aContentBinding(), true},
+		"no binding":                                    {nil, false},
+		"binding to another role":                       {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Name = "view" })), false},
+		"binding to a Role of the same name":            {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Kind = "Role" })), false},
+		"binding names an account in another namespace": {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Namespace = "mine" })), false},
+		"binding names an account with another name":    {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Name = "request-1-r2" })), false},
+		"binding names a user of the same name":         {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[1].Kind = "User" })), false},
+		"binding without subjects":                      {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil })), false},
+		"binding with another name":                     {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { b.Name = "request-1-content" })), true},
+		"binding with other subjects in another order":  {aContentBinding(mod(func(b *rbacv1.ClusterRoleBinding) { slices.Reverse(b.Subjects) })), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +158,7 @@ func TestReadsContents(t *testing.T) {
 	}
 }
 
-// What is written is what is looked for.
-func TestReadersReadContents(t *testing.T) {
+func TestReads_FindsTheAccountsOfDesired(t *testing.T) {
 	account := types.NamespacedName{Namespace: "n", Name: "a"}
 	binding := contentreaders.Desired(contentreaders.Binding(account), []types.NamespacedName{{Namespace: "m", Name: "b"}, account})
 	rulestest.ExpectEqual(t, "that it reads", contentreaders.Reads(binding, account), true)
@@ -188,11 +187,11 @@ func TestRequestOf(t *testing.T) {
 		account *corev1.ServiceAccount
 		want    says
 	}{
-		"an agent's says which it is":               {agentAccount(), says{types.NamespacedName{Namespace: rulestest.Workspace, Name: "request-1"}, true}},
-		"whatever its name is":                      {agentAccount(func(a *corev1.ServiceAccount) { a.Namespace, a.Name = "n", "a" }), says{types.NamespacedName{Namespace: rulestest.Workspace, Name: "request-1"}, true}},
-		"any other says nothing":                    {rulestest.AnAccount("n", "a", "u"), says{}},
-		"without the workspace nobody knows which":  {agentAccount(without(fleet.AnnotationClusterRegistrationNamespace)), says{Request: types.NamespacedName{Name: "request-1"}}},
-		"without the request's name nobody does so": {agentAccount(without(fleet.AnnotationClusterRegistration)), says{Request: types.NamespacedName{Namespace: rulestest.Workspace}}},
+		"account of a request":                   {agentAccount(), says{types.NamespacedName{Namespace: rulestest.Workspace, Name: "request-1"}, true}},
+		"account with another name":              {agentAccount(func(a *corev1.ServiceAccount) { a.Namespace, a.Name = "n", "a" }), says{types.NamespacedName{Namespace: rulestest.Workspace, Name: "request-1"}, true}},
+		"other account":                          {rulestest.AnAccount("n", "a", "u"), says{}},
+		"annotation of the workspace is missing": {agentAccount(without(fleet.AnnotationClusterRegistrationNamespace)), says{Request: types.NamespacedName{Name: "request-1"}}},
+		"annotation of the request is missing":   {agentAccount(without(fleet.AnnotationClusterRegistration)), says{Request: types.NamespacedName{Namespace: rulestest.Workspace}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -212,31 +211,31 @@ type contentReader struct {
 	Cluster *fleet.Cluster
 }
 
-func TestMayReadContents(t *testing.T) {
+func TestMayRead(t *testing.T) {
 	going := rulestest.At(0)
 	tests := map[string]struct {
 		modify func(*contentReader)
 		want   bool
 	}{
-		"the account of a request":                          {func(*contentReader) {}, true},
-		"also before the request is granted, which waits":   {func(r *contentReader) { r.Request.Status = fleet.ClusterRegistrationStatus{} }, true},
-		"no account of a request that is gone":              {func(r *contentReader) { r.Request = nil }, false},
-		"none of a Cluster that is gone":                    {func(r *contentReader) { r.Cluster = nil }, false},
-		"none of a request of another manager's":            {func(r *contentReader) { r.Request.Labels[fleet.LabelClusterManagement] = "another" }, false},
-		"none that says that its Cluster is another team's": {func(r *contentReader) { r.Cluster.Namespace = "team-b" }, false},
-		"none in the namespace of whoever likes to read":    {func(r *contentReader) { r.Account.Namespace = "mine" }, false},
-		"none in the workspace, where people may make them": {func(r *contentReader) { r.Account.Namespace = rulestest.Workspace }, false},
-		"none of another Cluster, whatever it says":         {func(r *contentReader) { r.Cluster = rulestest.ACluster(func(c *fleet.Cluster) { c.Name = "west" }) }, false},
-		"that of a Cluster that has lost its status":        {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster) }, true},
-		"but then none in another namespace, either":        {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster); r.Account.Namespace = "mine" }, false},
-		"and none in no namespace":                          {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster); r.Account.Namespace = "" }, false},
-		"none of another name":                              {func(r *contentReader) { r.Account.Name = "default" }, false},
-		"none of another request": {func(r *contentReader) {
+		"the account of a request":                                      {func(*contentReader) {}, true},
+		"the request is not granted yet":                                {func(r *contentReader) { r.Request.Status = fleet.ClusterRegistrationStatus{} }, true},
+		"the request is deleted":                                        {func(r *contentReader) { r.Request = nil }, false},
+		"the Cluster is deleted":                                        {func(r *contentReader) { r.Cluster = nil }, false},
+		"the request has another manager":                               {func(r *contentReader) { r.Request.Labels[fleet.LabelClusterManagement] = "another" }, false},
+		"the annotation names a Cluster of another workspace":           {func(r *contentReader) { r.Cluster.Namespace = "team-b" }, false},
+		"the account is in a namespace of a user":                       {func(r *contentReader) { r.Account.Namespace = "mine" }, false},
+		"the account is in the workspace":                               {func(r *contentReader) { r.Account.Namespace = rulestest.Workspace }, false},
+		"the request is for another Cluster":                            {func(r *contentReader) { r.Cluster = rulestest.ACluster(func(c *fleet.Cluster) { c.Name = "west" }) }, false},
+		"the Cluster has lost its status":                               {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster) }, true},
+		"the Cluster has lost its status, account in another namespace": {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster); r.Account.Namespace = "mine" }, false},
+		"the Cluster has lost its status, account without a namespace":  {func(r *contentReader) { rulestest.ClusterWithoutNamespace(r.Cluster); r.Account.Namespace = "" }, false},
+		"the account has another name":                                  {func(r *contentReader) { r.Account.Name = "default" }, false},
+		"the account is of another request": {func(r *contentReader) {
 			r.Request = rulestest.ARequest(func(r *fleet.ClusterRegistration) { r.Name, r.UID = "request-2", "r2" })
 		}, false},
-		"none of a request of the name that was there before": {func(r *contentReader) { r.Request.UID = "r2" }, false},
-		"none that is going, for its tokens go with it":       {func(r *contentReader) { r.Account.DeletionTimestamp = &going }, false},
-		"what it says of itself does not count":               {func(r *contentReader) { r.Account.Annotations = nil }, true},
+		"the request was recreated":      {func(r *contentReader) { r.Request.UID = "r2" }, false},
+		"the account is being deleted":   {func(r *contentReader) { r.Account.DeletionTimestamp = &going }, false},
+		"the account has no annotations": {func(r *contentReader) { r.Account.Annotations = nil }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -251,8 +250,7 @@ func mayReadContents(r contentReader) bool {
 	return contentreaders.MayRead(r.Account, r.Request, r.Cluster)
 }
 
-// The accounts that another implementation has left may read, too.
-func TestRecordedAccountsMayReadContents(t *testing.T) {
+func TestMayRead_AcceptsRecordedAccounts(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	var may []string
 	for _, key := range hub.All("ServiceAccount") {

@@ -25,7 +25,7 @@ func entry(pod string, age time.Duration) string {
 	return pod + "=" + rulestest.Noon().Add(-age).Format(time.RFC3339)
 }
 
-func TestCopies(t *testing.T) {
+func TestAlternatingAndRecord(t *testing.T) {
 	a, b := entry("a", 3*time.Hour), entry("b", 2*time.Hour)
 	both := a + "," + b
 	join := func(r *fleet.ClusterRegistration) *fleet.ClusterRegistration { r.Annotations = nil; return r }

@@ -57,7 +57,7 @@ func oldValues() *Values {
 	return &Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"old":true}`)}
 }
 
-func TestDeploymentOfANewTarget(t *testing.T) {
+func TestNewTarget_GetsDeploymentAndValues(t *testing.T) {
 	got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote, PlainInSecrets: true})
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestDeploymentOfANewTarget(t *testing.T) {
 	}
 }
 
-func TestDeploymentOfAnExistingTarget(t *testing.T) {
+func TestExistingTarget_FollowsTheVerdict(t *testing.T) {
 	stripped := targetingtest.Options(t, `{"defaultNamespace":"ns","helm":{},"keepResources":true}`)
 	promoted := existing(t)
 	promoted.Labels = deploymentLabelsOf("s-1")
@@ -185,7 +185,7 @@ func TestInterruptedWrite_IsFinished(t *testing.T) {
 	}
 }
 
-func TestStagedWithoutValues(t *testing.T) {
+func TestStagedTargetWithoutValues_HasNoSecret(t *testing.T) {
 	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Stage}
 	in.Target.Options = targetingtest.Options(t, `{"helm":{}}`)
 	got, err := Decide(in)
@@ -201,7 +201,7 @@ func TestStagedWithoutValues(t *testing.T) {
 	}
 }
 
-func TestDerivedFields(t *testing.T) {
+func TestDerivedFields_FollowBundleAndCluster(t *testing.T) {
 	tests := map[string]struct {
 		bundle  *fleet.Bundle
 		cluster func(*fleet.Cluster)

@@ -27,7 +27,7 @@ func TestIsEdited(t *testing.T) {
 		change func(*fleet.BundleDeployment)
 		want   bool
 	}{
-		"a report":                      {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Status.Ready = true }, false},
+		"a status report":               {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Status.Ready = true }, false},
 		"a label":                       {func(bd *fleet.BundleDeployment) { bd.Generation--; bd.Labels["a"] = "b" }, false},
 		"a newer state is staged":       {to("s-3:c", "s-1:a"), false},
 		"the staged state is promoted":  {to("s-2:b", "s-2:b"), false},
@@ -36,7 +36,7 @@ func TestIsEdited(t *testing.T) {
 		"its options":                   {func(bd *fleet.BundleDeployment) { bd.Spec.Options.ForceSyncGeneration = 1 }, true},
 		"a pause":                       {func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, true},
 		"its copies":                    {func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration++ }, false},
-		"another one of the name":       {func(bd *fleet.BundleDeployment) { bd.UID = "u-anew"; bd.Spec.Paused = true }, false},
+		"another object of the name":    {func(bd *fleet.BundleDeployment) { bd.UID = "u-anew"; bd.Spec.Paused = true }, false},
 		"something outside of the spec": {func(*fleet.BundleDeployment) {}, false},
 	}
 	for name, test := range tests {

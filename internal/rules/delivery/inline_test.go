@@ -78,8 +78,8 @@ func unchanged(t testing.TB, inSecret bool) *fleet.BundleDeployment {
 	return out.Deployment
 }
 
-// TestWhereValuesAre checks that only plain values are in the BundleDeployment, and that they are never lost.
-func TestWhereValuesAre(t *testing.T) {
+// TestValues_OnlyPlainOnesAreInline checks that only plain values are in the BundleDeployment, and that they are never lost.
+func TestValues_OnlyPlainOnesAreInline(t *testing.T) {
 	both := func(text string) Values { return Values{Current: []byte(text), Staged: []byte(text)} }
 	mixed := Values{Current: []byte(oldText), Staged: []byte(newText)}
 	tests := map[string]struct {

@@ -25,7 +25,7 @@ type recordedSecret struct {
 }
 
 // The recorded Bundles, Clusters and ClusterGroups give exactly the recorded BundleDeployments and Secrets.
-func TestRecorded(t *testing.T) {
+func TestRecordedBundles_GiveTheRecordedDeployments(t *testing.T) {
 	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
 	groups := targeting.NewGroups(recorded.Objects[fleet.ClusterGroup](t, "clustergroups"))
 	deployments := map[types.NamespacedName]*fleet.BundleDeployment{}

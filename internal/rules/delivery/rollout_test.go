@@ -51,14 +51,14 @@ func TestNeedsValues(t *testing.T) {
 		change func(*Input)
 		want   bool
 	}{
-		"what is staged anew":                 {func(*Input) {}, true},
-		"what is promoted":                    {func(in *Input) { in.Verdict = rollout.Promote }, false},
-		"what is left":                        {func(in *Input) { in.Verdict = rollout.Leave }, false},
-		"what is not there":                   {func(in *Input) { in.Existing = nil }, false},
-		"what runs without values":            {func(in *Input) { in.Existing.Spec.ValuesHash = "" }, false},
-		"what stays staged":                   {func(in *Input) { in.Target.DeploymentID = oldID }, false},
-		"what stays staged, nobody knows how": {func(in *Input) { in.Target.DeploymentID, in.SecretKnown = oldID, false }, true},
-		"what waits for its values":           {func(in *Input) { in.Target.DeploymentID, in.Existing.Spec.WaitingForValues = oldID, true }, true},
+		"new state is staged":                              {func(*Input) {}, true},
+		"target is promoted":                               {func(in *Input) { in.Verdict = rollout.Promote }, false},
+		"target is left unchanged":                         {func(in *Input) { in.Verdict = rollout.Leave }, false},
+		"deployment does not exist":                        {func(in *Input) { in.Existing = nil }, false},
+		"deployment has no values":                         {func(in *Input) { in.Existing.Spec.ValuesHash = "" }, false},
+		"the same state stays staged":                      {func(in *Input) { in.Target.DeploymentID = oldID }, false},
+		"the same state stays staged, Secret is not known": {func(in *Input) { in.Target.DeploymentID, in.SecretKnown = oldID, false }, true},
+		"the deployment waits for values":                  {func(in *Input) { in.Target.DeploymentID, in.Existing.Spec.WaitingForValues = oldID, true }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -95,8 +95,8 @@ func TestValuesSecret(t *testing.T) {
 		uid  types.UID
 		want *corev1.Secret
 	}{
-		"of one that is not there yet": {"", secret()},
-		"of one that is there": {"u", secret(metav1.OwnerReference{
+		"of a new BundleDeployment": {"", secret()},
+		"of an existing BundleDeployment": {"u", secret(metav1.OwnerReference{
 			APIVersion: "fleet.cattle.io/v1alpha1", Kind: "BundleDeployment", Name: "web", UID: "u", Controller: &yes, BlockOwnerDeletion: &yes,
 		})},
 	}
@@ -149,11 +149,11 @@ func TestInjectValues(t *testing.T) {
 			in: targetingtest.Bundle(hashed(vector)), data: map[string][]byte{"values.yaml": []byte(`{}`)}, is: ErrValuesHash,
 			error: "hash mismatch between the Bundle (spec.valuesHash) and its values secret; apply the Bundle again together with its values",
 		},
-		"values that are no object": {
+		"values that are not an object": {
 			in: targetingtest.Bundle(hashed(broken)), data: broken,
 			error: "key values.yaml of the values secret: json: cannot unmarshal array into Go value of type map[string]interface {}",
 		},
-		"values of a target that are no JSON": {
+		"values of a target that are not JSON": {
 			in: targetingtest.Bundle(hashed(brokenTarget), targetingtest.Targets(named("target"))), data: brokenTarget,
 			error: "key target of the values secret: invalid character 'o' in literal null (expecting 'u')",
 		},

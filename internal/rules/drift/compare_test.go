@@ -104,10 +104,10 @@ func containers(text string) string {
 	return deployment + "spec: {template: {spec: {containers: [" + text + "]}}}}"
 }
 
-func TestOnlyWhatIsDesiredMatters(t *testing.T) {
+func TestCompare_IgnoresFieldsThatAreNotDesired(t *testing.T) {
 	t.Parallel()
 	expectAll(t, map[string]example{
-		"the same is the same": {
+		"no difference": {
 			desired: configMap + "data: {a: b}}", live: configMap + "data: {a: b}}",
 		},
 		"changed value": {

@@ -11,7 +11,7 @@ import (
 
 func same(text string) string { return text }
 
-func TestTextOfAPatch(t *testing.T) {
+func TestPatchText(t *testing.T) {
 	t.Parallel()
 	many := map[string]any{}
 	for i := range 1000 {
@@ -24,22 +24,22 @@ func TestTextOfAPatch(t *testing.T) {
 		want  string
 	}{
 		"sorted and not escaped": {Patch{"b": "<a&b>", "a": nil}, same, `{"a":null,"b":"<a&b>"}`},
-		"cleaned, wherever it is": {
+		"secrets are masked at any depth": {
 			Patch{"a": "my secret", "b": []any{map[string]any{"c": "secret"}}, "secret": true},
 			func(text string) string { return strings.ReplaceAll(text, "secret", "***") },
 			`{"a":"my ***","b":[{"c":"***"}],"secret":true}`,
 		},
-		"a number whose text is cleaned": {
+		"a number that contains a secret is masked": {
 			Patch{"port": float64(12345678), "replicas": float64(3)},
 			func(text string) string { return strings.ReplaceAll(text, "12345678", "***") }, `{"port":"***","replicas":3}`,
 		},
-		"a long value is cut": {
+		"a long value is truncated": {
 			Patch{"a": long, "b": "short"}, same, `{"a":"` + strings.Repeat("ä", valueLimit/2) + `…","b":"short"}`,
 		},
-		"a long list is counted, a short one is not": {
+		"a long list is replaced by its length": {
 			Patch{"a": []any{long, "x"}, "b": []any{"y"}}, same, `{"a":"[2 items]","b":["y"]}`,
 		},
-		"too many fields are named by their parents": {
+		"too many fields: only their parents are named": {
 			Patch{"spec": many, "data": "x"}, same, `{"…":"too many fields: data, spec"}`,
 		},
 	}

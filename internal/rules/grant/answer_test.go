@@ -21,19 +21,19 @@ func TestCopyOfARequest_IsRejected(t *testing.T) {
 		given func(*grant.Input)
 		want  grant.Stage
 	}{
-		"the older one was granted":                      {[]modify{other, older, requestGranted}, begun(), grant.Rejected},
-		"the younger one was granted":                    {[]modify{other, younger, requestGranted}, begun(), grant.Rejected},
-		"the older one is not answered yet":              {[]modify{other, older}, begun(), grant.Rejected},
-		"the younger one is not answered yet":            {[]modify{other, younger}, begun(), grant.Minting},
-		"the older one is of another workspace":          {[]modify{other, older, requestIn("other")}, begun(), grant.Rejected},
-		"the older one divides the two values otherwise": {[]modify{other, older, requestClient("c")}, begun(), grant.Rejected},
-		"the older one was answered by Rancher Fleet":    {[]modify{other, older, requestGranted}, ofRancher, grant.Rejected},
-		"it was answered by Rancher Fleet itself":        {[]modify{other, younger}, ofRancher, grant.Minting},
-		"the older one is being deleted":                 {[]modify{other, older, requestGranted, requestGoing}, begun(), grant.Minting},
-		"both of the same second, the first":             {[]modify{other, version("21")}, mine, grant.Minting},
-		"both of the same second, the second":            {[]modify{other, version("19")}, mine, grant.Rejected},
-		"the first one was written since its creation":   {[]modify{other, version("22")}, both(mine, begun("request-0-uid")), grant.Rejected},
-		"the other one is first, but this one is begun":  {[]modify{other, version("19")}, both(mine, begun("r1")), grant.Minting},
+		"the older one was granted":                        {[]modify{other, older, requestGranted}, begun(), grant.Rejected},
+		"the younger one was granted":                      {[]modify{other, younger, requestGranted}, begun(), grant.Rejected},
+		"the older one is not answered yet":                {[]modify{other, older}, begun(), grant.Rejected},
+		"the younger one is not answered yet":              {[]modify{other, younger}, begun(), grant.Minting},
+		"the older one is of another workspace":            {[]modify{other, older, requestIn("other")}, begun(), grant.Rejected},
+		"the older one divides the two values differently": {[]modify{other, older, requestClient("c")}, begun(), grant.Rejected},
+		"the older one was answered by Rancher Fleet":      {[]modify{other, older, requestGranted}, ofRancher, grant.Rejected},
+		"it was answered by Rancher Fleet itself":          {[]modify{other, younger}, ofRancher, grant.Minting},
+		"the older one is being deleted":                   {[]modify{other, older, requestGranted, requestGoing}, begun(), grant.Minting},
+		"both of the same second, the first":               {[]modify{other, version("21")}, mine, grant.Minting},
+		"both of the same second, the second":              {[]modify{other, version("19")}, mine, grant.Rejected},
+		"the first one was written since its creation":     {[]modify{other, version("22")}, both(mine, begun("request-0-uid")), grant.Rejected},
+		"the other one is first, but this one is begun":    {[]modify{other, version("19")}, both(mine, begun("r1")), grant.Minting},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

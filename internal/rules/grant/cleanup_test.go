@@ -12,9 +12,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What registrations there are at the start of a hub, from whichever implementation, is cleaned up by looking at each of
-// them once: no command is needed for it (decision 1).
-func TestRegistrationsAreCleanedUp(t *testing.T) {
+// Startup of the hub replaces the cleanup command of Rancher Fleet (decision 1). The registrations may be of either
+// implementation.
+func TestStartupCleanup_DeletesOlderAndOrphanedRegistrations(t *testing.T) {
 	type request = *fleet.ClusterRegistration
 	made := func(name string, ago time.Duration, modifiers ...func(request)) request {
 		return aRequest(append([]func(request){requestNamed(name), requestMadeAt(rulestest.At(-ago))}, modifiers...)...)
@@ -25,23 +25,23 @@ func TestRegistrationsAreCleanedUp(t *testing.T) {
 		requests []request
 		want     []string
 	}{
-		"of a Cluster's granted ones the newest stays": {
+		"several granted registrations of a Cluster: the newest stays": {
 			[]request{made("a", 3*time.Hour, requestGranted), made("b", 2*time.Hour, requestGranted), made("c", time.Hour, requestGranted)}, []string{"a", "b"}},
-		"older ones that were never granted go, too": {
+		"older registration that was not granted: deleted": {
 			[]request{made("a", 3*time.Hour, requestOf("east")), made("b", 2*time.Hour, requestGranted)}, []string{"a"}},
-		"one in flight that is newer stays": {
+		"newer registration that is not granted yet: stays": {
 			[]request{made("a", 3*time.Hour, requestGranted), made("b", 2*time.Hour, requestGranted), made("c", time.Minute, requestOf("east"))}, []string{"a"}},
-		"also when none was granted yet": {
+		"no registration is granted yet: all stay": {
 			[]request{made("a", 2*time.Minute, requestOf("east")), made("b", time.Minute)}, nil},
-		"one that was granted by this hub and is not in use yet ends nothing": {
+		"granted by this hub and not used yet: the older one stays": {
 			[]request{made("a", time.Hour, requestGranted), made("b", time.Minute, requestGranted, requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, nil},
-		"older ones of the Cluster's former client ID go": {
+		"older registration with the Cluster's former client ID: deleted": {
 			[]request{made("a", 3*time.Hour, requestGranted, ofAnother), made("b", 2*time.Hour, requestGranted)}, []string{"a"}},
-		"those of other Clusters stay": {
+		"registrations of other Clusters: stay": {
 			[]request{made("a", 3*time.Hour, requestOf("west"), ofAnother), made("b", 2*time.Hour, requestGranted)}, nil},
-		"those that name no Cluster stay, however old": {
+		"registrations without a Cluster: stay at any age": {
 			[]request{made("a", 1000*time.Hour, ofAnother), made("b", 2*time.Hour, requestGranted)}, nil},
-		"those whose Cluster is gone go": {
+		"registrations of a deleted Cluster: deleted": {
 			[]request{made("a", 3*time.Hour, ofNobody, func(r request) { r.Status.ClusterName, r.Status.Granted = "gone", true }, unowned),
 				made("b", 2*time.Hour, ofNobody, requestOf("gone")), made("c", time.Hour, requestGranted)}, []string{"a", "b"}},
 	}

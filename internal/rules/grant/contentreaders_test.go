@@ -12,8 +12,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The account that a request is given is one that says whose it is, and that may read.
-func TestGrantedAccountsMayReadContents(t *testing.T) {
+// The account carries the annotations by which the reader bindings are computed.
+func TestGrantedAccount_MayReadContents(t *testing.T) {
 	in := grantInput(found(), asked)
 	for _, child := range grant.Decide(in).Children {
 		account, is := child.(*corev1.ServiceAccount)

@@ -32,122 +32,122 @@ func TestGrant(t *testing.T) {
 		want grant.Stage
 	}{
 		// The Cluster.
-		"a client the hub has not met gets a Cluster":             {grantInput(), grant.AwaitingCluster},
-		"a client whose Cluster was made beforehand gets that":    {grantInput(found(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
-		"a Cluster of the derived name and client ID is the one":  {grantInput(derived(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
-		"a Cluster of the derived name and another client is not": {grantInput(derived(rulestest.ClusterClient("c2"))), grant.Rejected},
-		"a client whose Cluster has another name gets it anyway":  {grantInput(derived(rulestest.ClusterClient("c2")), found()), grant.AwaitingRights},
-		"a request without a client ID is rejected":               {grantInput(with(requestClient(""))), grant.Rejected},
-		"no Cluster without a client ID is handed to one without": {grantInput(with(requestClient("")), found(rulestest.ClusterClient(""))), grant.Rejected},
-		"while it waits a request may change its Cluster":         {grantInput(with(requestOf("east")), named(rulestest.ClusterClient("c2"))), grant.AwaitingCluster},
-		"while it waits a request's Cluster may go":               {grantInput(with(requestOf("east"))), grant.AwaitingCluster},
+		"new client: gets a Cluster":                                         {grantInput(), grant.AwaitingCluster},
+		"Cluster was created before: used":                                   {grantInput(found(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
+		"Cluster with the derived name and the client ID: used":              {grantInput(derived(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
+		"Cluster with the derived name and another client ID: rejected":      {grantInput(derived(rulestest.ClusterClient("c2"))), grant.Rejected},
+		"derived name is taken, another Cluster has the client ID: used":     {grantInput(derived(rulestest.ClusterClient("c2")), found()), grant.AwaitingRights},
+		"no client ID: rejected":                                             {grantInput(with(requestClient(""))), grant.Rejected},
+		"no client ID, Cluster without one: rejected":                        {grantInput(with(requestClient("")), found(rulestest.ClusterClient(""))), grant.Rejected},
+		"waiting, named Cluster has another client ID: gets another Cluster": {grantInput(with(requestOf("east")), named(rulestest.ClusterClient("c2"))), grant.AwaitingCluster},
+		"waiting, named Cluster is deleted: gets another Cluster":            {grantInput(with(requestOf("east"))), grant.AwaitingCluster},
 
 		// The owner.
-		"the Cluster becomes the request's owner":          {grantInput(found()), grant.AwaitingRights},
-		"it becomes the only owner":                        {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestOwned("west", "west-uid"), requestNoted(""))), grant.AwaitingRights},
-		"it takes the place of another owner":              {grantInput(found(), with(requestOwned("west", "west-uid"))), grant.AwaitingRights},
-		"the heartbeat before the grant is noted":          {grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.AwaitingRights},
-		"until the credential is written it is noted anew": {grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Minute))), with(requestNoted("2026-07-01T00:00:00Z"))), grant.AwaitingRights},
-		"from then on it stays as it was": {rightful(with(requestNoted("2026-07-01T00:00:00Z")), credential(forever), func(in *grant.Input) {
+		"no owner: the Cluster becomes the owner":                          {grantInput(found()), grant.AwaitingRights},
+		"several owners: the Cluster becomes the only one":                 {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestOwned("west", "west-uid"), requestNoted(""))), grant.AwaitingRights},
+		"another owner: replaced by the Cluster":                           {grantInput(found(), with(requestOwned("west", "west-uid"))), grant.AwaitingRights},
+		"last heartbeat before the grant is recorded":                      {grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.AwaitingRights},
+		"newer heartbeat before the credential is written: recorded again": {grantInput(found(rulestest.ClusterSeen(rulestest.At(-time.Minute))), with(requestNoted("2026-07-01T00:00:00Z"))), grant.AwaitingRights},
+		"newer heartbeat after the credential is written: record stays": {rightful(with(requestNoted("2026-07-01T00:00:00Z")), credential(forever), func(in *grant.Input) {
 			in.Clusters = []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}
 		}), grant.Done},
-		"an owner without a note gets one": {grantInput(found(), with(requestOwned("east", "cluster-uid"))), grant.AwaitingRights},
-		"owner and note are written once":  {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), grant.AwaitingRights},
+		"owner without a recorded heartbeat: recorded":    {grantInput(found(), with(requestOwned("east", "cluster-uid"))), grant.AwaitingRights},
+		"owner and recorded heartbeat: not written again": {grantInput(found(), with(requestOwned("east", "cluster-uid"), requestNoted(""))), grant.AwaitingRights},
 
 		// The rights and the credential.
-		"an account without rights waits for them":            {grantInput(found(), requestAccount), grant.AwaitingRights},
-		"meanwhile the credential to come is made readable":   {grantInput(found(), asked), grant.AwaitingRights},
-		"rights without their account wait for it":            {grantInput(found(), requestRights), grant.AwaitingRights},
-		"with account and rights a credential is made":        {rightful(), grant.Minting},
-		"a credential that works is all there is":             {rightful(credential(forever)), grant.Done},
-		"a credential that the agent cannot read is reported": {rightful(nobodyAsked, with(requestNoted(""))), grant.Minting},
-		"and stays told":                                 {granted(credential(forever), nobodyAsked, with(requestGranted, requestNoted(""))), grant.Done},
-		"but not once it was used":                       {granted(credential(forever), nobodyAsked, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
-		"nor if the import's token may read it":          {rightful(nobodyAsked, imported, with(requestNoted(""))), grant.Minting},
-		"of what others have granted nobody knows":       {granted(credential(forever), nobodyAsked), grant.Done},
-		"the token of a token secret works too":          {rightful(credential(rulestest.SecretJWT("account-1"))), grant.Done},
-		"rights that went are healed after the grant":    {granted(func(in *grant.Input) { in.RightsExist = false }), grant.AwaitingRights},
-		"an account that went is healed after the grant": {granted(func(in *grant.Input) { in.Account = nil }), grant.AwaitingRights},
-		"the heartbeat before that is noted anew":        {granted(func(in *grant.Input) { in.Account = nil }, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.AwaitingRights},
-		"its agent is told to register until it is heard of": {
+		"account without rights: waits":                                            {grantInput(found(), requestAccount), grant.AwaitingRights},
+		"reader of the credential is created before the rights exist":              {grantInput(found(), asked), grant.AwaitingRights},
+		"rights without an account: waits":                                         {grantInput(found(), requestRights), grant.AwaitingRights},
+		"account and rights: a token is requested":                                 {rightful(), grant.Minting},
+		"valid credential: done":                                                   {rightful(credential(forever)), grant.Done},
+		"no token may read the credential: reported":                               {rightful(nobodyAsked, with(requestNoted(""))), grant.Minting},
+		"granted, no token may read the credential: still reported":                {granted(credential(forever), nobodyAsked, with(requestGranted, requestNoted(""))), grant.Done},
+		"granted and used, no token may read the credential: not reported":         {granted(credential(forever), nobodyAsked, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
+		"token of the import may read the credential: not reported":                {rightful(nobodyAsked, imported, with(requestNoted(""))), grant.Minting},
+		"granted by Rancher Fleet, no token may read the credential: not reported": {granted(credential(forever), nobodyAsked), grant.Done},
+		"credential with the token of a token Secret: done":                        {rightful(credential(rulestest.SecretJWT("account-1"))), grant.Done},
+		"granted, rights are deleted: created again":                               {granted(func(in *grant.Input) { in.RightsExist = false }), grant.AwaitingRights},
+		"granted, account is deleted: created again":                               {granted(func(in *grant.Input) { in.Account = nil }), grant.AwaitingRights},
+		"granted, account is deleted: last heartbeat is recorded again":            {granted(func(in *grant.Input) { in.Account = nil }, with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.AwaitingRights},
+		"account was replaced, no heartbeat since: AccountReplaced": {
 			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced))), grant.Done},
-		"also while its credential is made anew": {
+		"account was replaced, credential is being replaced: AccountReplaced": {
 			granted(with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced))), grant.Minting},
-		"once it is heard of nothing is wrong": {
+		"account was replaced, heartbeat since: done": {
 			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
-		"an answer waits until it can be read":            {rightful(func(in *grant.Input) { in.ReaderExists = false }), grant.AwaitingRights},
-		"but not for a reader that there will never be":   {rightful(nobodyAsked, func(in *grant.Input) { in.ReaderExists = false }), grant.Minting},
-		"who may read is healed as long as there is what": {granted(credential(forever), func(in *grant.Input) { in.ReaderExists = false }), grant.Done},
-		"but no longer": {granted(credential(forever), func(in *grant.Input) {
+		"reader of the credential does not exist yet: waits":         {rightful(func(in *grant.Input) { in.ReaderExists = false }), grant.AwaitingRights},
+		"no token may read the credential, no reader: does not wait": {rightful(nobodyAsked, func(in *grant.Input) { in.ReaderExists = false }), grant.Minting},
+		"granted, reader is deleted: created again":                  {granted(credential(forever), func(in *grant.Input) { in.ReaderExists = false }), grant.Done},
+		"granted, credential has expired: reader is removed": {granted(credential(forever), func(in *grant.Input) {
 			in.Credential.CreationTimestamp = rulestest.At(-grant.CredentialLife)
 		}), grant.Done},
 
 		// Another workspace has a request of the same name.
-		"what is shared is named after the workspace where an older one has it": {rightful(asked, requestNamesake("team-b", -time.Hour)), grant.Minting},
-		"the older one keeps the name":                                          {rightful(asked, requestNamesake("team-b", time.Hour)), grant.Minting},
+		"older request with the same name in another workspace: names contain the workspace": {rightful(asked, requestNamesake("team-b", -time.Hour)), grant.Minting},
+		"newer request with the same name in another workspace: names stay":                  {rightful(asked, requestNamesake("team-b", time.Hour)), grant.Minting},
 
 		// Lost credentials.
-		"a credential that was lost before its time is made again": {granted(), grant.Minting},
-		"in the second of its end it is still made again":          {granted(later(grant.CredentialLife - 30*time.Second)), grant.Minting},
-		"after its time it is not":                                 {granted(later(grant.CredentialLife)), grant.Done},
-		"a request that waited longer than that is still answered": {rightful(later(24 * time.Hour)), grant.Minting},
-		"a credential of an account that was made anew is renewed": {granted(credential(rulestest.BoundJWT("account-0", time.Time{}))), grant.Minting},
-		"a credential whose token has ended is renewed":            {granted(credential(rulestest.BoundJWT("account-1", rulestest.Noon()))), grant.Minting},
-		"a credential with no token is filled":                     {granted(credential("")), grant.Minting},
-		"a credential with a text for a token is renewed":          {granted(credential("letmein")), grant.Minting},
-		"a credential without its other keys is renewed":           {granted(credential(forever), func(in *grant.Input) { delete(in.Credential.Data, "clusterName") }), grant.Minting},
-		"a broken credential is renewed after its time, too":       {granted(credential("letmein"), later(24*time.Hour)), grant.Minting},
+		"granted, credential is missing: issued again":                        {granted(), grant.Minting},
+		"granted, credential is missing just before its expiry: issued again": {granted(later(grant.CredentialLife - 30*time.Second)), grant.Minting},
+		"granted, credential is missing after its expiry: done":               {granted(later(grant.CredentialLife)), grant.Done},
+		"request waited for a day: a token is requested":                      {rightful(later(24 * time.Hour)), grant.Minting},
+		"credential of a former account: replaced":                            {granted(credential(rulestest.BoundJWT("account-0", time.Time{}))), grant.Minting},
+		"credential with an expired token: replaced":                          {granted(credential(rulestest.BoundJWT("account-1", rulestest.Noon()))), grant.Minting},
+		"credential without a token: replaced":                                {granted(credential("")), grant.Minting},
+		"credential with an invalid token: replaced":                          {granted(credential("letmein")), grant.Minting},
+		"credential with a missing key: replaced":                             {granted(credential(forever), func(in *grant.Input) { delete(in.Credential.Data, "clusterName") }), grant.Minting},
+		"invalid credential after its expiry: replaced":                       {granted(credential("letmein"), later(24*time.Hour)), grant.Minting},
 
 		// One credential, one request.
-		"a credential that answers another request is not touched": {rightful(answering("request-2", rulestest.Workspace)), grant.Rejected},
-		"nor one of a request of this name in another workspace":   {rightful(answering("request-1", "fleet-local")), grant.Rejected},
-		"one that does not say whom it answers is this one's":      {rightful(credential(forever), answering("", "")), grant.Done},
-		"what was granted is not taken away by whoever asks alike": {granted(answering("request-2", rulestest.Workspace)), grant.Done},
+		"credential answers another request: rejected":                {rightful(answering("request-2", rulestest.Workspace)), grant.Rejected},
+		"credential answers a request of another workspace: rejected": {rightful(answering("request-1", "fleet-local")), grant.Rejected},
+		"credential does not name its request: used":                  {rightful(credential(forever), answering("", "")), grant.Done},
+		"granted, credential answers another request: stays granted":  {granted(answering("request-2", rulestest.Workspace)), grant.Done},
 
 		// Leaving.
-		"a request that goes leaves":                       {granted(credential(forever), with(requestGranted, requestGoing)), grant.Leaving},
-		"so does one that was never granted":               {grantInput(with(requestGoing)), grant.Leaving},
-		"a Cluster that goes takes its requests along":     {granted(named(rulestest.ClusterGoing)), grant.Leaving},
-		"a request for a Cluster that goes is not granted": {rightful(func(in *grant.Input) { rulestest.ClusterGoing(in.Clusters[0]) }), grant.Leaving},
-		"a Cluster that is gone takes its requests along":  {granted(func(in *grant.Input) { in.Named = nil }), grant.Leaving},
-		"also when another Cluster has the client ID by now": {granted(func(in *grant.Input) {
+		"granted request is being deleted: revoked":              {granted(credential(forever), with(requestGranted, requestGoing)), grant.Leaving},
+		"request that was not granted is being deleted: revoked": {grantInput(with(requestGoing)), grant.Leaving},
+		"granted, Cluster is being deleted: revoked":             {granted(named(rulestest.ClusterGoing)), grant.Leaving},
+		"not granted, Cluster is being deleted: revoked":         {rightful(func(in *grant.Input) { rulestest.ClusterGoing(in.Clusters[0]) }), grant.Leaving},
+		"granted, Cluster is deleted: revoked":                   {granted(func(in *grant.Input) { in.Named = nil }), grant.Leaving},
+		"granted, Cluster is deleted, another one has the client ID: revoked": {granted(func(in *grant.Input) {
 			in.Named = nil
 			in.Clusters = []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("west"))}
 		}), grant.Leaving},
-		"a Cluster made anew under the name does not inherit": {granted(named(rulestest.ClusterUID("another-uid"))), grant.Leaving},
-		"nor does one with another client ID":                 {granted(named(rulestest.ClusterUID("another-uid"), rulestest.ClusterClient("c2"))), grant.Leaving},
+		"granted, Cluster was recreated: revoked":                        {granted(named(rulestest.ClusterUID("another-uid"))), grant.Leaving},
+		"granted, Cluster was recreated with another client ID: revoked": {granted(named(rulestest.ClusterUID("another-uid"), rulestest.ClusterClient("c2"))), grant.Leaving},
 
-		"a request that was owned by a Cluster that is gone gets no other": {grantInput(with(requestOwned("east", "cluster-uid"))), grant.Leaving},
-		"it is not deleted before it ends":                                 {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife-2*time.Minute)), grant.Leaving},
-		"and then deleted, because its owner may be of an unknown kind":    {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife)), grant.Abandoned},
-		"one that has another owner gets its Cluster":                      {grantInput(with(requestOfTeam)), grant.AwaitingCluster},
+		"owner Cluster is deleted: gets no other Cluster":          {grantInput(with(requestOwned("east", "cluster-uid"))), grant.Leaving},
+		"owner Cluster is deleted, request has not expired: stays": {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife-2*time.Minute)), grant.Leaving},
+		"owner Cluster is deleted, request has expired: deleted":   {grantInput(with(requestOwned("east", "cluster-uid")), later(grant.CredentialLife)), grant.Abandoned},
+		"owner of another kind: gets a Cluster":                    {grantInput(with(requestOfTeam)), grant.AwaitingCluster},
 
 		// What nobody waits for any more.
-		"one of a Cluster that is gone, which nothing takes along, is deleted": {granted(with(func(r *fleet.ClusterRegistration) { r.Status.Granted, r.Status.ClusterName = true, "east" }), func(in *grant.Input) { in.Named, in.Clusters = nil, nil }), grant.Abandoned},
-		"one that waited too long for a Cluster that is gone is deleted":       {grantInput(with(requestOf("east")), later(grant.CredentialLife)), grant.Abandoned},
-		"one that names no Cluster is kept however old it is":                  {grantInput(later(1000 * time.Hour)), grant.AwaitingCluster},
-		"a rejection is kept for a day":                                        {grantInput(with(requestClient("")), later(24*time.Hour-time.Minute)), grant.Rejected},
-		"and then deleted":                                                     {grantInput(with(requestClient("")), later(24*time.Hour)), grant.Abandoned},
-		"but not what was granted":                                             {granted(with(requestGranted, requestClient("")), named(rulestest.ClusterClient("")), later(240*time.Hour)), grant.Rejected},
+		"granted without an owner, Cluster is deleted: deleted":       {granted(with(func(r *fleet.ClusterRegistration) { r.Status.Granted, r.Status.ClusterName = true, "east" }), func(in *grant.Input) { in.Named, in.Clusters = nil, nil }), grant.Abandoned},
+		"waiting for a deleted Cluster, request has expired: deleted": {grantInput(with(requestOf("east")), later(grant.CredentialLife)), grant.Abandoned},
+		"old request without a Cluster: gets one":                     {grantInput(later(1000 * time.Hour)), grant.AwaitingCluster},
+		"rejected for less than a day: stays":                         {grantInput(with(requestClient("")), later(24*time.Hour-time.Minute)), grant.Rejected},
+		"rejected for a day: deleted":                                 {grantInput(with(requestClient("")), later(24*time.Hour)), grant.Abandoned},
+		"granted without a client ID, after days: stays":              {granted(with(requestGranted, requestClient("")), named(rulestest.ClusterClient("")), later(240*time.Hour)), grant.Rejected},
 
 		// Requests with the token of an import.
-		"one that comes after its Cluster has gone is abandoned":               {grantInput(askedWith("import-token-east")), grant.Abandoned},
-		"also while the token is still there":                                  {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), grant.Abandoned},
-		"whatever the token of an import is called":                            {grantInput(askedBy(tokenOfImport)), grant.Abandoned},
-		"a user's token may be called like an import's":                        {grantInput(askedWith("import-token-mine"), askedBy()), grant.AwaitingCluster},
-		"a token that a user has deleted leads to a Cluster all the same":      {grantInput(askedWith("t2")), grant.AwaitingCluster},
-		"a request that names no token does so, too":                           {grantInput(askedWith("")), grant.AwaitingCluster},
-		"another client of an import whose Cluster is there is one of its own": {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer()), grant.AwaitingCluster},
-		"also when the token is gone meanwhile":                                {grantInput(askedWith("import-token-east"), importer()), grant.AwaitingCluster},
-		"a Cluster made anew under the name is not its importer":               {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer(rulestest.ClusterUID("another-uid"))), grant.Abandoned},
-		"one in time is answered":                                              {rightful(askedWith("import-token-east"), askedBy(tokenOfImport)), grant.Minting},
-		"one in time waits for its Cluster's namespace":                        {grantInput(askedWith("import-token-east"), found(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
+		"token of an import, Cluster and token are deleted: abandoned":        {grantInput(askedWith("import-token-east")), grant.Abandoned},
+		"token of an import, Cluster is deleted: abandoned":                   {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport)), grant.Abandoned},
+		"token of an import with another name, Cluster is deleted: abandoned": {grantInput(askedBy(tokenOfImport)), grant.Abandoned},
+		"token of a user with the name of an import's token: gets a Cluster":  {grantInput(askedWith("import-token-mine"), askedBy()), grant.AwaitingCluster},
+		"deleted token of a user: gets a Cluster":                             {grantInput(askedWith("t2")), grant.AwaitingCluster},
+		"no token: gets a Cluster":                                            {grantInput(askedWith("")), grant.AwaitingCluster},
+		"token of an import, another client ID: gets its own Cluster":         {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer()), grant.AwaitingCluster},
+		"deleted token of an import, another client ID: gets its own Cluster": {grantInput(askedWith("import-token-east"), importer()), grant.AwaitingCluster},
+		"token of an import, Cluster was recreated: abandoned":                {grantInput(askedWith("import-token-east"), askedBy(tokenOfImport), importer(rulestest.ClusterUID("another-uid"))), grant.Abandoned},
+		"token of an import, Cluster exists: a token is requested":            {rightful(askedWith("import-token-east"), askedBy(tokenOfImport)), grant.Minting},
+		"token of an import, Cluster has no namespace yet: waits":             {grantInput(askedWith("import-token-east"), found(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
 
 		// What was granted stays granted.
-		"a granted request stays where it is if the Cluster's client ID changes": {granted(credential(forever), named(rulestest.ClusterClient("c2")), func(in *grant.Input) { in.Clusters = nil }), grant.Done},
-		"one granted before there were notes is left as it is":                   {granted(credential(forever), later(24*time.Hour)), grant.Done},
-		"one that lost its owner gets it back":                                   {granted(credential(forever), with(requestGranted, func(r *fleet.ClusterRegistration) { r.OwnerReferences = nil })), grant.Done},
-		"a Cluster that lost its status does not cost the rights":                {granted(named(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
+		"granted, client ID of the Cluster changes: stays":  {granted(credential(forever), named(rulestest.ClusterClient("c2")), func(in *grant.Input) { in.Clusters = nil }), grant.Done},
+		"granted without a recorded heartbeat: stays":       {granted(credential(forever), later(24*time.Hour)), grant.Done},
+		"granted, owner reference is missing: restored":     {granted(credential(forever), with(requestGranted, func(r *fleet.ClusterRegistration) { r.OwnerReferences = nil })), grant.Done},
+		"granted, Cluster has lost its status: rights stay": {granted(named(rulestest.ClusterWithoutNamespace)), grant.AwaitingNamespace},
 	}
 	golden := rulestest.GoldenOf(t, "grant")
 	for name, test := range tests {
@@ -197,27 +197,27 @@ func checkGrantOutcome(t *testing.T, in grant.Input, out grant.Outcome) {
 	}
 }
 
-// Two requests of one client, whatever the order in which the Clusters are found, get the same Cluster.
-func TestGrantPicksOneCluster(t *testing.T) {
+// Two requests of one client get the same Cluster, in whatever order the Clusters are listed.
+func TestSeveralClustersOfOneClient_OneIsChosen(t *testing.T) {
 	tests := map[string]struct {
 		derived  *fleet.Cluster
 		clusters []*fleet.Cluster
 		want     string
 	}{
-		"the oldest": {
+		"several: the oldest": {
 			clusters: []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("b"), rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), rulestest.ACluster(rulestest.ClusterNamed("a"), rulestest.ClusterMadeAt(rulestest.At(-time.Hour)))},
 			want:     "b",
 		},
-		"of the same age the first by name": {
+		"same age: the first by name": {
 			clusters: []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("c")), rulestest.ACluster(rulestest.ClusterNamed("a")), rulestest.ACluster(rulestest.ClusterNamed("b"))},
 			want:     "a",
 		},
-		"one made beforehand, rather than one made for the client later": {
+		"created before: preferred to one with the derived name": {
 			derived:  rulestest.ACluster(rulestest.ClusterNamed(derivedName), rulestest.ClusterMadeAt(rulestest.At(-time.Minute))),
 			clusters: []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("z"))},
 			want:     "z",
 		},
-		"one that stays, rather than an older one that goes": {
+		"being deleted: a newer one is preferred": {
 			clusters: []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("a"), rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)), rulestest.ClusterGoing), rulestest.ACluster(rulestest.ClusterNamed("b"))},
 			want:     "b",
 		},
@@ -232,34 +232,34 @@ func TestGrantPicksOneCluster(t *testing.T) {
 	}
 }
 
-func TestGrantNewCluster(t *testing.T) {
+func TestNewCluster_GetsTheFilteredLabelsOfTheAgent(t *testing.T) {
 	tests := map[string]struct {
 		proposed map[string]string
 		ignore   bool
 		want     map[string]string
 	}{
-		"a new Cluster carries the agent's labels and its own name": {
+		"labels of the agent and the Cluster's name": {
 			proposed: map[string]string{"env": "dev", "example.com/zone": ""},
 			want:     map[string]string{"env": "dev", "example.com/zone": "", fleet.LabelCluster: derivedName},
 		},
-		"an agent without labels gives none": {want: map[string]string{fleet.LabelCluster: derivedName}},
-		"labels of the managers are dropped": {
+		"no labels: only the Cluster's name": {want: map[string]string{fleet.LabelCluster: derivedName}},
+		"labels of managers: dropped": {
 			proposed: map[string]string{"management.cattle.io/cluster-name": "c-abc", "fleet.cattle.io/managed": "true", "fleet.cattle.io/cluster-management": "x", "env": "dev"},
 			want:     map[string]string{"env": "dev", fleet.LabelCluster: derivedName},
 		},
-		"the name of the agent's pod is kept": {
+		"name of the agent's pod: kept": {
 			proposed: map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0"},
 			want:     map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0", fleet.LabelCluster: derivedName},
 		},
-		"nobody gives a Cluster another's name": {
+		"label with a Cluster's name: overwritten": {
 			proposed: map[string]string{fleet.LabelCluster: "somebody-else"},
 			want:     map[string]string{fleet.LabelCluster: derivedName},
 		},
-		"what is no label does not keep the Cluster from being made": {
+		"invalid labels: dropped": {
 			proposed: map[string]string{"a b": "x", "": "x", "long": strings.Repeat("x", 64), "place": "Zürich", "ok": "x"},
 			want:     map[string]string{"ok": "x", fleet.LabelCluster: derivedName},
 		},
-		"where labels are ignored, all of them are": {
+		"labels are ignored: all are dropped": {
 			proposed: map[string]string{"env": "dev", fleet.LabelCreatedByAgentPod: "fleet-agent-0"}, ignore: true,
 			want: map[string]string{fleet.LabelCluster: derivedName},
 		},
@@ -282,7 +282,7 @@ func TestGrantObjects(t *testing.T) {
 	golden := rulestest.GoldenOf(t, "grant-objects")
 	tests := map[string][]func(*grant.Input){
 		"a request": nil,
-		"a request for a Cluster whose name is no label": {func(in *grant.Input) {
+		"a request for a Cluster whose name is too long for a label": {func(in *grant.Input) {
 			in.Clusters = []*fleet.Cluster{rulestest.ACluster(rulestest.ClusterNamed("a." + strings.Repeat("long.", 15) + "name"))}
 		}},
 	}
@@ -299,7 +299,7 @@ func TestGrantObjects(t *testing.T) {
 	}
 }
 
-func TestGrantAtItsLimits(t *testing.T) {
+func TestGrant_AtItsLimits(t *testing.T) {
 	unused := func(more ...func(*grant.Input)) grant.Input {
 		forever := rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime))
 		return grantInput(append([]func(*grant.Input){
@@ -314,17 +314,17 @@ func TestGrantAtItsLimits(t *testing.T) {
 		reason string
 	}{
 		"the token has created too many Clusters":        {grantInput(full), grant.Rejected, conditions.ReasonTooManyClusters},
-		"too many, and nobody waits any more":            {grantInput(full, later(grant.CredentialLife)), grant.Abandoned, ""},
-		"too many, and the Cluster is there":             {grantInput(full, found()), grant.AwaitingRights, ""},
-		"any number where there is no limit":             {grantInput(full, func(in *grant.Input) { in.MaxClusters = 0 }), grant.AwaitingCluster, ""},
-		"a client ID that is too long for a Cluster":     {grantInput(with(requestClient(strings.Repeat("x", 1025)))), grant.Rejected, conditions.ReasonClientIDTooLong},
-		"a client ID that just fits":                     {grantInput(with(requestClient(strings.Repeat("x", 1024)))), grant.AwaitingCluster, ""},
-		"a long client ID of a Cluster that is there":    {grantInput(with(requestClient(strings.Repeat("x", 1025))), found(rulestest.ClusterClient(strings.Repeat("x", 1025)))), grant.AwaitingRights, ""},
-		"unused, and others wait":                        {unused(crowded), grant.Done, ""},
-		"unused for long, and others wait":               {unused(crowded, later(grant.CredentialLife)), grant.Abandoned, ""},
-		"unused for long, and nothing needs its place":   {unused(later(grant.CredentialLife)), grant.Done, ""},
-		"used, and others wait":                          {unused(crowded, later(grant.CredentialLife), named(rulestest.ClusterSeen(rulestest.At(0)))), grant.Done, ""},
-		"granted by another implementation, others wait": {unused(crowded, later(grant.CredentialLife), func(in *grant.Input) { in.Request.Annotations = nil }), grant.Done, ""},
+		"too many Clusters, and the request has expired": {grantInput(full, later(grant.CredentialLife)), grant.Abandoned, ""},
+		"too many Clusters, and the Cluster exists":      {grantInput(full, found()), grant.AwaitingRights, ""},
+		"no limit": {grantInput(full, func(in *grant.Input) { in.MaxClusters = 0 }), grant.AwaitingCluster, ""},
+		"a client ID that is too long for a Cluster": {grantInput(with(requestClient(strings.Repeat("x", 1025)))), grant.Rejected, conditions.ReasonClientIDTooLong},
+		"a client ID of the maximum length":          {grantInput(with(requestClient(strings.Repeat("x", 1024)))), grant.AwaitingCluster, ""},
+		"a long client ID of an existing Cluster":    {grantInput(with(requestClient(strings.Repeat("x", 1025))), found(rulestest.ClusterClient(strings.Repeat("x", 1025)))), grant.AwaitingRights, ""},
+		"unused, others wait":                        {unused(crowded), grant.Done, ""},
+		"unused for long, others wait":               {unused(crowded, later(grant.CredentialLife)), grant.Abandoned, ""},
+		"unused for long, no other waits":            {unused(later(grant.CredentialLife)), grant.Done, ""},
+		"used, others wait":                          {unused(crowded, later(grant.CredentialLife), named(rulestest.ClusterSeen(rulestest.At(0)))), grant.Done, ""},
+		"granted by Rancher Fleet, others wait":      {unused(crowded, later(grant.CredentialLife), func(in *grant.Input) { in.Request.Annotations = nil }), grant.Done, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

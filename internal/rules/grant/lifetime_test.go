@@ -42,7 +42,7 @@ func tokenRights(t *testing.T, out grant.Outcome) (accounts []string) {
 	return accounts
 }
 
-func TestLifetimeOfCredentials(t *testing.T) {
+func TestCredentialLifetime(t *testing.T) {
 	type mod = func(*grant.Input)
 	own, hub, mine := []string{"request-1-r1"}, agentKey(t), agentKey(t)
 	fresh := []mod{with(), found(), asked, requestAccount, requestRights}
@@ -59,7 +59,7 @@ func TestLifetimeOfCredentials(t *testing.T) {
 		"an agent that does not renew":                   {append(fresh, lasts(24*time.Hour)), protocol.TokenLifetime, nil},
 		"an agent that claims a lifetime":                {append(fresh, grantedFor("1h")), protocol.TokenLifetime, nil},
 		"an agent that claims another lifetime":          {append(fresh, renews, lasts(24*time.Hour), grantedFor("8760h")), 24 * time.Hour, own},
-		"a copy of a recovery that does not announce it": {append(fresh, pinned(mine), knownTo(hub), recovering(t, hub, mine), lasts(24*time.Hour)), 24 * time.Hour, own},
+		"a recovery that does not announce the renewal":  {append(fresh, pinned(mine), knownTo(hub), recovering(t, hub, mine), lasts(24*time.Hour)), 24 * time.Hour, own},
 		"granted for an hour, a day now":                 {append(answered, renews, grantedFor("1h"), lasts(24*time.Hour)), time.Hour, own},
 		"granted for an hour, no lifetime now":           {append(answered, renews, grantedFor("1h")), time.Hour, own},
 		"granted without a lifetime, a day now":          {append(answered, renews, lasts(24*time.Hour)), protocol.TokenLifetime, nil},

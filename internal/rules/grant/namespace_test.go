@@ -110,13 +110,13 @@ func TestClaimOf(t *testing.T) {
 		namespace *corev1.Namespace
 		want      clusters.NamespaceClaim
 	}{
-		"no namespace":                  {nil, clusters.NamespaceUnclaimed},
-		"without marks":                 {marked("", ""), clusters.NamespaceUnclaimed},
-		"of this Cluster":               {marked("ws", "c"), clusters.NamespaceOwn},
-		"of another Cluster":            {marked("ws", "d"), clusters.NamespaceOfAnother},
-		"of a namesake elsewhere":       {marked("ws2", "c"), clusters.NamespaceOfAnother},
-		"it does not say which Cluster": {marked("ws", ""), clusters.NamespaceOfAnother},
-		"it does not say where that is": {marked("", "c"), clusters.NamespaceOfAnother},
+		"no namespace":       {nil, clusters.NamespaceUnclaimed},
+		"without marks":      {marked("", ""), clusters.NamespaceUnclaimed},
+		"of this Cluster":    {marked("ws", "c"), clusters.NamespaceOwn},
+		"of another Cluster": {marked("ws", "d"), clusters.NamespaceOfAnother},
+		"of a Cluster of the same name in another workspace": {marked("ws2", "c"), clusters.NamespaceOfAnother},
+		"the Cluster is missing":                             {marked("ws", ""), clusters.NamespaceOfAnother},
+		"the workspace is missing":                           {marked("", "c"), clusters.NamespaceOfAnother},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

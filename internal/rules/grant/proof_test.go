@@ -78,7 +78,7 @@ func TestBlockedKey_AnsweredRequestGetsNoOtherCredential(t *testing.T) {
 	}
 }
 
-func TestTakeoverOfAClusterWithAKey(t *testing.T) {
+func TestGrantTakeover_PinnedKeyDecides(t *testing.T) {
 	type mod = func(*grant.Input)
 	const pending, granted = grant.TakeoverPending, grant.AwaitingRights
 	mine, other := agentKey(t), agentKey(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// Who may read a credential: the account of the token that the agent asked with, and nobody else.
+// Only the account of the agent's token may read the credential.
 func TestGrantReader(t *testing.T) {
 	const creds = "request-1-creds"
 	label := func(token string) func(*grant.Input) { return askedWith(token) }
@@ -29,16 +29,16 @@ func TestGrantReader(t *testing.T) {
 		given []func(*grant.Input)
 		want  []string
 	}{
-		"the token the request names":                          {[]func(*grant.Input){asked}, []string{"t1-u1"}},
-		"the token the request names, also of an imported one": {[]func(*grant.Input){asked, imported}, []string{"t1-u1"}},
-		"the import's, if the one it names is gone":            {[]func(*grant.Input){imported}, []string{"import-token-east-i1"}},
-		"an old agent that names none, of an imported Cluster": {[]func(*grant.Input){label(""), imported, tokens("b", "a")}, []string{"import-token-east-i1"}},
-		"an old agent that names none: any token of its workspace, for the Secret's name is known to it alone": {
+		"request names a token: its account":                                 {[]func(*grant.Input){asked}, []string{"t1-u1"}},
+		"request names a token, Cluster is imported: its account":            {[]func(*grant.Input){asked, imported}, []string{"t1-u1"}},
+		"named token is deleted, Cluster is imported: account of the import": {[]func(*grant.Input){imported}, []string{"import-token-east-i1"}},
+		"no token named, Cluster is imported: account of the import":         {[]func(*grant.Input){label(""), imported, tokens("b", "a")}, []string{"import-token-east-i1"}},
+		"no token named: accounts of all tokens of the workspace, because only the agent knows the Secret's name": {
 			[]func(*grant.Input){label(""), tokens("b", "a")}, []string{"a-uid-of-a", "b-uid-of-b"}},
-		"but no token that goes": {
+		"no token named, one is being deleted: not that one": {
 			[]func(*grant.Input){label(""), tokens("a", "b"), func(in *grant.Input) { in.Tokens[1].DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) }}, []string{"a-uid-of-a"}},
-		"an old agent where there are no tokens": {[]func(*grant.Input){label("")}, nil},
-		"nobody, if the one it names is gone":    {[]func(*grant.Input){tokens("a")}, nil},
+		"no token named, no tokens: no account": {[]func(*grant.Input){label("")}, nil},
+		"named token is deleted: no account":    {[]func(*grant.Input){tokens("a")}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func tokenFor(clientID string) func(*fleet.ClusterRegistrationToken) {
 	}
 }
 
-func TestTokenForOneClientID(t *testing.T) {
+func TestTokenForOneClientID_RejectsOtherClients(t *testing.T) {
 	forever := rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime))
 	tests := map[string]struct {
 		in     grant.Input
@@ -173,18 +173,18 @@ func TestRequestRefusedForItsClientID_TakesNoPlace(t *testing.T) {
 // shared is what request-1 is named after where it meets those of other workspaces.
 const shared = "request-1-d2d84ae27da7"
 
-func TestWhoseNameIsShared(t *testing.T) {
+func TestSharedName(t *testing.T) {
 	tests := map[string]struct {
 		input grant.Input
 		want  string
 	}{
-		"a name that nobody else has is as it is":           {grantInput(), "request-1"},
-		"the older one has it":                              {grantInput(requestNamesake("fleet-local", -time.Second)), shared},
-		"whatever comes later":                              {grantInput(requestNamesake("fleet-local", time.Second)), "request-1"},
-		"in the same second the workspaces decide":          {grantInput(requestNamesake("a", 0)), shared},
-		"in the same second the first workspace has it":     {grantInput(requestNamesake("zzz", 0)), "request-1"},
-		"one older one among several is enough":             {grantInput(requestNamesake("zzz", time.Hour), requestNamesake("a", -time.Hour), requestNamesake("b", time.Hour)), shared},
-		"of several only the oldest has the name to itself": {grantInput(requestNamesake("zzz", time.Hour), requestNamesake("b", time.Minute)), "request-1"},
+		"no other request of the name: unchanged":            {grantInput(), "request-1"},
+		"older request: with the workspace":                  {grantInput(requestNamesake("fleet-local", -time.Second)), shared},
+		"newer request: unchanged":                           {grantInput(requestNamesake("fleet-local", time.Second)), "request-1"},
+		"same second, earlier workspace: with the workspace": {grantInput(requestNamesake("a", 0)), shared},
+		"same second, later workspace: unchanged":            {grantInput(requestNamesake("zzz", 0)), "request-1"},
+		"several, one is older: with the workspace":          {grantInput(requestNamesake("zzz", time.Hour), requestNamesake("a", -time.Hour), requestNamesake("b", time.Hour)), shared},
+		"several, all newer: unchanged":                      {grantInput(requestNamesake("zzz", time.Hour), requestNamesake("b", time.Minute)), "request-1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestWhoseNameIsShared(t *testing.T) {
 	}
 }
 
-// TestNoTwoHaveOneName lets three requests of one name look at each other.
-func TestNoTwoHaveOneName(t *testing.T) {
+// TestSharedName_IsUniqueAmongRequests compares three requests of one name with each other.
+func TestSharedName_IsUniqueAmongRequests(t *testing.T) {
 	workspaces := []string{"one", "two", "three"}
 	for _, later := range []time.Duration{0, time.Second} {
 		seen := map[string]string{}
@@ -220,7 +220,7 @@ func TestNoTwoHaveOneName(t *testing.T) {
 	}
 }
 
-func TestNamesOfWhatIsShared(t *testing.T) {
+func TestReaderNames(t *testing.T) {
 	want := []string{"request-1-creds", shared + "-creds"}
 	if diff := cmp.Diff(want, grant.ReaderNames(rulestest.Workspace, "request-1")); diff != "" {
 		t.Errorf("readers (-want +got):\n%s", diff)

@@ -14,9 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The set of a recorded request is what the rule returns for it and for its credential, but for what was
-// decided otherwise.
-func TestRecordedRequests(t *testing.T) {
+// Decide returns the recorded objects, except where decidedOtherwise lists a deliberate difference.
+func TestRecordedRequests_GiveTheRecordedObjects(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	keys := hub.All("ClusterRegistration")
 	rulestest.ExpectEqual(t, "recorded requests", len(keys), 3)
@@ -98,8 +97,7 @@ func expectShared(t *testing.T, recorded map[string]any, account *corev1.Service
 	}
 }
 
-// The Cluster that was created for west's agent is what the rule creates.
-func TestRecordedClusterOfAnAgent(t *testing.T) {
+func TestRecordedAgent_GetsTheRecordedCluster(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	request := rulestest.Must[fleet.ClusterRegistration](t, hub, "ClusterRegistration fleet-default/request-pvwtt")
 	recorded := hub["Cluster fleet-default/cluster-3f8a81b9896a"].DeepCopy()

@@ -58,7 +58,7 @@ func ticketsSince(after time.Duration) func(*grant.Input) {
 
 func unreadableSince(in *grant.Input) { in.Clusters[0].Annotations[annotation.TicketsSince] = "x" }
 
-func TestRecoveryOfACluster(t *testing.T) {
+func TestRecovery_PinnedKeyOrTicketDecides(t *testing.T) {
 	type mod = func(*grant.Input)
 	const unproven, pending, granted = grant.Unproven, grant.TakeoverPending, grant.AwaitingRights
 	hub, otherHub, mine, other := agentKey(t), agentKey(t), agentKey(t), agentKey(t)
@@ -184,7 +184,7 @@ func TestProofForTheHub_CountsOnlyThere(t *testing.T) {
 	}
 }
 
-func TestReadmission(t *testing.T) {
+func TestReadmission_CreatesTheClusterOfTheTicket(t *testing.T) {
 	hub, mine, other := agentKey(t), agentKey(t), agentKey(t)
 	in := grantInput(knownTo(hub), recovering(t, hub, mine))
 	out := rulestest.Pure(t, grant.Decide, in)

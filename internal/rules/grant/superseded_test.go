@@ -15,7 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-func TestGrantSupersedes(t *testing.T) {
+func TestGrant_SupersedesOlderRequestsAfterItsFirstUse(t *testing.T) {
 	forever := rulestest.BoundJWT("account-1", time.Time{})
 	used := rulestest.At(-10 * time.Second) // a heartbeat after the grant
 	before := rulestest.At(-time.Hour)      // one before it
@@ -42,122 +42,122 @@ func TestGrantSupersedes(t *testing.T) {
 		modified []func(*grant.Input)
 		want     []string
 	}{
-		"older requests of the client, once the agent was seen with its new credential": {
+		"older requests, heartbeat after the grant: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
 			others: []*fleet.ClusterRegistration{older("request-b"), older("request-a")}, want: []string{"request-a", "request-b"},
 		},
-		"also the ones that were never granted": {
+		"older request that was not granted, heartbeat after the grant: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{aRequest(requestNamed("request-a"), requestMadeAt(before))}, want: []string{"request-a"},
 		},
-		"none before the first heartbeat: the old credential may be the one in use": {
+		"no heartbeat since the grant: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(before)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
 			others: []*fleet.ClusterRegistration{older("request-a")},
 		},
-		"none of an agent that was never seen": {
+		"no heartbeat at all: stay": {
 			seen: rulestest.ACluster(), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
 		},
-		"none when the heartbeat was cleared by an import: that is no use of a credential": {
+		"heartbeat was cleared by an import: stay": {
 			seen: rulestest.ACluster(), noted: rulestest.Ptr(before.Format(time.RFC3339)), others: []*fleet.ClusterRegistration{older("request-a")},
 		},
-		"none before the credential was handed out": {
+		"no credential yet: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
 			modified: []func(*grant.Input){func(in *grant.Input) { in.Credential = nil }},
 		},
-		"none while the rights are being healed": {
+		"rights are missing: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
 			modified: []func(*grant.Input){func(in *grant.Input) { in.RightsExist = false }},
 		},
-		"a request that was granted before there were notes ends the older ones at once": {
+		"granted without a recorded heartbeat: superseded at once": {
 			seen: rulestest.ACluster(), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
 		},
-		"never itself, a newer one, or one of another client": {
+		"itself, a newer request, another client: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{
 				aRequest(), older("request-b", requestMadeAt(rulestest.At(0))), older("request-c", requestClient("c2"), requestOf("west")),
 			},
 		},
-		"one of the Cluster when that had another client ID": {
+		"older request with the Cluster's former client ID: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a", requestClient("c2"))}, want: []string{"request-a"},
 		},
-		"none when the heartbeat says that it is another account's": {
+		"heartbeat of another account: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")},
 			modified: []func(*grant.Input){spokenBy("account-0")},
 		},
-		"older ones when it says that it is this one's": {
+		"heartbeat of this account: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
 			modified: []func(*grant.Input){spokenBy("account-1")},
 		},
-		"older ones when both agents report in the same second, with credentials that expire at different times": {
+		"same second, this account, credentials expire at different times: superseded": {
 			seen: sameSecond, noted: &notedExpiry, others: []*fleet.ClusterRegistration{older("request-a")}, want: []string{"request-a"},
 			modified: []func(*grant.Input){spokenBy("account-1")},
 		},
-		"none when the older agent has another credential in the same second": {
+		"same second, another account, another credential: stay": {
 			seen: sameSecond, noted: &notedExpiry, others: []*fleet.ClusterRegistration{older("request-a")},
 			modified: []func(*grant.Input){spokenBy("account-0")},
 		},
-		"none in the same second with the same credential": {
+		"same second, same credential: stay": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(rulestest.At(0))), noted: &notedExpiry,
 			others: []*fleet.ClusterRegistration{older("request-a")}, modified: []func(*grant.Input){spokenBy("account-1")},
 		},
-		"registrations of the other implementation as any other": {
+		"registration of Rancher Fleet: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-a"},
 			others: []*fleet.ClusterRegistration{older("request-a", func(r *fleet.ClusterRegistration) { r.Annotations, r.Status.Conditions = nil, nil })},
 		},
-		"a newer one that was granted beside it to an agent with another key": {
+		"newer request of an agent with another key, granted at the same time: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
 			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"also one without a key": {
+		"newer request of an agent without a key: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
 			others: []*fleet.ClusterRegistration{newer("request-b", "", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"not one of the same agent": {
+		"newer request of the same agent: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{newer("request-b", "k1", "u2")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"nor one that could replace it now: an agent without a key with the same token": {
+		"newer request with the same token, this agent has no key: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("", "u1")},
 		},
-		"but with another token": {
+		"newer request with another token, this agent has no key: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
 			others: []*fleet.ClusterRegistration{newer("request-b", "", "u2")}, modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("", "u1")},
 		},
-		"not one with the token of the Cluster's own import": {
+		"newer request with the token of the Cluster's import: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", importUID)},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1"), ofImport(metav1.OwnerReference{Kind: "Cluster", UID: "cluster-uid"})},
 		},
-		"but one with a token that a user has made in its place": {
+		"newer request with a user's token of that name: superseded": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""), want: []string{"request-b"},
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", importUID)},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1"), ofImport()},
 		},
-		"not one that was granted later, by a confirmation": {
+		"newer request that was confirmed later: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", requestNoted(before.Format(time.RFC3339)))},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"nor one that was granted beside it after an agent had reported": {
+		"newer request granted after an agent had reported: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(before.Format(time.RFC3339)),
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", requestNoted(before.Format(time.RFC3339)))},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"nor one that waits for a confirmation": {
+		"newer request that waits for a confirmation: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others:   []*fleet.ClusterRegistration{newer("request-b", "k2", "u1", func(r *fleet.ClusterRegistration) { r.Status.Granted = false })},
 			modified: []func(*grant.Input){spokenBy("account-1"), ofAgent("k1", "u1")},
 		},
-		"no newer one while it is unknown whose heartbeat it is": {
+		"newer request, account of the heartbeat is unknown: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){ofAgent("k1", "u1")},
 		},
-		"nor when the newer one sent it": {
+		"newer request that sent the heartbeat: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{newer("request-b", "k2", "u1")}, modified: []func(*grant.Input){spokenBy("account-0"), ofAgent("k1", "u1")},
 		},
-		"never one that waits for the same credential": {
+		"request that waits for the same credential: stays": {
 			seen: rulestest.ACluster(rulestest.ClusterSeen(used)), noted: rulestest.Ptr(""),
 			others: []*fleet.ClusterRegistration{older("request-b", func(r *fleet.ClusterRegistration) { r.Spec.ClientRandom = "random-1" })},
 		},
@@ -229,8 +229,7 @@ func spokenBy(account string) func(*grant.Input) {
 	return func(in *grant.Input) { in.HeartbeatAccount = account }
 }
 
-// A request whose answer has ended unused, while another agent serves the Cluster, will never be used: it is removed.
-func TestGrantEndsWhatIsNeverUsed(t *testing.T) {
+func TestUnusedGrant_IsAbandonedIfAnotherAgentServes(t *testing.T) {
 	ended := func(modifiers ...func(*grant.Input)) grant.Input {
 		live := aRequest(requestNamed("request-a"), requestMadeAt(rulestest.At(-time.Hour)), requestGranted)
 		return grantInput(append([]func(*grant.Input){
@@ -241,11 +240,11 @@ func TestGrantEndsWhatIsNeverUsed(t *testing.T) {
 		in   grant.Input
 		want grant.Stage
 	}{
-		"once its answer has ended":                 {ended(spokenBy("account-0")), grant.Abandoned},
-		"not while somebody may fetch it":           {ended(spokenBy("account-0"), credential(rulestest.BoundJWT("account-1", time.Time{}))), grant.Done},
-		"not if it is the one in use":               {ended(spokenBy("account-1")), grant.Done},
-		"not if nobody says whose the heartbeat is": {ended(), grant.Done},
-		"not if there is no other":                  {ended(spokenBy("account-0"), func(in *grant.Input) { in.Others = nil }), grant.Done},
+		"answer has expired: abandoned":              {ended(spokenBy("account-0")), grant.Abandoned},
+		"answer can still be read: stays":            {ended(spokenBy("account-0"), credential(rulestest.BoundJWT("account-1", time.Time{}))), grant.Done},
+		"its own credential is in use: stays":        {ended(spokenBy("account-1")), grant.Done},
+		"account of the heartbeat is unknown: stays": {ended(), grant.Done},
+		"no other request: stays":                    {ended(spokenBy("account-0"), func(in *grant.Input) { in.Others = nil }), grant.Done},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -258,9 +257,8 @@ func requestVersion(version string) func(*fleet.ClusterRegistration) {
 	return func(r *fleet.ClusterRegistration) { r.ResourceVersion = version }
 }
 
-// Of two requests of one client made in the same second exactly one is the older: never both are ended, and
-// never none, whatever is known of their grants.
-func TestGrantSupersedesOneOfTwo(t *testing.T) {
+// Exactly one of the two is the older one, in whatever order their grants become known.
+func TestTwoRequestsOfOneSecond_OneIsSuperseded(t *testing.T) {
 	second := rulestest.At(-time.Minute)
 	made := func(name string, modifiers ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
 		return aRequest(append([]func(*fleet.ClusterRegistration){requestNamed(name), requestMadeAt(second), requestNoted("")}, modifiers...)...)
@@ -269,15 +267,15 @@ func TestGrantSupersedesOneOfTwo(t *testing.T) {
 		a, b *fleet.ClusterRegistration
 		ends string
 	}{
-		"the one granted later stays":                {made("a", requestGrantedAt(rulestest.At(-5*time.Second))), made("b", requestGrantedAt(rulestest.At(-8*time.Second))), "b"},
-		"also when its name is the first":            {made("a", requestGrantedAt(rulestest.At(-8*time.Second))), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "a"},
-		"one that is in flight is the later":         {made("a"), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "b"},
-		"granted in the same second, the last stays": {made("a", requestGrantedAt(second)), made("b", requestGrantedAt(second)), "a"},
-		"granted in the same second, the one written last stays": {
+		"granted later: stays":                               {made("a", requestGrantedAt(rulestest.At(-5*time.Second))), made("b", requestGrantedAt(rulestest.At(-8*time.Second))), "b"},
+		"granted later, first by name: stays":                {made("a", requestGrantedAt(rulestest.At(-8*time.Second))), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "a"},
+		"not granted yet: stays":                             {made("a"), made("b", requestGrantedAt(rulestest.At(-5*time.Second))), "b"},
+		"granted in the same second: the last by name stays": {made("a", requestGrantedAt(second)), made("b", requestGrantedAt(second)), "a"},
+		"granted in the same second: the higher resource version stays": {
 			made("a", requestGrantedAt(second), requestVersion("100")), made("b", requestGrantedAt(second), requestVersion("99")), "b",
 		},
-		"granted when there were no times": {made("a", requestGranted), made("b", requestGranted), "a"},
-		"of different age the younger stays, however late the other was granted": {
+		"granted without a recorded time: the last by name stays": {made("a", requestGranted), made("b", requestGranted), "a"},
+		"different age: the younger stays, even if it was granted first": {
 			made("a", requestGrantedAt(second)), made("b", requestMadeAt(rulestest.At(-time.Hour)), requestGrantedAt(rulestest.At(0))), "b",
 		},
 	}
@@ -300,8 +298,8 @@ func supersededBy(t *testing.T, request, other *fleet.ClusterRegistration) []str
 	return rulestest.Pure(t, grant.Decide, in).Superseded
 }
 
-// Being older is an order: of any number of requests of one client one stays, the same for all of them.
-func TestGrantSupersedesAllButOne(t *testing.T) {
+// The order is total: all requests agree on the one that stays.
+func TestRequestsOfOneClient_AllButOneAreSuperseded(t *testing.T) {
 	var requests []*fleet.ClusterRegistration
 	for i, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		r := aRequest(requestNamed(name), requestMadeAt(rulestest.At(-time.Duration(i/4)*time.Minute)), requestNoted(""))

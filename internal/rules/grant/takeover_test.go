@@ -43,8 +43,8 @@ func confirmed(request string) func(*grant.Input) {
 
 func unlabelled(r *fleet.ClusterRegistration) { r.Labels = nil }
 
-// Whoever has a token of the workspace may ask with any client ID. What an agent at work has is only given to who comes
-// with its token, or with the operator's word.
+// Any client with a token of the workspace may send any client ID. Only the agent's own token, or the operator,
+// replaces a running agent.
 func TestGrantTakeover(t *testing.T) {
 	type mod = func(*grant.Input)
 	const pending, granted = grant.TakeoverPending, grant.AwaitingRights
@@ -54,14 +54,14 @@ func TestGrantTakeover(t *testing.T) {
 		given []mod
 		want  grant.Stage
 	}{
-		"with another token a request waits":                     {[]mod{another, askedBy(), registered()}, pending},
-		"with the token of the agent's registration it does not": {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
-		"but not if the agent has reported another key: it is about to be pinned": {
+		"another token: waits":                       {[]mod{another, askedBy(), registered()}, pending},
+		"token of the agent's registration: granted": {[]mod{same, asked, registered(requestTokenUID("u1"))}, granted},
+		"token of the agent's registration, agent has reported another key: waits": {
 			[]mod{same, asked, registered(requestTokenUID("u1")), func(in *grant.Input) { in.ReportedKey = "another" }}, pending,
 		},
-		"nor with the token of the Cluster's import":                        {[]mod{with(requestWith("import-token-east")), registered(), importedBy("cluster-uid")}, granted},
-		"but with that of an import of another Cluster of the name it does": {[]mod{with(requestWith("import-token-east")), registered(), importedBy("another-uid")}, pending},
-		"a token that is gone proves nothing":                               {[]mod{same, registered()}, pending},
+		"token of the Cluster's import: granted":                     {[]mod{with(requestWith("import-token-east")), registered(), importedBy("cluster-uid")}, granted},
+		"token of the import of a former Cluster of the name: waits": {[]mod{with(requestWith("import-token-east")), registered(), importedBy("another-uid")}, pending},
+		"deleted token of the agent's registration: waits":           {[]mod{same, registered()}, pending},
 
 		"token re-created under an old name: request waits":                        {[]mod{same, askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
 		"token re-created and backdated by a restored object: request waits":       {[]mod{same, askedBy(tokenUID("u2"), tokenMadeAt(rulestest.At(-48*time.Hour))), registered(requestTokenUID("u1"))}, pending},
@@ -70,51 +70,51 @@ func TestGrantTakeover(t *testing.T) {
 		"grant without a recorded UID, token of the same second: waits":            {[]mod{same, askedBy(tokenMadeAt(rulestest.At(-24 * time.Hour))), registered()}, pending},
 		"request that claims the recorded UID of the agent's token: request waits": {[]mod{with(requestWith("t1"), requestTokenUID("u1")), askedBy(tokenUID("u2")), registered(requestTokenUID("u1"))}, pending},
 
-		"neither names a token: request waits":                       {[]mod{nameless, registered(requestWith(""))}, pending},
-		"neither has the label: request waits":                       {[]mod{with(unlabelled), registered(unlabelled)}, pending},
-		"neither names a token, confirmed on the Cluster: granted":   {[]mod{nameless, registered(requestWith("")), confirmed("request-1")}, granted},
-		"neither names a token, import of another Cluster: waits":    {[]mod{nameless, registered(requestWith("")), importedBy("another-uid")}, pending},
-		"one that names none is not the same as one that does":       {[]mod{nameless, registered()}, pending},
-		"nor the other way round":                                    {[]mod{another, askedBy(), registered(requestWith(""))}, pending},
-		"one that names none of an imported Cluster is the import's": {[]mod{nameless, registered(requestWith("import-token-east")), importedBy("cluster-uid")}, granted},
+		"neither names a token: request waits":                      {[]mod{nameless, registered(requestWith(""))}, pending},
+		"neither has the label: request waits":                      {[]mod{with(unlabelled), registered(unlabelled)}, pending},
+		"neither names a token, confirmed on the Cluster: granted":  {[]mod{nameless, registered(requestWith("")), confirmed("request-1")}, granted},
+		"neither names a token, import of another Cluster: waits":   {[]mod{nameless, registered(requestWith("")), importedBy("another-uid")}, pending},
+		"request without a token, agent with one: waits":            {[]mod{nameless, registered()}, pending},
+		"request with a token, agent without one: waits":            {[]mod{another, askedBy(), registered(requestWith(""))}, pending},
+		"request without a token, agent with the import's: granted": {[]mod{nameless, registered(requestWith("import-token-east")), importedBy("cluster-uid")}, granted},
 
 		"the agent has been silent for a year: request waits": {[]mod{another, registered(), func(in *grant.Input) {
 			in.Clusters[0].Status.Agent.LastSeen = rulestest.At(-365 * 24 * time.Hour)
 		}}, pending},
-		"the operator's word is enough": {[]mod{another, registered(), confirmed("request-1")}, granted},
-		"but not for another request":   {[]mod{another, registered(), confirmed("request-2")}, pending},
-		"nor the requester's": {[]mod{with(requestWith("t2"), func(r *fleet.ClusterRegistration) {
+		"confirmed on the Cluster: granted":   {[]mod{another, registered(), confirmed("request-1")}, granted},
+		"another request is confirmed: waits": {[]mod{another, registered(), confirmed("request-2")}, pending},
+		"request claims the confirmation itself: waits": {[]mod{with(requestWith("t2"), func(r *fleet.ClusterRegistration) {
 			r.Annotations = map[string]string{annotation.ConfirmTakeover: "request-1"}
 		}), registered()}, pending},
 
-		"an agent that was never heard of has no place to take": {[]mod{another, registered(), func(in *grant.Input) {
+		"agent has never reported: granted": {[]mod{another, registered(), func(in *grant.Input) {
 			in.Clusters[0].Status.Agent.LastSeen = rulestest.At(0)
 			in.Clusters[0].Status.Agent = fleet.AgentStatus{}
 		}}, granted},
-		"grant that was never used: request is granted":    {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
-		"account replaced, another token: request waits":   {[]mod{another, askedBy(), registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestSaid(conditions.ReasonAccountReplaced))}, pending},
-		"account replaced, same token: request is granted": {[]mod{same, asked, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestTokenUID("u1"), requestSaid(conditions.ReasonAccountReplaced))}, granted},
-		"nor a registration that was not granted":          {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
-		"nor one that goes":                                {[]mod{another, registered(requestGoing)}, granted},
-		"nor one of another client":                        {[]mod{another, registered(requestClient("c2"))}, granted},
-		"nor one for another Cluster":                      {[]mod{another, registered(requestOf("west"))}, granted},
-		"nor one for a Cluster of the name that is gone":   {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.OwnerReferences[0].UID = "old-uid" })}, granted},
-		"nor the request itself":                           {[]mod{with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered(requestNamed("request-1"))}, granted},
-		"one that the other implementation granted has":    {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
-		"unless nobody was heard of since":                 {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
+		"grant that was never used: request is granted":                  {[]mod{another, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)))}, granted},
+		"account replaced, another token: request waits":                 {[]mod{another, askedBy(), registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestSaid(conditions.ReasonAccountReplaced))}, pending},
+		"account replaced, same token: request is granted":               {[]mod{same, asked, registered(requestNoted(rulestest.At(-time.Minute).Format(time.RFC3339)), requestTokenUID("u1"), requestSaid(conditions.ReasonAccountReplaced))}, granted},
+		"other registration was not granted: granted":                    {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Status.Granted = false })}, granted},
+		"other registration is being deleted: granted":                   {[]mod{another, registered(requestGoing)}, granted},
+		"other registration of another client: granted":                  {[]mod{another, registered(requestClient("c2"))}, granted},
+		"other registration for another Cluster: granted":                {[]mod{another, registered(requestOf("west"))}, granted},
+		"other registration for a former Cluster of the name: granted":   {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.OwnerReferences[0].UID = "old-uid" })}, granted},
+		"the registration of the agent is the request itself: granted":   {[]mod{with(requestGranted, requestNoted("")), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered(requestNamed("request-1"))}, granted},
+		"registration of Rancher Fleet: waits":                           {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil })}, pending},
+		"registration of Rancher Fleet, agent has not reported: granted": {[]mod{another, registered(func(r *fleet.ClusterRegistration) { r.Annotations = nil }), func(in *grant.Input) { in.Clusters[0].Status.Agent = fleet.AgentStatus{} }}, granted},
 
-		"a token that was let in once is let in again": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
-		"one that waits lets nobody in":                {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)))}, pending},
+		"token of an earlier granted takeover: granted": {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestGranted, requestNoted(""), requestTokenUID("u1")))}, granted},
+		"token of a waiting takeover: waits":            {[]mod{another, askedBy(), registered(), others(aRequest(requestNamed("request-2"), requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)))}, pending},
 
-		"what was granted is not taken back":                     {[]mod{with(requestWith("t2"), requestGranted), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered()}, granted},
-		"nor what was handed out and not yet said to be granted": {[]mod{another, registered(), credential(rulestest.BoundJWT("account-1", time.Time{}))}, granted},
-		"what has only got its rights gives them back":           {[]mod{another, registered(), requestAccount, requestRights}, pending},
-		"a Cluster that lost its status is no way in":            {[]mod{another, registered(), func(in *grant.Input) { in.Clusters[0].Status.Namespace = "" }}, pending},
+		"request was granted: stays":                              {[]mod{with(requestWith("t2"), requestGranted), named(rulestest.ClusterSeen(rulestest.At(-time.Minute))), registered()}, granted},
+		"credential exists, status is not written: granted":       {[]mod{another, registered(), credential(rulestest.BoundJWT("account-1", time.Time{}))}, granted},
+		"rights exist without a credential: waits and is revoked": {[]mod{another, registered(), requestAccount, requestRights}, pending},
+		"Cluster has lost its status: waits":                      {[]mod{another, registered(), func(in *grant.Input) { in.Clusters[0].Status.Namespace = "" }}, pending},
 
-		"nobody waits longer than an agent does":                {[]mod{another, registered(), later(grant.CredentialLife)}, grant.Abandoned},
-		"whose turn comes too late is not granted either":       {[]mod{with(requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)), registered(), later(grant.CredentialLife)}, grant.Abandoned},
-		"it goes with the Cluster it waited for":                {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending))}, grant.Abandoned},
-		"its turn comes when the agent's registration has gone": {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}, granted},
+		"waits for 40 minutes: deleted":                        {[]mod{another, registered(), later(grant.CredentialLife)}, grant.Abandoned},
+		"waited for 40 minutes: deleted":                       {[]mod{with(requestWith("t2"), requestSaid(conditions.ReasonTakeoverPending)), registered(), later(grant.CredentialLife)}, grant.Abandoned},
+		"waits for a Cluster that is deleted: deleted":         {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending))}, grant.Abandoned},
+		"waits, registration of the agent is deleted: granted": {[]mod{with(requestWith("t2"), requestOf("east"), requestSaid(conditions.ReasonTakeoverPending)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))}, granted},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// What is decided about a request before its Cluster matters.
-func TestRequestThatIsNotProcessed(t *testing.T) {
+func TestUnprocessedRequest_IsDeletedRevokedOrReported(t *testing.T) {
 	deleted := func(ago time.Duration) func(*grant.Input) {
 		return func(in *grant.Input) {
 			at := rulestest.At(-ago)

@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-func TestAddressUnknown(t *testing.T) {
+func TestIsUnknown(t *testing.T) {
 	conf := rulestest.HubConfig()
 	now := hubaddress.Hash(conf)
 	registration := func(name string, age time.Duration, told string, changes ...func(*fleet.ClusterRegistration)) *fleet.ClusterRegistration {
@@ -40,19 +40,19 @@ func TestAddressUnknown(t *testing.T) {
 		published     hubaddress.Published
 		want          bool
 	}{
-		"no registration tells nothing":             {},
-		"as it was granted":                         {registrations: []*fleet.ClusterRegistration{registration("a", 1, now)}},
-		"granted with another":                      {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, want: true},
-		"one of before this was noted":              {registrations: []*fleet.ClusterRegistration{registration("a", 1, "")}},
-		"the newest is the one in use":              {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now)}},
-		"in whatever order":                         {registrations: []*fleet.ClusterRegistration{registration("b", time.Minute, "old"), registration("a", time.Hour, now)}, want: true},
-		"unless it is not granted":                  {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, ungranted)}, want: true},
-		"or going":                                  {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, leaving)}, want: true},
-		"or another Cluster's":                      {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, now), registration("b", time.Minute, "old", ofAnother)}},
-		"an imported agent is told":                 {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "s" }},
-		"the operator says that it was told":        {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: now} }},
-		"the operator said so of another":           {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: "x"} }, want: true},
-		"a hub without an address does not know it": {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
+		"no registration: known":                                     {},
+		"granted with this address: known":                           {registrations: []*fleet.ClusterRegistration{registration("a", 1, now)}},
+		"granted with another address: unknown":                      {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, want: true},
+		"granted without a recorded address: known":                  {registrations: []*fleet.ClusterRegistration{registration("a", 1, "")}},
+		"two registrations, newest with this address: known":         {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now)}},
+		"two registrations, newest with another address: unknown":    {registrations: []*fleet.ClusterRegistration{registration("b", time.Minute, "old"), registration("a", time.Hour, now)}, want: true},
+		"newest registration is not granted: the older one counts":   {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, ungranted)}, want: true},
+		"newest registration is being deleted: the older one counts": {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, "old"), registration("b", time.Minute, now, leaving)}, want: true},
+		"registration of another Cluster: ignored":                   {registrations: []*fleet.ClusterRegistration{registration("a", time.Hour, now), registration("b", time.Minute, "old", ofAnother)}},
+		"imported agent: known":                                      {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "s" }},
+		"operator has annotated this address: known":                 {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: now} }},
+		"operator has annotated another address: unknown":            {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, cluster: func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.HubAddress: "x"} }, want: true},
+		"hub without an address: known":                              {registrations: []*fleet.ClusterRegistration{registration("a", 1, "old")}, conf: func(c *config.Config) { c.APIServerURL = "" }},
 
 		"agent has the first document with the address":  {registrations: old, cluster: has(7), published: hubaddress.Published{Hash: now, Serial: 7}},
 		"agent has a later document":                     {registrations: old, cluster: has(8), published: hubaddress.Published{Hash: now, Serial: 7}},
@@ -76,7 +76,7 @@ func TestAddressUnknown(t *testing.T) {
 	}
 }
 
-func TestAddressHash(t *testing.T) {
+func TestHash(t *testing.T) {
 	hash := func(url, ca string) string {
 		return hubaddress.Hash(config.Config{APIServerURL: url, APIServerCA: []byte(ca)})
 	}

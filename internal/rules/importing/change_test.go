@@ -31,7 +31,7 @@ const (
 	elsewhere   reaction = "applied elsewhere, and the agent registers anew"
 )
 
-func TestImportReacts(t *testing.T) {
+func TestImport_ReactionToChanges(t *testing.T) {
 	tests := map[string]struct {
 		change importChange
 		want   reaction
@@ -39,24 +39,24 @@ func TestImportReacts(t *testing.T) {
 		"no change": {func(*importing.Input) {}, nothing},
 
 		// Settings of the agent.
-		"an environment variable":              {spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = []corev1.EnvVar{{Name: "A"}} }), inPlace},
-		"no environment variables, but a list": {spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = []corev1.EnvVar{} }), nothing},
-		"an affinity":                          {spec(func(s *fleet.ClusterSpec) { s.AgentAffinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} }), inPlace},
-		"an empty affinity, which is one":      {spec(func(s *fleet.ClusterSpec) { s.AgentAffinity = &corev1.Affinity{} }), inPlace},
+		"an environment variable":                {spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = []corev1.EnvVar{{Name: "A"}} }), inPlace},
+		"an empty list of environment variables": {spec(func(s *fleet.ClusterSpec) { s.AgentEnvVars = []corev1.EnvVar{} }), nothing},
+		"an affinity":                            {spec(func(s *fleet.ClusterSpec) { s.AgentAffinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}} }), inPlace},
+		"an empty affinity":                      {spec(func(s *fleet.ClusterSpec) { s.AgentAffinity = &corev1.Affinity{} }), inPlace},
 		"resources": {spec(func(s *fleet.ClusterSpec) {
 			s.AgentResources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": quantity("1")}}
 		}), inPlace},
-		"a toleration":               {spec(func(s *fleet.ClusterSpec) { s.AgentTolerations = []corev1.Toleration{{Key: "a"}} }), inPlace},
-		"no tolerations, but a list": {spec(func(s *fleet.ClusterSpec) { s.AgentTolerations = []corev1.Toleration{} }), nothing},
+		"a toleration":                 {spec(func(s *fleet.ClusterSpec) { s.AgentTolerations = []corev1.Toleration{{Key: "a"}} }), inPlace},
+		"an empty list of tolerations": {spec(func(s *fleet.ClusterSpec) { s.AgentTolerations = []corev1.Toleration{} }), nothing},
 		"a priority": {spec(func(s *fleet.ClusterSpec) {
 			s.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{PriorityClass: &fleet.PriorityClassSpec{Value: 1}}
 		}), inPlace},
 		"a registry":                             {spec(func(s *fleet.ClusterSpec) { s.PrivateRepoURL = "registry.example" }), inPlace},
 		"the host's network":                     {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = rulestest.Ptr(true) }), inPlace},
-		"not the host's network, said aloud":     {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = rulestest.Ptr(false) }), nothing},
+		"the host's network is false":            {spec(func(s *fleet.ClusterSpec) { s.HostNetwork = rulestest.Ptr(false) }), nothing},
 		"the TLS mode":                           {conf(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }), readdressed},
 		"the interval of the garbage collection": {conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: time.Hour} }), inPlace},
-		"URLs that a status has no room for, as it has them": {func(in *importing.Input) {
+		"URLs that are too long for the status": {func(in *importing.Input) {
 			registry, hub := "registry.example/"+strings.Repeat("x", fleet.MaxURL), "https://hub.example/"+strings.Repeat("x", fleet.MaxURL)
 			withSecret("apiServerURL", hub)(in)
 			in.Cluster.Spec.PrivateRepoURL = registry
@@ -71,13 +71,13 @@ func TestImportReacts(t *testing.T) {
 		"another Secret":    {withSecret("value", "another kubeconfig"), nothing},
 
 		// Requests for an import.
-		"the flag":                            {status(func(s *fleet.ClusterStatus) { s.AgentConfigChanged = true }), inPlace},
-		"an agent of before the migration":    {status(func(s *fleet.ClusterStatus) { s.AgentMigrated = false }), inPlace},
-		"before that of the system namespace": {status(func(s *fleet.ClusterStatus) { s.CattleNamespaceMigrated = false }), inPlace},
-		"before that of agent namespaces":     {status(func(s *fleet.ClusterStatus) { s.AgentNamespaceMigrated = false }), inPlace},
-		"another generation":                  {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = 1 }), anew},
-		"an earlier generation":               {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = -1 }), anew},
-		"no generation at all":                {status(func(s *fleet.ClusterStatus) { s.AgentDeployedGeneration = nil }), anew},
+		"the flag for a new deployment":                              {status(func(s *fleet.ClusterStatus) { s.AgentConfigChanged = true }), inPlace},
+		"an agent from before the migration":                         {status(func(s *fleet.ClusterStatus) { s.AgentMigrated = false }), inPlace},
+		"an agent from before the migration of the system namespace": {status(func(s *fleet.ClusterStatus) { s.CattleNamespaceMigrated = false }), inPlace},
+		"an agent from before the migration of agent namespaces":     {status(func(s *fleet.ClusterStatus) { s.AgentNamespaceMigrated = false }), inPlace},
+		"another generation":                                         {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = 1 }), anew},
+		"an earlier generation":                                      {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = -1 }), anew},
+		"no generation at all":                                       {status(func(s *fleet.ClusterStatus) { s.AgentDeployedGeneration = nil }), anew},
 
 		// The hub's address.
 		"another URL of the hub":    {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed},
@@ -94,14 +94,14 @@ func TestImportReacts(t *testing.T) {
 		}, nothing},
 
 		// Moves.
-		"a heartbeat from where it should be": {seenIn("cattle-fleet-system"), nothing},
+		"a heartbeat from the desired namespace": {seenIn("cattle-fleet-system"), nothing},
 		"another namespace": {func(in *importing.Input) {
 			seenIn("cattle-fleet-system")(in)
 			in.Cluster.Spec.AgentNamespace = "agents"
 		}, elsewhere},
-		"another namespace, never seen":   {spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }), elsewhere},
-		"a namespace that was taken back": {seenIn("agents"), elsewhere},
-		"one that was taken back and a setting": {func(in *importing.Input) {
+		"another namespace, never seen":             {spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }), elsewhere},
+		"a change of the namespace that was undone": {seenIn("agents"), elsewhere},
+		"a change of the namespace that was undone, and a setting": {func(in *importing.Input) {
 			seenIn("agents")(in)
 			in.Cluster.Spec.PrivateRepoURL = "registry.example"
 		}, elsewhere},

@@ -20,73 +20,73 @@ func TestImport(t *testing.T) {
 		want importing.Stage
 	}{
 		// Clusters that are not imported.
-		"a Cluster without a kubeconfig waits for its agent": {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.None},
-		"a Cluster that goes is left":                        {importInput(cluster(rulestest.ClusterGoing)), importing.None},
-		"a Cluster of another manager is left": {importInput(cluster(func(c *fleet.Cluster) {
+		"no kubeconfig: not imported":            {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.None},
+		"Cluster is being deleted: not imported": {importInput(cluster(rulestest.ClusterGoing)), importing.None},
+		"Cluster of another manager: not imported": {importInput(cluster(func(c *fleet.Cluster) {
 			c.Labels = map[string]string{fleet.LabelClusterManagement: "rancher"}
 		})), importing.None},
-		"an empty label names no manager": {importInput(cluster(func(c *fleet.Cluster) {
+		"empty label of the manager: imported": {importInput(cluster(func(c *fleet.Cluster) {
 			c.Labels = map[string]string{fleet.LabelClusterManagement: ""}
 		})), importing.NeedsToken},
 
 		// Client IDs.
-		"a Cluster that no agent can join":                  {importInput(cluster(rulestest.ClusterClient("")), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
-		"a client ID that an older Cluster has":             {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2 * time.Hour)))), importing.Blocked},
-		"also of a Cluster that waits for its agent":        {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
-		"also long after the first import to a namesake":    {carriedOut(namesake(rulestest.ClusterMadeAt(rulestest.At(-2 * time.Hour)))), importing.Blocked},
-		"of the same age the first by name has a client ID": {importInput(namesake(rulestest.ClusterNamed("aaa"))), importing.Blocked},
-		"of three the oldest is named":                      {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), namesake(rulestest.ClusterNamed("oldest"), rulestest.ClusterUID("third"), rulestest.ClusterMadeAt(rulestest.At(-3*time.Hour)))), importing.Blocked},
-		"the oldest Cluster of a client ID goes on":         {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-time.Minute)))), importing.NeedsToken},
-		"a Cluster that goes takes its client ID along":     {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)), rulestest.ClusterGoing)), importing.NeedsToken},
-		"a Cluster found with a client ID it no longer has": {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)), rulestest.ClusterClient("c2"))), importing.NeedsToken},
-		"a Cluster is no namesake of itself":                {importInput(func(in *importing.Input) { in.Namesakes = []*fleet.Cluster{in.Cluster.DeepCopy()} }), importing.NeedsToken},
-		"without a client ID nobody is anybody's namesake":  {importInput(cluster(rulestest.ClusterClient("")), namesake(rulestest.ClusterClient(""), rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)))), importing.NeedsClientID},
+		"no kubeconfig and no client ID: blocked":                       {importInput(cluster(rulestest.ClusterClient("")), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
+		"client ID of an older Cluster: blocked":                        {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2 * time.Hour)))), importing.Blocked},
+		"client ID of an older Cluster, no kubeconfig: blocked":         {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecret = "" })), importing.Blocked},
+		"client ID of an older Cluster, imported before: blocked":       {carriedOut(namesake(rulestest.ClusterMadeAt(rulestest.At(-2 * time.Hour)))), importing.Blocked},
+		"same client ID and age: the first by name is imported":         {importInput(namesake(rulestest.ClusterNamed("aaa"))), importing.Blocked},
+		"same client ID in three Clusters: the oldest is named":         {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour))), namesake(rulestest.ClusterNamed("oldest"), rulestest.ClusterUID("third"), rulestest.ClusterMadeAt(rulestest.At(-3*time.Hour)))), importing.Blocked},
+		"client ID of a newer Cluster: imported":                        {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-time.Minute)))), importing.NeedsToken},
+		"client ID of an older Cluster that is being deleted: imported": {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)), rulestest.ClusterGoing)), importing.NeedsToken},
+		"older Cluster has another client ID by now: imported":          {importInput(namesake(rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)), rulestest.ClusterClient("c2"))), importing.NeedsToken},
+		"client ID is found in the Cluster itself: imported":            {importInput(func(in *importing.Input) { in.Namesakes = []*fleet.Cluster{in.Cluster.DeepCopy()} }), importing.NeedsToken},
+		"two Clusters without a client ID: each gets one":               {importInput(cluster(rulestest.ClusterClient("")), namesake(rulestest.ClusterClient(""), rulestest.ClusterMadeAt(rulestest.At(-2*time.Hour)))), importing.NeedsClientID},
 
 		// The client ID and the token.
-		"a Cluster without a client ID gets one":             {importInput(cluster(rulestest.ClusterClient(""))), importing.NeedsClientID},
-		"a new Cluster gets an import token":                 {importInput(), importing.NeedsToken},
-		"a token without values is waited for":               {importInput(withToken, func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
-		"a token that names no Secret yet is waited for":     {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.Status.SecretName = "" })), importing.AwaitingToken},
-		"a token is no use while it goes":                    {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) })), importing.AwaitingToken},
-		"values of another type are nobody's":                {importInput(withToken, func(in *importing.Input) { in.Values.Type = corev1.SecretTypeOpaque }), importing.AwaitingToken},
-		"a token in trouble is told":                         {importInput(withToken, tokenTrouble(conditions.ReasonSecretNameTaken), func(in *importing.Input) { in.Values = nil }), importing.Blocked},
-		"one that only takes its time is not":                {importInput(withToken, tokenTrouble(conditions.ReasonAwaitingRights), func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
-		"values without a bearer token are none yet":         {importInput(withToken, func(in *importing.Input) { in.Values = rulestest.ValuesSecret("") }), importing.AwaitingToken},
-		"a token that ends too soon is renewed":              {importInput(withToken, importTokenUntil(importing.TokenReserve-time.Second)), importing.NeedsToken},
-		"one that ends just late enough is used":             {importInput(withToken, importTokenUntil(importing.TokenReserve)), importing.NeedsAgent},
-		"one without an end is used":                         {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.Status.Expires = nil })), importing.NeedsAgent},
-		"one made by hand is used":                           {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences = nil })), importing.NeedsAgent},
-		"one of an earlier Cluster of the name goes with it": {importInput(withToken, cluster(rulestest.ClusterUID("another-uid"))), importing.NeedsToken},
+		"no client ID: gets one":                          {importInput(cluster(rulestest.ClusterClient(""))), importing.NeedsClientID},
+		"no token: gets one":                              {importInput(), importing.NeedsToken},
+		"token without values: waits":                     {importInput(withToken, func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
+		"token without a Secret name: waits":              {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.Status.SecretName = "" })), importing.AwaitingToken},
+		"token is being deleted: waits":                   {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = rulestest.Ptr(rulestest.At(0)) })), importing.AwaitingToken},
+		"values Secret of another type: waits":            {importInput(withToken, func(in *importing.Input) { in.Values.Type = corev1.SecretTypeOpaque }), importing.AwaitingToken},
+		"token with a problem: reported":                  {importInput(withToken, tokenTrouble(conditions.ReasonSecretNameTaken), func(in *importing.Input) { in.Values = nil }), importing.Blocked},
+		"token that waits for its rights: waits":          {importInput(withToken, tokenTrouble(conditions.ReasonAwaitingRights), func(in *importing.Input) { in.Values = nil }), importing.AwaitingToken},
+		"values without a bearer token: waits":            {importInput(withToken, func(in *importing.Input) { in.Values = rulestest.ValuesSecret("") }), importing.AwaitingToken},
+		"token expires too soon: renewed":                 {importInput(withToken, importTokenUntil(importing.TokenReserve-time.Second)), importing.NeedsToken},
+		"token expires late enough: used":                 {importInput(withToken, importTokenUntil(importing.TokenReserve)), importing.NeedsAgent},
+		"token without an expiry: used":                   {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.Status.Expires = nil })), importing.NeedsAgent},
+		"token of a user: used":                           {importInput(withToken, tokenChange(func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences = nil })), importing.NeedsAgent},
+		"token of a former Cluster of the name: replaced": {importInput(withToken, cluster(rulestest.ClusterUID("another-uid"))), importing.NeedsToken},
 
 		// The first import.
-		"with a token the agent is deployed":                      {importInput(withToken), importing.NeedsAgent},
-		"into the namespace the Cluster asks for":                 {importInput(withToken, spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" })), importing.NeedsAgent},
-		"with the address that the kubeconfig Secret knows":       {importInput(withToken, withSecret("apiServerURL", "https://other.example"), withSecret("apiServerCA", "other CA")), importing.NeedsAgent},
-		"with half an address from the Secret and half from here": {importInput(withToken, withSecret("apiServerURL", "https://other.example")), importing.NeedsAgent},
-		"without a CA where the system's roots may do":            {importInput(withToken, conf(func(c *config.Config) { c.APIServerCA = nil })), importing.NeedsAgent},
-		"an import that half-failed is tried whole":               {importInput(withToken, status(func(s *fleet.ClusterStatus) { s.APIServerURL, s.AgentMigrated = rulestest.HubURL, true })), importing.NeedsAgent},
-		"with every setting the Cluster has":                      {importInput(withToken, spec(everySetting)), importing.NeedsAgent},
+		"first import: agent is deployed":                       {importInput(withToken), importing.NeedsAgent},
+		"first import into another agent namespace":             {importInput(withToken, spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" })), importing.NeedsAgent},
+		"first import with URL and CA of the kubeconfig Secret": {importInput(withToken, withSecret("apiServerURL", "https://other.example"), withSecret("apiServerCA", "other CA")), importing.NeedsAgent},
+		"first import with the URL of the kubeconfig Secret":    {importInput(withToken, withSecret("apiServerURL", "https://other.example")), importing.NeedsAgent},
+		"first import without a CA, mode system-store":          {importInput(withToken, conf(func(c *config.Config) { c.APIServerCA = nil })), importing.NeedsAgent},
+		"first import failed halfway: complete import":          {importInput(withToken, status(func(s *fleet.ClusterStatus) { s.APIServerURL, s.AgentMigrated = rulestest.HubURL, true })), importing.NeedsAgent},
+		"first import with every setting":                       {importInput(withToken, spec(everySetting)), importing.NeedsAgent},
 
 		// Obstacles.
-		"a kubeconfig of a namespace that is not allowed":        {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), importing.Blocked},
-		"a kubeconfig that is not there":                         {importInput(withoutSecret), importing.Blocked},
-		"one that is not there in another namespace":             {importInput(withoutSecret, spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "fleet-local" })), importing.Blocked},
-		"a Secret without a kubeconfig":                          {importInput(withSecret("value", "")), importing.Blocked},
-		"a hub that does not know its address":                   {importInput(conf(func(c *config.Config) { c.APIServerURL = "" })), importing.Blocked},
-		"no TLS mode":                                            {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "" })), importing.Blocked},
-		"an unknown TLS mode":                                    {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), importing.Blocked},
-		"strictness without a CA to be strict about":             {importInput(conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), importing.Blocked},
-		"strictness with the Secret's CA is none":                {importInput(withSecret("apiServerCA", "CA"), conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), importing.NeedsToken},
-		"an address in the Secret is none, either":               {importInput(withSecret("apiServerURL", "https://x.example"), conf(func(c *config.Config) { c.APIServerURL = "" })), importing.NeedsToken},
-		"also long after the first import":                       {carriedOut(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), importing.Blocked},
-		"of two obstacles the first is told":                     {importInput(withoutSecret, conf(func(c *config.Config) { c.APIServerURL = "" })), importing.Blocked},
-		"no obstacle to an agent that is as it should be":        {carriedOut(withoutSecret), importing.InSync},
-		"no token is needed by an agent that is in place":        {carriedOut(func(in *importing.Input) { in.Token, in.Values = nil, nil }), importing.InSync},
-		"an inherited agent that is as it should be is left":     {carriedOut(inherited), importing.InSync},
-		"one that should have another setting is left, and told": {carriedOut(inherited, spec(everySetting)), importing.Blocked},
-		"so is one that is to be deployed anew":                  {carriedOut(inherited, spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration++ })), importing.Blocked},
-		"so is one that does not know the hub's new address":     {carriedOut(inherited, conf(func(c *config.Config) { c.APIServerURL = "https://new.example" })), importing.Blocked},
-		"nor by one that only gets another setting":              {carriedOut(func(in *importing.Input) { in.Token, in.Values = nil, nil }, spec(everySetting)), importing.NeedsAgent},
+		"kubeconfig of a refused namespace":                        {importInput(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), importing.Blocked},
+		"missing kubeconfig Secret":                                {importInput(withoutSecret), importing.Blocked},
+		"missing kubeconfig Secret in another namespace":           {importInput(withoutSecret, spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "fleet-local" })), importing.Blocked},
+		"kubeconfig Secret without the key":                        {importInput(withSecret("value", "")), importing.Blocked},
+		"hub without a URL":                                        {importInput(conf(func(c *config.Config) { c.APIServerURL = "" })), importing.Blocked},
+		"no TLS mode":                                              {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "" })), importing.Blocked},
+		"an unknown TLS mode":                                      {importInput(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), importing.Blocked},
+		"mode strict without a CA":                                 {importInput(conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), importing.Blocked},
+		"mode strict with the CA of the Secret: no obstacle":       {importInput(withSecret("apiServerCA", "CA"), conf(func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil })), importing.NeedsToken},
+		"hub without a URL, URL in the Secret: no obstacle":        {importInput(withSecret("apiServerURL", "https://x.example"), conf(func(c *config.Config) { c.APIServerURL = "" })), importing.NeedsToken},
+		"unknown TLS mode after the first import":                  {carriedOut(conf(func(c *config.Config) { c.AgentTLSMode = "lax" })), importing.Blocked},
+		"two obstacles: the first is reported":                     {importInput(withoutSecret, conf(func(c *config.Config) { c.APIServerURL = "" })), importing.Blocked},
+		"missing kubeconfig Secret, agent is in sync: no obstacle": {carriedOut(withoutSecret), importing.InSync},
+		"no token, agent is in sync: no token is created":          {carriedOut(func(in *importing.Input) { in.Token, in.Values = nil, nil }), importing.InSync},
+		"inherited agent in sync: unchanged":                       {carriedOut(inherited), importing.InSync},
+		"inherited agent with another setting: reported":           {carriedOut(inherited, spec(everySetting)), importing.Blocked},
+		"inherited agent with another generation: reported":        {carriedOut(inherited, spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration++ })), importing.Blocked},
+		"inherited agent with another hub URL: reported":           {carriedOut(inherited, conf(func(c *config.Config) { c.APIServerURL = "https://new.example" })), importing.Blocked},
+		"no token, another setting: no token is created":           {carriedOut(func(in *importing.Input) { in.Token, in.Values = nil, nil }, spec(everySetting)), importing.NeedsAgent},
 	}
 	golden := rulestest.GoldenOf(t, "import")
 	for name, test := range tests {
@@ -139,7 +139,7 @@ func everySetting(s *fleet.ClusterSpec) {
 	s.PrivateRepoURL, s.HostNetwork = "registry.example", rulestest.Ptr(true)
 }
 
-func TestImportTokenIsOwnedByItsCluster(t *testing.T) {
+func TestImportToken_IsOwnedByItsCluster(t *testing.T) {
 	got := rulestest.Pure(t, importing.Decide, importInput()).CreateToken
 	want := &fleet.ClusterRegistrationToken{
 		TypeMeta: metav1.TypeMeta{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "ClusterRegistrationToken"},
@@ -159,7 +159,7 @@ func TestFinishedImport_IsInSync(t *testing.T) {
 		"with every setting":       importInput(withToken, spec(everySetting)),
 		"in another namespace":     importInput(withToken, spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" })),
 		"out of a namespace":       carriedOut(seenIn("agents"), status(func(s *fleet.ClusterStatus) { s.AgentConfigChanged = true })),
-		"asked for":                carriedOut(spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = -1 })),
+		"with another generation":  carriedOut(spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = -1 })),
 		"with a flag set":          carriedOut(status(func(s *fleet.ClusterStatus) { s.AgentConfigChanged = true })),
 		"without garbage interval": importInput(withToken, conf(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{} })),
 	}

@@ -32,15 +32,15 @@ func TestInherited(t *testing.T) {
 		bundle  *fleet.Bundle
 		want    bool
 	}{
-		"an imported agent with their Bundle":                {of(kubeconfig, deployed), theirBundle(), true},
-		"one that was never noted as imported and was heard": {of(kubeconfig, heard), theirBundle(), true},
-		"one that came by itself":                            {of(heard), theirBundle(), true},
-		"one that came by itself and was not heard yet":      {of(), theirBundle(), true},
-		"an order that says anything but true is none":       {of(kubeconfig, deployed, takeOver("soon")), theirBundle(), true},
-		"with the operator's order it is ours":               {of(kubeconfig, deployed, takeOver("true")), theirBundle(), false},
-		"one that is not deployed yet is ours to deploy":     {of(kubeconfig), theirBundle(), false},
-		"one with a Bundle of ours":                          {of(kubeconfig, deployed), ours, false},
-		"one without a Bundle":                               {of(kubeconfig, deployed), nil, false},
+		"imported agent with a Bundle of Rancher Fleet":    {of(kubeconfig, deployed), theirBundle(), true},
+		"agent with a kubeconfig that has reported":        {of(kubeconfig, heard), theirBundle(), true},
+		"agent without a kubeconfig that has reported":     {of(heard), theirBundle(), true},
+		"agent without a kubeconfig that has not reported": {of(), theirBundle(), true},
+		"annotation with a value other than true":          {of(kubeconfig, deployed, takeOver("soon")), theirBundle(), true},
+		"annotation true: not inherited":                   {of(kubeconfig, deployed, takeOver("true")), theirBundle(), false},
+		"agent that is not deployed yet: not inherited":    {of(kubeconfig), theirBundle(), false},
+		"Bundle of this hub: not inherited":                {of(kubeconfig, deployed), ours, false},
+		"no Bundle: not inherited":                         {of(kubeconfig, deployed), nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

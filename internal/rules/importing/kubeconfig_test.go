@@ -15,7 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestKubeconfigOfAnotherNamespace(t *testing.T) {
+func TestKubeconfigOfAnotherNamespace_NeedsConsent(t *testing.T) {
 	legacy := conf(func(c *config.Config) { c.LegacyKubeconfigNamespaces = true })
 	allows := func(workspaces string) importChange {
 		return func(in *importing.Input) {
@@ -28,36 +28,36 @@ func TestKubeconfigOfAnotherNamespace(t *testing.T) {
 		change           importChange
 		reason           string
 	}{
-		"none is the Cluster's own":          {"fleet-default", "", nil, ""},
-		"the Cluster's own":                  {"team-a", "team-a", nil, ""},
-		"the Cluster's own, whatever it is":  {"cattle-system", "cattle-system", nil, ""},
-		"the Cluster's own has no Secret":    {"team-a", "", withoutSecret, missing},
-		"the hub's own kubeconfig":           {"team-a", "fleet-local", nil, refused},
-		"the common workspace":               {"team-a", "fleet-default", nil, refused},
-		"the system namespace":               {"team-a", "cattle-fleet-system", nil, refused},
-		"the registration namespace":         {"team-a", "cattle-fleet-clusters-system", nil, refused},
-		"a cluster namespace":                {"team-a", "cluster-fleet-default-east-0f0350029557", nil, refused},
-		"kube-system":                        {"team-a", "kube-system", nil, refused},
-		"the Secret allows the workspace":    {"team-a", "team-b", allows("team-a"), ""},
-		"the Secret allows several":          {"team-a", "kube-system", allows("team-c, team-a"), ""},
-		"the Secret allows all":              {"team-a", "team-b", allows("*"), ""},
-		"the Secret allows another":          {"team-a", "team-b", allows("team-c"), refused},
-		"the Secret allows a longer name":    {"team-a", "team-b", allows("team-a-2"), refused},
-		"the Secret allows none":             {"team-a", "team-b", allows(""), refused},
-		"there is no Secret to allow it":     {"team-a", "team-b", withoutSecret, refused},
-		"no namespace has this name":         {"team-a", "b; rm -rf /", nil, missing},
-		"legacy, the common workspace":       {"team-a", "fleet-default", legacy, ""},
-		"legacy, the local workspace":        {"team-a", "fleet-local", legacy, ""},
-		"legacy, the system namespace":       {"team-a", "cattle-fleet-system", legacy, ""},
-		"legacy, the old system namespace":   {"team-a", "fleet-system", legacy, ""},
-		"legacy, registration namespace":     {"team-a", "cattle-fleet-clusters-system", legacy, ""},
-		"legacy, old registration namespace": {"team-a", "fleet-clusters-system", legacy, ""},
-		"legacy, a cluster namespace":        {"team-a", "cluster-x", legacy, ""},
-		"legacy, kube-system":                {"team-a", "kube-system", legacy, refused},
-		"legacy, cattle-system":              {"team-a", "cattle-system", legacy, refused},
-		"legacy, another workspace":          {"team-a", "team-b", legacy, refused},
-		"legacy, begins like a cluster's":    {"team-a", "clusterroles", legacy, refused},
-		"legacy, begins like the common one": {"team-a", "fleet-default-2", legacy, refused},
+		"no namespace: the Cluster's own":        {"fleet-default", "", nil, ""},
+		"the Cluster's own":                      {"team-a", "team-a", nil, ""},
+		"the Cluster's own, a system namespace":  {"cattle-system", "cattle-system", nil, ""},
+		"the Cluster's own has no Secret":        {"team-a", "", withoutSecret, missing},
+		"the hub's own kubeconfig":               {"team-a", "fleet-local", nil, refused},
+		"the common workspace":                   {"team-a", "fleet-default", nil, refused},
+		"the system namespace":                   {"team-a", "cattle-fleet-system", nil, refused},
+		"the registration namespace":             {"team-a", "cattle-fleet-clusters-system", nil, refused},
+		"a cluster namespace":                    {"team-a", "cluster-fleet-default-east-0f0350029557", nil, refused},
+		"kube-system":                            {"team-a", "kube-system", nil, refused},
+		"the Secret allows the workspace":        {"team-a", "team-b", allows("team-a"), ""},
+		"the Secret allows several":              {"team-a", "kube-system", allows("team-c, team-a"), ""},
+		"the Secret allows all":                  {"team-a", "team-b", allows("*"), ""},
+		"the Secret allows another":              {"team-a", "team-b", allows("team-c"), refused},
+		"the Secret allows a longer name":        {"team-a", "team-b", allows("team-a-2"), refused},
+		"the Secret allows none":                 {"team-a", "team-b", allows(""), refused},
+		"there is no Secret to allow it":         {"team-a", "team-b", withoutSecret, refused},
+		"invalid namespace name":                 {"team-a", "b; rm -rf /", nil, missing},
+		"legacy, the common workspace":           {"team-a", "fleet-default", legacy, ""},
+		"legacy, the local workspace":            {"team-a", "fleet-local", legacy, ""},
+		"legacy, the system namespace":           {"team-a", "cattle-fleet-system", legacy, ""},
+		"legacy, the old system namespace":       {"team-a", "fleet-system", legacy, ""},
+		"legacy, registration namespace":         {"team-a", "cattle-fleet-clusters-system", legacy, ""},
+		"legacy, old registration namespace":     {"team-a", "fleet-clusters-system", legacy, ""},
+		"legacy, a cluster namespace":            {"team-a", "cluster-x", legacy, ""},
+		"legacy, kube-system":                    {"team-a", "kube-system", legacy, refused},
+		"legacy, cattle-system":                  {"team-a", "cattle-system", legacy, refused},
+		"legacy, another workspace":              {"team-a", "team-b", legacy, refused},
+		"legacy, prefix of a cluster namespace":  {"team-a", "clusterroles", legacy, refused},
+		"legacy, prefix of the common workspace": {"team-a", "fleet-default-2", legacy, refused},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

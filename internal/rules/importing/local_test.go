@@ -15,12 +15,12 @@ func TestIsLocal(t *testing.T) {
 		namespace, name, bootstrap string
 		want                       bool
 	}{
-		"the hub's own":                    {"fleet-local", "local", "fleet-local", true},
-		"in whatever workspace":            {"hub", "local", "hub", true},
-		"of another name":                  {"fleet-local", "east", "fleet-local", false},
-		"of another workspace":             {"fleet-default", "local", "fleet-local", false},
-		"where the hub registers nothing":  {"fleet-local", "local", "", false},
-		"where it registers nothing aloud": {"fleet-local", "local", "-", false},
+		"the hub's own Cluster":       {"fleet-local", "local", "fleet-local", true},
+		"another bootstrap workspace": {"hub", "local", "hub", true},
+		"of another name":             {"fleet-local", "east", "fleet-local", false},
+		"of another workspace":        {"fleet-default", "local", "fleet-local", false},
+		"no bootstrap workspace":      {"fleet-local", "local", "", false},
+		"bootstrap workspace is -":    {"fleet-local", "local", "-", false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestIsLocal(t *testing.T) {
 	}
 }
 
-func TestImportDisabledLocalAgent(t *testing.T) {
+func TestDisabledLocalAgent_IsRemoved(t *testing.T) {
 	disabled := func(changes ...importChange) importing.Input {
 		return carriedOut(append([]importChange{isLocal, localAgentDisabled}, changes...)...)
 	}
@@ -42,19 +42,19 @@ func TestImportDisabledLocalAgent(t *testing.T) {
 		in   importing.Input
 		want importing.Stage
 	}{
-		"an agent that was never deployed is not contacted":   {never(), importing.Disabled},
-		"and needs no client ID":                              {never(cluster(rulestest.ClusterClient(""))), importing.Disabled},
-		"a deployed agent is removed":                         {disabled(seenIn("cattle-fleet-system")), importing.MustRemove},
-		"from the namespace it was seen in":                   {disabled(seenIn("cattle-fleet-local-system")), importing.MustRemove},
-		"from the system namespace if it was never seen":      {disabled(), importing.MustRemove},
-		"also one that came by itself":                        {never(seenIn("cattle-fleet-system")), importing.MustRemove},
-		"without a kubeconfig only the status is cleared":     {disabled(withoutSecret), importing.MustRemove},
-		"a kubeconfig of a forbidden namespace is not used":   {disabled(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), importing.MustRemove},
-		"a Cluster that goes is left as it is":                {disabled(cluster(rulestest.ClusterGoing)), importing.None},
-		"another Cluster of the name is not concerned":        {carriedOut(isLocal, localAgentDisabled, cluster(func(c *fleet.Cluster) { c.Namespace = rulestest.Workspace })), importing.InSync},
-		"another Cluster of the workspace is not concerned":   {carriedOut(isLocal, localAgentDisabled, cluster(func(c *fleet.Cluster) { c.Name = "east" })), importing.InSync},
-		"without a local Cluster there is nothing to disable": {carriedOut(isLocal, localAgentDisabled, conf(func(c *config.Config) { c.Bootstrap.Namespace = "-" })), importing.InSync},
-		"enabled, it is like any other":                       {carriedOut(isLocal), importing.InSync},
+		"never deployed: disabled":                                      {never(), importing.Disabled},
+		"never deployed, no client ID: disabled":                        {never(cluster(rulestest.ClusterClient(""))), importing.Disabled},
+		"deployed: removed":                                             {disabled(seenIn("cattle-fleet-system")), importing.MustRemove},
+		"deployed in another namespace: removed from there":             {disabled(seenIn("cattle-fleet-local-system")), importing.MustRemove},
+		"deployed, has not reported: removed from the system namespace": {disabled(), importing.MustRemove},
+		"not imported, has reported: removed":                           {never(seenIn("cattle-fleet-system")), importing.MustRemove},
+		"deployed, kubeconfig is missing: only the status is cleared":   {disabled(withoutSecret), importing.MustRemove},
+		"deployed, kubeconfig of a refused namespace: not used":         {disabled(spec(func(s *fleet.ClusterSpec) { s.KubeConfigSecretNamespace = "kube-system" })), importing.MustRemove},
+		"Cluster is being deleted: unchanged":                           {disabled(cluster(rulestest.ClusterGoing)), importing.None},
+		"Cluster of the same name in another workspace: unchanged":      {carriedOut(isLocal, localAgentDisabled, cluster(func(c *fleet.Cluster) { c.Namespace = rulestest.Workspace })), importing.InSync},
+		"other Cluster of the workspace: unchanged":                     {carriedOut(isLocal, localAgentDisabled, cluster(func(c *fleet.Cluster) { c.Name = "east" })), importing.InSync},
+		"no bootstrap workspace: unchanged":                             {carriedOut(isLocal, localAgentDisabled, conf(func(c *config.Config) { c.Bootstrap.Namespace = "-" })), importing.InSync},
+		"enabled: in sync":                                              {carriedOut(isLocal), importing.InSync},
 	}
 	golden := rulestest.GoldenOf(t, "import-disabled")
 	for name, test := range tests {
@@ -71,8 +71,7 @@ func TestImportDisabledLocalAgent(t *testing.T) {
 	}
 }
 
-// A local agent that is enabled again is imported like a new one.
-func TestImportEnabledAgain(t *testing.T) {
+func TestReenabledLocalAgent_IsImportedAsNew(t *testing.T) {
 	in := carriedOut(isLocal, localAgentDisabled)
 	rulestest.Note(&in.Cluster.Status, importing.Decide(in))
 	in.Config.Bootstrap.LocalAgentDisabled = false

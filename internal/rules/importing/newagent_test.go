@@ -36,13 +36,13 @@ func TestAgentObstacle(t *testing.T) {
 		secrets map[string]string
 		want    string
 	}{
-		"none":                    {change: func(*config.Config) {}},
-		"no URL":                  {change: func(c *config.Config) { c.APIServerURL = "" }, want: conditions.ReasonHubURLMissing},
-		"a URL without TLS":       {change: func(c *config.Config) { c.APIServerURL = "http://hub" }, want: conditions.ReasonHubURLInvalid},
-		"an unknown TLS mode":     {change: func(c *config.Config) { c.AgentTLSMode = "loose" }, want: conditions.ReasonTLSModeUnknown},
-		"strict without a CA":     {change: func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil }, want: conditions.ReasonHubCAMissing},
-		"a pull Secret":           {change: pull, secrets: map[string]string{"pull": "1"}},
-		"a pull Secret not there": {change: pull, want: conditions.ReasonPullSecretMissing},
+		"none":                  {change: func(*config.Config) {}},
+		"no URL":                {change: func(c *config.Config) { c.APIServerURL = "" }, want: conditions.ReasonHubURLMissing},
+		"a URL without TLS":     {change: func(c *config.Config) { c.APIServerURL = "http://hub" }, want: conditions.ReasonHubURLInvalid},
+		"an unknown TLS mode":   {change: func(c *config.Config) { c.AgentTLSMode = "loose" }, want: conditions.ReasonTLSModeUnknown},
+		"strict without a CA":   {change: func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil }, want: conditions.ReasonHubCAMissing},
+		"a pull Secret":         {change: pull, secrets: map[string]string{"pull": "1"}},
+		"a missing pull Secret": {change: pull, want: conditions.ReasonPullSecretMissing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

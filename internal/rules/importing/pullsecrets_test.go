@@ -32,12 +32,12 @@ func TestPropagatedPullSecrets(t *testing.T) {
 		propagated []string
 		named      []corev1.LocalObjectReference
 	}{
-		"neither":                            {},
-		"the hub's go along, in one order":   {hub: references("b", "a", "b", ""), propagated: []string{"a", "b"}, named: references("b", "a", "b", "")},
-		"the Cluster's own are there":        {cluster: own("c"), named: references("c")},
-		"its own win":                        {hub: references("a"), cluster: own("c"), named: references("c")},
-		"its own may be none":                {hub: references("a"), cluster: own(), named: references()},
-		"its own of the same name are there": {hub: references("a"), cluster: own("a"), named: references("a")},
+		"neither":                                    {},
+		"pull Secrets of the hub, sorted":            {hub: references("b", "a", "b", ""), propagated: []string{"a", "b"}, named: references("b", "a", "b", "")},
+		"pull Secrets of the Cluster":                {cluster: own("c"), named: references("c")},
+		"pull Secrets of both: those of the Cluster": {hub: references("a"), cluster: own("c"), named: references("c")},
+		"empty list of the Cluster: none":            {hub: references("a"), cluster: own(), named: references()},
+		"pull Secrets of both with the same name":    {hub: references("a"), cluster: own("a"), named: references("a")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestPropagatedPullSecrets(t *testing.T) {
 	}
 }
 
-func TestImportFollowsPullSecrets(t *testing.T) {
+func TestImport_FollowsPullSecrets(t *testing.T) {
 	in := carriedOut(conf(func(c *config.Config) { c.ImagePullSecrets = references("b", "a") }))
 	rulestest.ExpectEqual(t, "missing", importing.Decide(in).Reason, conditions.ReasonPullSecretMissing)
 	in.PullSecrets = map[string]string{"a": "1", "b": ""}

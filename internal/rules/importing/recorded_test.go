@@ -14,7 +14,7 @@ import (
 
 // This hub writes the same status as a recorded import of Rancher Fleet, so that no agent is imported again when it
 // replaces Rancher Fleet.
-func TestRecordedImports(t *testing.T) {
+func TestRecordedImport_IsInSyncAndWrittenUnchanged(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	tests := map[string]struct {
 		key, kubeconfig string

@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The import carries out repairs. None of them removes an identity.
-func TestImportRepairs(t *testing.T) {
+// No repair removes an identity.
+func TestImport_CarriesOutRepairs(t *testing.T) {
 	repair := func(what supervision.Repair) importChange {
 		return func(in *importing.Input) { in.Repair = what }
 	}
@@ -34,19 +34,19 @@ func TestImportRepairs(t *testing.T) {
 		in   importing.Input
 		want result
 	}{
-		"an agent that is awaited is looked for":           {in: carriedOut(), want: result{Stage: importing.InSync, Supervise: true, Only: true}},
-		"one that is heard of is not":                      {in: carriedOut(seenIn("cattle-fleet-system")), want: result{Stage: importing.InSync, Only: true}},
-		"one that counts as gone is":                       {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: importing.InSync, Supervise: true, Only: true}},
-		"but not where another implementation has left it": {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: importing.InSync, Only: true}},
-		"whose agent is not repaired either":               {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(supervision.RepairIdentity)), want: result{Stage: importing.InSync, Only: true}},
-		"objects are applied again, in place":              {in: carriedOut(repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
-		"so they are for one that counts as gone":          {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
-		"the means to register are handed over":            {in: carriedOut(repair(supervision.RepairIdentity)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
-		"the deployment knows which accounts are alive":    {in: carriedOut(repair(supervision.RepairIdentity), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Known: true, Only: true}},
-		"with a rejected token, no account counts":         {in: carriedOut(repair(supervision.RepairRejected), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
-		"a token is made for it":                           {in: carriedOut(repair(supervision.RepairIdentity), noToken), want: result{Stage: importing.NeedsToken, Creates: true, Only: true}},
-		"one that ends soon gives way to another":          {in: carriedOut(repair(supervision.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: importing.NeedsToken, Renews: true, Only: true}},
-		"a first import needs no repair":                   {in: importInput(withToken, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", New: true}},
+		"agent is awaited: inspected":                                {in: carriedOut(), want: result{Stage: importing.InSync, Supervise: true, Only: true}},
+		"agent reports: not inspected":                               {in: carriedOut(seenIn("cattle-fleet-system")), want: result{Stage: importing.InSync, Only: true}},
+		"agent is stale: inspected":                                  {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: importing.InSync, Supervise: true, Only: true}},
+		"stale agent of Rancher Fleet: not inspected":                {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: importing.InSync, Only: true}},
+		"stale agent of Rancher Fleet: not repaired":                 {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(supervision.RepairIdentity)), want: result{Stage: importing.InSync, Only: true}},
+		"repair of objects: applied again":                           {in: carriedOut(repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
+		"repair of objects, agent is stale: applied again":           {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
+		"repair of the identity: token is delivered":                 {in: carriedOut(repair(supervision.RepairIdentity)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
+		"repair of the identity: live accounts are passed on":        {in: carriedOut(repair(supervision.RepairIdentity), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Known: true, Only: true}},
+		"repair of a rejected token: no live accounts are passed on": {in: carriedOut(repair(supervision.RepairRejected), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
+		"repair of the identity, no token: created":                  {in: carriedOut(repair(supervision.RepairIdentity), noToken), want: result{Stage: importing.NeedsToken, Creates: true, Only: true}},
+		"repair of the identity, token expires soon: renewed":        {in: carriedOut(repair(supervision.RepairIdentity), importTokenUntil(30*time.Minute)), want: result{Stage: importing.NeedsToken, Renews: true, Only: true}},
+		"first import: complete import":                              {in: importInput(withToken, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", New: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -70,13 +70,13 @@ func TestTokenLost(t *testing.T) {
 		in   importing.Input
 		want bool
 	}{
-		"it is good":                  {in: carriedOut()},
-		"it is gone":                  {in: carriedOut(func(in *importing.Input) { in.Token = nil }), want: true},
-		"it is going":                 {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { now := rulestest.At(0); t.DeletionTimestamp = &now })), want: true},
-		"it ends within the hour":     {in: carriedOut(importTokenUntil(59 * time.Minute)), want: true},
-		"it ends after it":            {in: carriedOut(importTokenUntil(61 * time.Minute))},
-		"it is an earlier Cluster's":  {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences[0].UID = "another" })), want: true},
-		"nobody waits for it anymore": {in: carriedOut(seenIn("cattle-fleet-system"), func(in *importing.Input) { in.Token = nil })},
+		"valid token":                   {in: carriedOut()},
+		"deleted token":                 {in: carriedOut(func(in *importing.Input) { in.Token = nil }), want: true},
+		"token that is being deleted":   {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { now := rulestest.At(0); t.DeletionTimestamp = &now })), want: true},
+		"token expires within the hour": {in: carriedOut(importTokenUntil(59 * time.Minute)), want: true},
+		"token expires later":           {in: carriedOut(importTokenUntil(61 * time.Minute))},
+		"token of a former Cluster":     {in: carriedOut(tokenChange(func(t *fleet.ClusterRegistrationToken) { t.OwnerReferences[0].UID = "another" })), want: true},
+		"no token, agent reports":       {in: carriedOut(seenIn("cattle-fleet-system"), func(in *importing.Input) { in.Token = nil })},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,15 +23,15 @@ func settings(t *testing.T, in importing.Input) importing.AgentValues {
 
 func TestAgentImage(t *testing.T) {
 	tests := map[string]struct{ image, registry, private, want string }{
-		"without a private registry the image is as configured":      {"rancher/fleet-agent:dev", "", "", "rancher/fleet-agent:dev"},
-		"also when it has a default registry":                        {"mirror.example/rancher/fleet:dev", "mirror.example", "", "mirror.example/rancher/fleet:dev"},
-		"a private registry comes first":                             {"rancher/fleet-agent:dev", "", "local.example", "local.example/rancher/fleet-agent:dev"},
-		"a private registry takes the place of the default one":      {"mirror.example/rancher/fleet:dev", "mirror.example/", "local.example", "local.example/rancher/fleet:dev"},
-		"with or without a slash":                                    {"mirror.example/rancher/fleet:dev", "mirror.example", "local.example/", "local.example/rancher/fleet:dev"},
-		"an image that is in it already stays":                       {"local.example/rancher/fleet:dev", "", "local.example", "local.example/rancher/fleet:dev"},
-		"a default registry that the image does not have is nothing": {"rancher/fleet:dev", "mirror.example", "local.example", "local.example/rancher/fleet:dev"},
-		"a private registry may have a port and a path":              {"rancher/fleet:dev", "", "local.example:5000/mirror", "local.example:5000/mirror/rancher/fleet:dev"},
-		"a digest stays as it is":                                    {"rancher/fleet@sha256:abc", "", "local.example", "local.example/rancher/fleet@sha256:abc"},
+		"no private registry: image as configured":           {"rancher/fleet-agent:dev", "", "", "rancher/fleet-agent:dev"},
+		"no private registry, image with a default registry": {"mirror.example/rancher/fleet:dev", "mirror.example", "", "mirror.example/rancher/fleet:dev"},
+		"private registry is prepended":                      {"rancher/fleet-agent:dev", "", "local.example", "local.example/rancher/fleet-agent:dev"},
+		"private registry replaces the default one":          {"mirror.example/rancher/fleet:dev", "mirror.example/", "local.example", "local.example/rancher/fleet:dev"},
+		"private registry with a slash at the end":           {"mirror.example/rancher/fleet:dev", "mirror.example", "local.example/", "local.example/rancher/fleet:dev"},
+		"image is in the private registry already":           {"local.example/rancher/fleet:dev", "", "local.example", "local.example/rancher/fleet:dev"},
+		"default registry that the image does not have":      {"rancher/fleet:dev", "mirror.example", "local.example", "local.example/rancher/fleet:dev"},
+		"private registry with port and path":                {"rancher/fleet:dev", "", "local.example:5000/mirror", "local.example:5000/mirror/rancher/fleet:dev"},
+		"digest is kept":                                     {"rancher/fleet@sha256:abc", "", "local.example", "local.example/rancher/fleet@sha256:abc"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -46,9 +46,9 @@ func TestAgentImage(t *testing.T) {
 func TestAgentEnvironment(t *testing.T) {
 	variable := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 	tests := map[string][]corev1.EnvVar{
-		"none":                      nil,
-		"the Cluster's own":         {variable("B", "2")},
-		"their order is the user's": {variable("B", "2"), variable("A", "$(B)")},
+		"none":                           nil,
+		"variables of the Cluster":       {variable("B", "2")},
+		"order of the variables is kept": {variable("B", "2"), variable("A", "$(B)")},
 	}
 	for name, own := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestAgentEnvironment(t *testing.T) {
 
 func TestAgentSettings(t *testing.T) {
 	tests := map[string]importChange{
-		"a Cluster without wishes":          func(*importing.Input) {},
-		"a Cluster with all of them":        spec(everySetting),
-		"a namespace, which is a scope too": spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }),
+		"a Cluster without settings":  func(*importing.Input) {},
+		"a Cluster with all settings": spec(everySetting),
+		"another agent namespace":     spec(func(s *fleet.ClusterSpec) { s.AgentNamespace = "agents" }),
 		"another system namespace": func(in *importing.Input) {
 			in.Namespaces = clusters.Namespaces{System: "hub-system", Registration: "hub-clusters-system"}
 		},
@@ -75,8 +75,8 @@ func TestAgentSettings(t *testing.T) {
 			in.Config.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "hub"}}
 			in.Cluster.Spec.AgentPullSecrets = &[]corev1.LocalObjectReference{}
 		},
-		"no interval of its own for the heartbeat": conf(func(c *config.Config) { c.AgentCheckinInterval.Duration = 0 }),
-		"an empty wish for scheduling": spec(func(s *fleet.ClusterSpec) {
+		"no interval for the heartbeat": conf(func(c *config.Config) { c.AgentCheckinInterval.Duration = 0 }),
+		"an empty scheduling customization": spec(func(s *fleet.ClusterSpec) {
 			s.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{}
 		}),
 		"the hub's own settings": func(in *importing.Input) {
@@ -103,7 +103,7 @@ func TestAgentSettings(t *testing.T) {
 }
 
 // The agent's Bundle renders AgentSettings. An import renders its outcome. Only the identity may differ.
-func TestImportAndBundleDeployTheSameAgent(t *testing.T) {
+func TestImportAndBundle_DeployTheSameAgent(t *testing.T) {
 	in := importInput(withToken, spec(everySetting))
 	imported := importing.Decide(in).Deploy.Values
 	imported.Bootstrap, imported.Config = nil, nil
@@ -112,12 +112,12 @@ func TestImportAndBundleDeployTheSameAgent(t *testing.T) {
 
 func TestRegistrationLabels(t *testing.T) {
 	tests := map[string]struct{ labels, want map[string]string }{
-		"none":                         {},
-		"nothing but those of others":  {labels: map[string]string{"fleet.cattle.io/cluster": "east"}},
-		"the user's own are repeated":  {labels: map[string]string{"env": "dev", "example.com/zone": "a"}, want: map[string]string{"env": "dev", "example.com/zone": "a"}},
-		"those of kubectl are not":     {labels: map[string]string{"kubectl.kubernetes.io/x": "1", "env": "dev"}, want: map[string]string{"env": "dev"}},
-		"nor are those of any manager": {labels: map[string]string{"management.cattle.io/x": "1", "fleet.cattle.io/y": "2", "objectset.rio.cattle.io/hash": "3", "env": "dev"}, want: map[string]string{"env": "dev"}},
-		"cattle elsewhere do no harm":  {labels: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}, want: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}},
+		"none":                                      {},
+		"only labels of managers":                   {labels: map[string]string{"fleet.cattle.io/cluster": "east"}},
+		"labels of users are copied":                {labels: map[string]string{"env": "dev", "example.com/zone": "a"}, want: map[string]string{"env": "dev", "example.com/zone": "a"}},
+		"labels of kubectl are not copied":          {labels: map[string]string{"kubectl.kubernetes.io/x": "1", "env": "dev"}, want: map[string]string{"env": "dev"}},
+		"labels of managers are not copied":         {labels: map[string]string{"management.cattle.io/x": "1", "fleet.cattle.io/y": "2", "objectset.rio.cattle.io/hash": "3", "env": "dev"}, want: map[string]string{"env": "dev"}},
+		"cattle.io within a label's name is copied": {labels: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}, want: map[string]string{"cattle.io": "1", "env": "cattle.io/x"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestRegistrationLabels(t *testing.T) {
 }
 
 // The hashes cover the same bytes as those of Rancher Fleet. Some of the vectors come from recorded Clusters.
-func TestSettingsHashes(t *testing.T) {
+func TestSettingsHashes_MatchRancherFleet(t *testing.T) {
 	tests := map[string]struct {
 		change importChange
 		hash   func(importing.Status) string

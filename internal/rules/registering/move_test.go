@@ -6,7 +6,7 @@ import (
 )
 
 // The bootstrap secret has another address or another CA than the stored identity.
-func TestDecideWhenHubHasMoved(t *testing.T) {
+func TestDecide_MovedHub(t *testing.T) {
 	const long = time.Hour
 	there := agentBootstrap("https://there.example:6443")
 	here := agentBootstrap(agentHub)

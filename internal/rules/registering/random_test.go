@@ -22,8 +22,8 @@ func TestRandomToken(t *testing.T) {
 	}
 }
 
-// Bytes above the last whole round of the alphabet are thrown away, so that no character is likelier.
-func TestRandomTokenIsEven(t *testing.T) {
+// Bytes above the last whole round of the alphabet are discarded, so that all characters are equally likely.
+func TestRandomToken_IsUniform(t *testing.T) {
 	token, err := RandomToken(&stepping{})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func (s *stepping) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRandomTokenWithoutRandomness(t *testing.T) {
+func TestRandomToken_ReturnsTheErrorOfItsSource(t *testing.T) {
 	dry := errors.New("dry")
 	if token, err := RandomToken(iotest.ErrReader(dry)); !errors.Is(err, dry) {
 		t.Errorf("token %q, error %v, want %v", token, err, dry)

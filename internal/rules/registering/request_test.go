@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestAgentRequest(t *testing.T) {
+func TestNewRequest(t *testing.T) {
 	bootstrap := protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "swarm"}
 	tests := map[string]struct {
 		in   RequestInput
@@ -36,13 +36,13 @@ func TestAgentRequest(t *testing.T) {
 				},
 			}),
 		},
-		"without a configured client ID it is the UID of kube-system": {
+		"no configured client ID: UID of kube-system": {
 			in: RequestInput{Bootstrap: bootstrap, SystemUID: "2f3ef2b9", Random: "r"},
 			want: agentRegistration("swarm", fleet.ClusterRegistrationSpec{
 				ClientID: "2f3ef2b9", ClientRandom: "r", ClusterLabels: map[string]string{},
 			}),
 		},
-		"without a token name there is no label": {
+		"no token name: no label": {
 			in: RequestInput{Bootstrap: protocol.Bootstrap{ClusterNamespace: "fleet-default"}, SystemUID: "u", Random: "r"},
 			want: agentRegistration("", fleet.ClusterRegistrationSpec{
 				ClientID: "u", ClientRandom: "r", ClusterLabels: map[string]string{},
@@ -84,8 +84,7 @@ func agentRegistration(token string, spec fleet.ClusterRegistrationSpec) *fleet.
 	return request
 }
 
-// Changing the labels of a request must not change the configuration.
-func TestAgentRequestCopiesLabels(t *testing.T) {
+func TestNewRequest_CopiesLabels(t *testing.T) {
 	labels := map[string]string{"env": "dev"}
 	request := NewRequest(RequestInput{Config: config.Agent{Labels: labels}, Pod: "pod"})
 	request.Spec.ClusterLabels["env"] = "prod"
@@ -94,8 +93,7 @@ func TestAgentRequestCopiesLabels(t *testing.T) {
 	}
 }
 
-// The request contains only fields that the agent sets.
-func TestAgentRequestOnTheWire(t *testing.T) {
+func TestNewRequest_EncodesOnlyFieldsOfTheAgent(t *testing.T) {
 	encoded, err := json.Marshal(NewRequest(RequestInput{
 		Bootstrap: protocol.Bootstrap{ClusterNamespace: "fleet-default", TokenName: "t1"}, SystemUID: "u", Random: "r", Pod: "p",
 	}))

@@ -20,17 +20,17 @@ func TestUsed(t *testing.T) {
 		cluster     *fleet.Cluster
 		want        bool
 	}{
-		"a first heartbeat":                               {noted(""), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
-		"a later one than before the grant":               {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
-		"the one of before the grant":                     {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), false},
-		"none yet":                                        {noted(""), rulestest.ACluster(), false},
-		"one that an import cleared":                      {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(), false},
-		"nobody noted what was before":                    {nil, rulestest.ACluster(rulestest.ClusterSeen(after)), false},
-		"a Cluster that is gone was heard of by nobody":   {noted(""), nil, false},
-		"one of the same second, with another credential": {noted(before.UTC().Format(time.RFC3339) + " " + before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), true},
-		"one of before the grant, with its credential":    {noted(before.UTC().Format(time.RFC3339) + " " + after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), false},
-		"one of before the grant, by an earlier release":  {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), false},
-		"an earlier one than before is another one, too":  {noted(after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), true},
+		"a first heartbeat":                                                   {noted(""), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
+		"a later heartbeat than before the grant":                             {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(after)), true},
+		"the heartbeat from before the grant":                                 {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), false},
+		"no heartbeat yet":                                                    {noted(""), rulestest.ACluster(), false},
+		"a heartbeat that an import cleared":                                  {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(), false},
+		"no recorded heartbeat":                                               {nil, rulestest.ACluster(rulestest.ClusterSeen(after)), false},
+		"a deleted Cluster":                                                   {noted(""), nil, false},
+		"the same second, with another credential":                            {noted(before.UTC().Format(time.RFC3339) + " " + before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), true},
+		"the heartbeat from before the grant, with its credential":            {noted(before.UTC().Format(time.RFC3339) + " " + after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), false},
+		"the heartbeat from before the grant, recorded by an earlier release": {noted(before.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before), rulestest.ClusterCredentialExpires(after)), false},
+		"an earlier heartbeat than before the grant":                          {noted(after.UTC().Format(time.RFC3339)), rulestest.ACluster(rulestest.ClusterSeen(before)), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

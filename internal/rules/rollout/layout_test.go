@@ -148,7 +148,7 @@ func TestManualPartitions(t *testing.T) {
 }
 
 // The limit of a partition is its own or the rollout's, relative to its number of targets.
-func TestLimitsOfPartitions(t *testing.T) {
+func TestPartitionLimits(t *testing.T) {
 	for want, own := range map[int]*intstr.IntOrString{1: nil, 3: number(3), 5: text("50%"), 0: number(0)} {
 		b := targetingtest.Bundle(strategy(fleet.RolloutStrategy{MaxUnavailable: text("10%"), Partitions: []fleet.Partition{{ClusterSelector: targetingtest.Selector(), MaxUnavailable: own}}}))
 		got, err := NewLayout(b, numbered(10), targeting.Groups{})

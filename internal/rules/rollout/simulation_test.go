@@ -187,7 +187,7 @@ func (s *simulation) happen(random *rand.Rand) {
 
 // No promotion exceeds a limit, whatever happens meanwhile. When every cluster becomes ready, the rollout ends with
 // the newest state everywhere.
-func TestNoLimitIsEverExceededAndEveryRolloutEnds(t *testing.T) {
+func TestSimulatedRollout_KeepsItsLimitsAndCompletes(t *testing.T) {
 	for seed := range int64(300) {
 		random := rand.New(rand.NewSource(seed))
 		var clusters []*fleet.Cluster

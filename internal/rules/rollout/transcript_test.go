@@ -112,7 +112,7 @@ func (s *stage) toItsEnd(failing ...string) {
 	s.tell("nothing moves any more")
 }
 
-func TestTranscripts(t *testing.T) {
+func TestTranscripts_MatchTheGoldens(t *testing.T) {
 	dev, prod := targetingtest.Group("dev", "env", "dev"), targetingtest.Group("prod", "env", "prod")
 	six := func() []*fleet.Cluster {
 		clusters := numbered(6)

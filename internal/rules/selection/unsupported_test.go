@@ -21,18 +21,18 @@ func TestUnsupported(t *testing.T) {
 		existing []*fleet.BundleDeployment
 		want     error
 	}{
-		"any Bundle":                    {bundle: bundle()},
-		"contents in a registry":        {bundle: bundle(func(b *fleet.Bundle) { b.Spec.ContentsID = "s-1" }), want: errOCIStorage},
-		"a chart the agents fetch":      {bundle: bundle(func(b *fleet.Bundle) { b.Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }), want: errHelmOp},
-		"a name that is too long":       {bundle: bundle(func(b *fleet.Bundle) { b.Name = strings.Repeat("a", 300) }), want: targeting.CheckName(strings.Repeat("a", 300))},
-		"one of a repository":           {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one")}},
-		"one that a restriction limits": {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one"), existing("two", limited)}, want: errLimited},
-		"one that it will limit":        {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one", stagedLimit)}, want: errLimited},
-		"one that limits itself": {
+		"any Bundle":                                           {bundle: bundle()},
+		"contents in a registry":                               {bundle: bundle(func(b *fleet.Bundle) { b.Spec.ContentsID = "s-1" }), want: errOCIStorage},
+		"a chart that agents download":                         {bundle: bundle(func(b *fleet.Bundle) { b.Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }), want: errHelmOp},
+		"a name that is too long":                              {bundle: bundle(func(b *fleet.Bundle) { b.Name = strings.Repeat("a", 300) }), want: targeting.CheckName(strings.Repeat("a", 300))},
+		"Bundle of a repository":                               {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one")}},
+		"Bundle of a repository, existing limit on namespaces": {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one"), existing("two", limited)}, want: errLimited},
+		"Bundle of a repository, staged limit on namespaces":   {bundle: bundle(ofRepo), existing: []*fleet.BundleDeployment{existing("one", stagedLimit)}, want: errLimited},
+		"Bundle of a repository with its own limit on namespaces": {
 			bundle:   bundle(ofRepo, func(b *fleet.Bundle) { b.Spec.AllowedTargetNamespaceSelector = selector }),
 			existing: []*fleet.BundleDeployment{existing("one", limited)},
 		},
-		"one of no repository, which had a limit of its own": {bundle: bundle(), existing: []*fleet.BundleDeployment{existing("one", limited)}},
+		"Bundle without a repository, existing limit on namespaces": {bundle: bundle(), existing: []*fleet.BundleDeployment{existing("one", limited)}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func ready(t *testing.T, bd *fleet.BundleDeployment) string {
 	return condition.Message
 }
 
-func TestRecordedDeployments(t *testing.T) {
+func TestRecordedDeployments_HaveTheRecordedDisplay(t *testing.T) {
 	for _, bd := range recorded.Objects[fleet.BundleDeployment](t, "bundledeployments") {
 		if diff := cmp.Diff(bd.Status.Display, Display(bd)); diff != "" {
 			t.Errorf("display of %s/%s (-want +got):\n%s", bd.Namespace, bd.Name, diff)
@@ -35,7 +35,7 @@ func TestRecordedDeployments(t *testing.T) {
 	}
 }
 
-func TestRecordedBundles(t *testing.T) {
+func TestRecordedBundles_HaveTheRecordedSummary(t *testing.T) {
 	deployments := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		var entries []Entry
@@ -59,7 +59,7 @@ func TestRecordedBundles(t *testing.T) {
 	}
 }
 
-func TestRecordedClusters(t *testing.T) {
+func TestRecordedClusters_HaveTheRecordedSummary(t *testing.T) {
 	deployments := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, c := range recorded.Objects[fleet.Cluster](t, "clusters") {
 		var entries []Entry

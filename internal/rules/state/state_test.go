@@ -43,20 +43,20 @@ func with(conditionType string, status corev1.ConditionStatus, reason, message s
 	}
 }
 
-func TestWhatAnErrorKeepsFromBeingReady(t *testing.T) {
+func TestEntryOf_FailedAfterAnError(t *testing.T) {
 	failed, refused := with("Deployed", "False", "Error", "boom"), with("Installed", "False", "Error", "no YAML")
 	tests := map[string]struct {
 		in               *fleet.BundleDeployment
 		want, wantStaged bool
 	}{
-		"what is ready":                                     {deployment(), false, false},
-		"what takes its time":                               {deployment(notReady), false, false},
-		"what was not tried yet":                            {deployment(applied("s-0:z")), false, false},
-		"what could not be deployed":                        {deployment(applied("s-0:z"), failed), true, true},
-		"what was deployed and fails again":                 {deployment(notReady, failed), true, true},
-		"what cannot be installed":                          {deployment(notReady, refused), true, true},
-		"what could not be installed, and has changed":      {deployment(applied("s-0:z"), refused), false, false},
-		"what cannot be installed, with a change held back": {deployment(staged("s-2:b"), notReady, refused), true, false},
+		"ready":                                {deployment(), false, false},
+		"not ready":                            {deployment(notReady), false, false},
+		"not applied yet":                      {deployment(applied("s-0:z")), false, false},
+		"deployment failed":                    {deployment(applied("s-0:z"), failed), true, true},
+		"deployed, the next deployment failed": {deployment(notReady, failed), true, true},
+		"installation failed":                  {deployment(notReady, refused), true, true},
+		"installation failed, spec has changed since":   {deployment(applied("s-0:z"), refused), false, false},
+		"installation failed, another change is staged": {deployment(staged("s-2:b"), notReady, refused), true, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -44,14 +44,14 @@ func TestSummarize(t *testing.T) {
 			},
 		},
 		"ten are listed, twelve counted": {many, fleet.BundleSummary{DesiredReady: 12, Modified: 12, NonReadyResources: listed}},
-		"what the agent said is listed": {
+		"messages of the agent are listed": {
 			[]Entry{EntryOf("web", bad, bad.Spec.DeploymentID)},
 			fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{{
 				Name: "web", BundleState: fleet.ErrApplied, Message: "boom",
 				ModifiedStatus: bad.Status.ModifiedStatus, NonReadyStatus: bad.Status.NonReadyStatus,
 			}}},
 		},
-		"a Bundle sees a change that is held back as not applied": {
+		"staged change: not applied for the Bundle": {
 			[]Entry{EntryOf("ws/east", deployment(staged("s-2:b")), "s-2:b")},
 			fleet.BundleSummary{DesiredReady: 1, WaitApplied: 1, NonReadyResources: []fleet.NonReadyResource{{Name: "ws/east", BundleState: fleet.WaitApplied}}},
 		},
@@ -162,9 +162,8 @@ func TestReadyText(t *testing.T) {
 	}
 }
 
-// Messages are compared to decide whether a status changes: equal entries in any
-// order must give equal messages.
-func TestTheOrderOfEntriesNeverMatters(t *testing.T) {
+// A status is written if its message changes, so equal entries must give equal messages in any order.
+func TestSummarize_IgnoresTheOrderOfEntries(t *testing.T) {
 	random := rand.New(rand.NewSource(7))
 	all := []fleet.BundleState{fleet.Ready, fleet.NotReady, fleet.Pending, fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied}
 	for range 200 {

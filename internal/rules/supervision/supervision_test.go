@@ -96,7 +96,7 @@ func TestSupervise(t *testing.T) {
 		"pod terminating: does not count as running":                                     {in: awaited(withPods(pod("p", func(p *corev1.Pod) { running(p); p.DeletionTimestamp = &metav1.Time{} }))), want: supervision.Outcome{Stage: supervision.Starting}},
 		"agent runs for long without a request: fresh token":                             {in: awaited(runs, after(5*time.Minute, 0)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
 		"after one fresh token: longer pause":                                            {in: awaited(runs, after(14*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Running}},
-		"but comes":                                                                      {in: awaited(runs, after(15*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
+		"after one fresh token, pause is over: another fresh token":                      {in: awaited(runs, after(15*time.Minute, 1)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
 		"after many fresh tokens: one every six hours":                                   {in: awaited(runs, after(6*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Silent, FreshToken: true}},
 		"after many fresh tokens: not before six hours":                                  {in: awaited(runs, after(5*time.Hour, 100)), want: supervision.Outcome{Stage: supervision.Running}},
 		"agent has made a request: awaited":                                              {in: awaited(runs, requested, after(time.Hour, 0)), want: supervision.Outcome{Stage: supervision.Running}},

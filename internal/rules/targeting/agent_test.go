@@ -27,7 +27,7 @@ func agentOf(name string, modifiers ...func(*fleet.Bundle)) *fleet.Bundle {
 	return b
 }
 
-func TestAnAgentsBundleIsForItsOwnCluster(t *testing.T) {
+func TestAgentBundle_TargetsOnlyItsCluster(t *testing.T) {
 	long := "a-cluster-whose-name-is-so-long-that-the-name-of-its-bundle-is-cut"
 	clusters := []*fleet.Cluster{
 		targetingtest.Cluster("east"), targetingtest.Cluster("west"), targetingtest.Cluster(long),
@@ -38,11 +38,11 @@ func TestAnAgentsBundleIsForItsOwnCluster(t *testing.T) {
 		in   *fleet.Bundle
 		want []string
 	}{
-		"only the Cluster it is named after": {agentOf("east"), []string{"east"}},
-		"whose name may be long":             {agentOf(long), []string{long}},
-		"not one that is to be left alone":   {agentOf("free"), nil},
-		"not even if it says everybody":      {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = nil }, targetingtest.Targets(targetingtest.Everywhere())), []string{"west"}},
-		"not a Cluster that is not there":    {agentOf("gone"), nil},
+		"the Cluster it is named after":                       {agentOf("east"), []string{"east"}},
+		"a Cluster with a long name":                          {agentOf(long), []string{long}},
+		"a Cluster with the label for unmanaged agents: none": {agentOf("free"), nil},
+		"targets all Clusters: only its own":                  {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = nil }, targetingtest.Targets(targetingtest.Everywhere())), []string{"west"}},
+		"a Cluster that does not exist: none":                 {agentOf("gone"), nil},
 		"a user's Bundle of that name follows its targets": {
 			agentOf("east", func(b *fleet.Bundle) { b.Annotations = nil }), []string{"c-12345", "east"},
 		},

@@ -47,14 +47,14 @@ func TestCircle(t *testing.T) {
 		"around three":             {[]*fleet.Bundle{depending("a", "b"), depending("b", "c"), depending("c", "a")}, []string{"a", "b", "c"}},
 		"the shortest of two ways": {[]*fleet.Bundle{depending("a", "b", "c"), depending("b", "d"), depending("c", "a"), depending("d", "a")}, []string{"a", "c"}},
 		"depending on a cycle without being part of it": {[]*fleet.Bundle{depending("a", "b"), depending("b", "c"), depending("c", "b")}, nil},
-		"one that is not there":                         {[]*fleet.Bundle{depending("a", "b")}, nil},
+		"a missing dependency":                          {[]*fleet.Bundle{depending("a", "b")}, nil},
 		"by selector":                                   {[]*fleet.Bundle{teamed, bySelector("b", targetingtest.Selector("team", "x"))}, []string{"a", "b"}},
 		"by the label with its name":                    {[]*fleet.Bundle{depending("a", "b"), bySelector("b", targetingtest.Selector("fleet.cattle.io/bundle-name", "a"))}, []string{"a", "b"}},
 		"labels that BundleDeployments lack":            {[]*fleet.Bundle{teamed, bySelector("b", targetingtest.Selector("objectset.rio.cattle.io/hash", "h"))}, nil},
 		"a selector that does not parse":                {[]*fleet.Bundle{depending("a", "b"), bySelector("b", targetingtest.Unparsable())}, nil},
 		"an empty reference":                            {[]*fleet.Bundle{nothing}, nil},
-		"one that takes what was not deployed":          {[]*fleet.Bundle{accepting, depending("b", "a")}, nil},
-		"one that takes what was changed":               {[]*fleet.Bundle{modified, depending("b", "a")}, []string{"a", "b"}},
+		"accepted states: not deployed":                 {[]*fleet.Bundle{accepting, depending("b", "a")}, nil},
+		"accepted states: modified":                     {[]*fleet.Bundle{modified, depending("b", "a")}, []string{"a", "b"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

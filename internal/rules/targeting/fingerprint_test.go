@@ -19,8 +19,8 @@ func takingAll() *fleet.Bundle {
 	})
 }
 
-// What makes another deployment ID makes another fingerprint; what makes none may make none.
-func TestFingerprints(t *testing.T) {
+// Targets with different deployment IDs have different fingerprints. The reverse need not hold.
+func TestFingerprint_DistinguishesDeploymentIDs(t *testing.T) {
 	labelled := func(key, value string) func(*fleet.Cluster) {
 		return func(c *fleet.Cluster) {
 			if c.Labels == nil {
@@ -33,19 +33,19 @@ func TestFingerprints(t *testing.T) {
 		change func(*fleet.Cluster)
 		same   bool
 	}{
-		"nothing":                    {func(*fleet.Cluster) {}, true},
-		"a heartbeat":                {func(c *fleet.Cluster) { c.Status.Agent.Namespace, c.ResourceVersion = "x", "8" }, true},
-		"a summary":                  {func(c *fleet.Cluster) { c.Status.Summary.Ready = 4 }, true},
-		"a label's value":            {labelled("env", "test"), false},
-		"another label":              {labelled("more", "one"), false},
-		"an annotation":              {func(c *fleet.Cluster) { c.Annotations = map[string]string{"a": "b"} }, false},
-		"template values":            {func(c *fleet.Cluster) { c.Spec.TemplateValues = &fleet.GenericMap{Data: map[string]any{"a": "b"}} }, false},
-		"a key that was a value":     {func(c *fleet.Cluster) { c.Labels = map[string]string{"prod": "env"} }, false},
-		"another cluster's name":     {func(c *fleet.Cluster) { c.Name = "other" }, false},
-		"the same name in another":   {func(c *fleet.Cluster) { c.Namespace = "other" }, false},
-		"no labels":                  {func(c *fleet.Cluster) { c.Labels = nil }, false},
-		"a label as an annotation":   {func(c *fleet.Cluster) { c.Labels, c.Annotations = nil, map[string]string{"env": "prod"} }, false},
-		"a customisation that is on": {labelled("custom", "true"), false},
+		"nothing":                            {func(*fleet.Cluster) {}, true},
+		"a heartbeat":                        {func(c *fleet.Cluster) { c.Status.Agent.Namespace, c.ResourceVersion = "x", "8" }, true},
+		"a summary":                          {func(c *fleet.Cluster) { c.Status.Summary.Ready = 4 }, true},
+		"a label's value":                    {labelled("env", "test"), false},
+		"another label":                      {labelled("more", "one"), false},
+		"an annotation":                      {func(c *fleet.Cluster) { c.Annotations = map[string]string{"a": "b"} }, false},
+		"template values":                    {func(c *fleet.Cluster) { c.Spec.TemplateValues = &fleet.GenericMap{Data: map[string]any{"a": "b"}} }, false},
+		"a key that was a value":             {func(c *fleet.Cluster) { c.Labels = map[string]string{"prod": "env"} }, false},
+		"another cluster's name":             {func(c *fleet.Cluster) { c.Name = "other" }, false},
+		"the same name in another workspace": {func(c *fleet.Cluster) { c.Namespace = "other" }, false},
+		"no labels":                          {func(c *fleet.Cluster) { c.Labels = nil }, false},
+		"a label as an annotation":           {func(c *fleet.Cluster) { c.Labels, c.Annotations = nil, map[string]string{"env": "prod"} }, false},
+		"an active customisation":            {labelled("custom", "true"), false},
 	}
 	of := func(t *testing.T, c *fleet.Cluster) Target {
 		t.Helper()
@@ -75,7 +75,7 @@ func TestFingerprints(t *testing.T) {
 	}
 }
 
-func TestTheTargetThatPicksIsPartOfTheFingerprint(t *testing.T) {
+func TestFingerprint_DistinguishesChosenTargets(t *testing.T) {
 	b := targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroup: "a"}, fleet.BundleTarget{ClusterGroup: "b"}))
 	s, err := NewSelection(b)
 	if err != nil {
@@ -93,8 +93,7 @@ func TestTheTargetThatPicksIsPartOfTheFingerprint(t *testing.T) {
 	}
 }
 
-// A target whose deployment ID was known is, once completed, the same as any other.
-func TestTargetsThatAreKnown(t *testing.T) {
+func TestKnownDeploymentID_CompletedTargetIsTheSame(t *testing.T) {
 	s, err := NewSelection(takingAll())
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +131,7 @@ func TestTargetsThatAreKnown(t *testing.T) {
 	}
 }
 
-func TestATargetThatCannotBeCompleted(t *testing.T) {
+func TestKnownDeploymentID_CompleteReturnsTheError(t *testing.T) {
 	broken := takingAll()
 	broken.Spec.Helm.Values.Data["name"] = "${ .Nothing }"
 	s, err := NewSelection(broken)

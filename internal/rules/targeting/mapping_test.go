@@ -66,12 +66,12 @@ func TestReach(t *testing.T) {
 		mappings []*fleet.BundleNamespaceMapping
 		want     reachInWords
 	}{
-		"without a mapping, only its own workspace": {targetingtest.Bundle(), nil, reachInWords{Namespaces: []string{"ws"}}},
-		"with one, all namespaces it leads to as well": {
+		"no mapping: only its own workspace": {targetingtest.Bundle(), nil, reachInWords{Namespaces: []string{"ws"}}},
+		"mapping: all namespaces that it selects": {
 			targetingtest.Bundle(bundleLabelled("team", "a")), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Selector("team", "a"), gold)},
 			reachInWords{Namespaces: []string{"gold-0", "gold-1", "ws"}},
 		},
-		"a Bundle that the mapping does not select stays at home": {
+		"mapping does not select the Bundle: only its own workspace": {
 			targetingtest.Bundle(bundleLabelled("team", "b")), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Selector("team", "a"), gold)},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
@@ -79,40 +79,40 @@ func TestReach(t *testing.T) {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, everything, elsewhere)},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
-		"empty selectors select everything, each namespace once": {
+		"empty selectors: everything, each namespace once": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, everything), mapping("n", everything, gold)},
 			reachInWords{Namespaces: []string{"gold-0", "gold-1", "plain", "ws"}},
 		},
-		"several mappings add up": {
+		"several mappings: union": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, gold), mapping("n", everything, targetingtest.Selector("no", "such"))},
 			reachInWords{Namespaces: []string{"gold-0", "gold-1", "ws"}},
 		},
-		"without a selector of Bundles it does nothing": {
+		"no selector of Bundles: no effect": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", nil, everything)}, reachInWords{Namespaces: []string{"ws"}},
 		},
-		"without a selector of namespaces it does nothing": {
+		"no selector of namespaces: no effect": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, nil)}, reachInWords{Namespaces: []string{"ws"}},
 		},
-		"without one, it does not matter that the other does not parse": {
+		"one selector is missing, the other is invalid: no effect": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Unparsable(), nil)}, reachInWords{Namespaces: []string{"ws"}},
 		},
-		"an agent's Bundle never leaves its workspace": {
+		"Bundle of an agent: only its own workspace": {
 			targetingtest.Bundle(ofAgent), []*fleet.BundleNamespaceMapping{mapping("m", everything, everything), mapping("n", targetingtest.Unparsable(), everything)},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
-		"where the namespaces are unknown, those of other mappings are not": {
+		"invalid selector of namespaces: other mappings still count": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", everything, targetingtest.Unparsable()), mapping("n", everything, gold)},
 			reachInWords{Namespaces: []string{"gold-0", "gold-1", "ws"}, Unknown: "BundleNamespaceMapping m: namespaceSelector: " + resembles},
 		},
-		"where the namespaces are unknown, Bundles that are not selected do not mind": {
+		"invalid selector of namespaces, Bundle is not selected: no effect": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Selector("team", "a"), targetingtest.Unparsable())},
 			reachInWords{Namespaces: []string{"ws"}},
 		},
-		"where the Bundles are unknown, any may be meant": {
+		"invalid selector of Bundles: any Bundle may be meant": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("m", targetingtest.Unparsable(), gold)},
 			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
-		"several do not parse: the first by name is reported": {
+		"several invalid selectors: the first by name is reported": {
 			targetingtest.Bundle(), []*fleet.BundleNamespaceMapping{mapping("n", targetingtest.Unparsable(), gold), mapping("m", targetingtest.Unparsable(), targetingtest.Unparsable())},
 			reachInWords{Namespaces: []string{"ws"}, Unknown: "BundleNamespaceMapping m: bundleSelector: " + resembles},
 		},
@@ -142,7 +142,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-func TestReachOfRefusedMappings(t *testing.T) {
+func TestReach_WorkspacesMayRefuseMappings(t *testing.T) {
 	accepting := func(namespace *corev1.Namespace, list string) *corev1.Namespace {
 		namespace.Annotations = map[string]string{annotation.AcceptBundlesFrom: list}
 		return namespace
@@ -188,13 +188,13 @@ func TestReachKnows(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAMapping(t *testing.T) {
+func TestMapping_ErrNamesTheProblem(t *testing.T) {
 	tests := map[string]struct {
 		in     *fleet.BundleNamespaceMapping
 		want   string
 		broken bool
 	}{
-		"nothing":                               {mapping("m", targetingtest.Selector(), targetingtest.Selector("a", "b")), "<nil>", false},
+		"valid":                                 {mapping("m", targetingtest.Selector(), targetingtest.Selector("a", "b")), "<nil>", false},
 		"no selector of Bundles":                {mapping("m", nil, targetingtest.Selector()), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
 		"no selector of namespaces":             {mapping("m", targetingtest.Selector(), nil), "BundleNamespaceMapping m: " + ErrMappingIncomplete.Error(), false},
 		"the selector of Bundles":               {mapping("m", targetingtest.Unparsable(), targetingtest.Selector()), "BundleNamespaceMapping m: bundleSelector: " + resembles, true},

@@ -55,7 +55,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestSelectorsThatDoNotParse(t *testing.T) {
+func TestInvalidSelector_ErrorNamesIt(t *testing.T) {
 	tests := map[string]struct {
 		in   *fleet.Bundle
 		want string

@@ -14,23 +14,23 @@ import (
 // Each row is a kind of option and how it is laid over another, as JSON.
 func TestMerge(t *testing.T) {
 	tests := map[string]struct{ base, overlay, want string }{
-		"nothing over nothing":        {`{}`, `{}`, `{}`},
-		"nothing changes nothing":     {`{"defaultNamespace":"a","helm":{"chart":"c"}}`, `{}`, `{"defaultNamespace":"a","helm":{"chart":"c"}}`},
-		"defaultNamespace":            {`{"defaultNamespace":"a"}`, `{"defaultNamespace":"b"}`, `{"defaultNamespace":"b"}`},
-		"namespace":                   {`{"namespace":"a"}`, `{"namespace":"b"}`, `{"namespace":"b"}`},
-		"serviceAccount":              {`{"serviceAccount":"a"}`, `{"serviceAccount":"b"}`, `{"serviceAccount":"b"}`},
-		"an empty helm is something":  {`{}`, `{"helm":{}}`, `{"helm":{}}`},
-		"a timeout":                   {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{"timeoutSeconds":7}}`, `{"helm":{"timeoutSeconds":7}}`},
-		"no timeout keeps it":         {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{}}`, `{"helm":{"timeoutSeconds":5}}`},
-		"a negative timeout takes it": {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{"timeoutSeconds":-1}}`, `{"helm":{}}`},
-		"values over none":            {`{}`, `{"helm":{"values":{"a":1}}}`, `{"helm":{"values":{"a":1}}}`},
-		"no values over some":         {`{"helm":{"values":{"a":1}}}`, `{"helm":{}}`, `{"helm":{"values":{"a":1}}}`},
-		"values are merged deeply":    {`{"helm":{"values":{"a":{"b":1,"c":2},"d":3}}}`, `{"helm":{"values":{"a":{"c":4,"e":5}}}}`, `{"helm":{"values":{"a":{"b":1,"c":4,"e":5},"d":3}}}`},
-		"lists are replaced":          {`{"helm":{"values":{"a":[1,2,3]}}}`, `{"helm":{"values":{"a":[4]}}}`, `{"helm":{"values":{"a":[4]}}}`},
-		"an object replaces a text":   {`{"helm":{"values":{"a":"x"}}}`, `{"helm":{"values":{"a":{"b":1}}}}`, `{"helm":{"values":{"a":{"b":1}}}}`},
-		"null replaces an object":     {`{"helm":{"values":{"a":{"b":1}}}}`, `{"helm":{"values":{"a":null}}}`, `{"helm":{"values":{"a":null}}}`},
-		"templateValues over none":    {`{}`, `{"helm":{"templateValues":{"a":"1"}}}`, `{"helm":{"templateValues":{"a":"1"}}}`},
-		"templateValues by key":       {`{"helm":{"templateValues":{"a":"1","b":"2"}}}`, `{"helm":{"templateValues":{"b":"3"}}}`, `{"helm":{"templateValues":{"a":"1","b":"3"}}}`},
+		"nothing over nothing":          {`{}`, `{}`, `{}`},
+		"nothing changes nothing":       {`{"defaultNamespace":"a","helm":{"chart":"c"}}`, `{}`, `{"defaultNamespace":"a","helm":{"chart":"c"}}`},
+		"defaultNamespace":              {`{"defaultNamespace":"a"}`, `{"defaultNamespace":"b"}`, `{"defaultNamespace":"b"}`},
+		"namespace":                     {`{"namespace":"a"}`, `{"namespace":"b"}`, `{"namespace":"b"}`},
+		"serviceAccount":                {`{"serviceAccount":"a"}`, `{"serviceAccount":"b"}`, `{"serviceAccount":"b"}`},
+		"an empty helm object":          {`{}`, `{"helm":{}}`, `{"helm":{}}`},
+		"a timeout":                     {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{"timeoutSeconds":7}}`, `{"helm":{"timeoutSeconds":7}}`},
+		"no timeout keeps the base's":   {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{}}`, `{"helm":{"timeoutSeconds":5}}`},
+		"a negative timeout removes it": {`{"helm":{"timeoutSeconds":5}}`, `{"helm":{"timeoutSeconds":-1}}`, `{"helm":{}}`},
+		"values over none":              {`{}`, `{"helm":{"values":{"a":1}}}`, `{"helm":{"values":{"a":1}}}`},
+		"no values over some":           {`{"helm":{"values":{"a":1}}}`, `{"helm":{}}`, `{"helm":{"values":{"a":1}}}`},
+		"values are merged deeply":      {`{"helm":{"values":{"a":{"b":1,"c":2},"d":3}}}`, `{"helm":{"values":{"a":{"c":4,"e":5}}}}`, `{"helm":{"values":{"a":{"b":1,"c":4,"e":5},"d":3}}}`},
+		"lists are replaced":            {`{"helm":{"values":{"a":[1,2,3]}}}`, `{"helm":{"values":{"a":[4]}}}`, `{"helm":{"values":{"a":[4]}}}`},
+		"an object replaces a text":     {`{"helm":{"values":{"a":"x"}}}`, `{"helm":{"values":{"a":{"b":1}}}}`, `{"helm":{"values":{"a":{"b":1}}}}`},
+		"null replaces an object":       {`{"helm":{"values":{"a":{"b":1}}}}`, `{"helm":{"values":{"a":null}}}`, `{"helm":{"values":{"a":null}}}`},
+		"templateValues over none":      {`{}`, `{"helm":{"templateValues":{"a":"1"}}}`, `{"helm":{"templateValues":{"a":"1"}}}`},
+		"templateValues by key":         {`{"helm":{"templateValues":{"a":"1","b":"2"}}}`, `{"helm":{"templateValues":{"b":"3"}}}`, `{"helm":{"templateValues":{"a":"1","b":"3"}}}`},
 		"valuesFrom are added": {
 			`{"helm":{"valuesFrom":[{"secretKeyRef":{"name":"a"}}]}}`, `{"helm":{"valuesFrom":[{"configMapKeyRef":{"name":"a"}}]}}`,
 			`{"helm":{"valuesFrom":[{"secretKeyRef":{"name":"a"}},{"configMapKeyRef":{"name":"a"}}]}}`,
@@ -39,7 +39,7 @@ func TestMerge(t *testing.T) {
 			`{"helm":{"valuesFrom":[{"secretKeyRef":{"name":"a","key":"k"}},{"secretKeyRef":{"name":"b"}}]}}`, `{"helm":{"valuesFrom":[{"secretKeyRef":{"name":"a","key":"k"}}]}}`,
 			`{"helm":{"valuesFrom":[{"secretKeyRef":{"name":"a","key":"k"}},{"secretKeyRef":{"name":"b"}}]}}`,
 		},
-		"valuesFrom of nothing are never the same": {
+		"empty valuesFrom are never equal": {
 			`{"helm":{"valuesFrom":[{}]}}`, `{"helm":{"valuesFrom":[{}]}}`, `{"helm":{"valuesFrom":[{},{}]}}`,
 		},
 		"texts of helm": {
@@ -50,7 +50,7 @@ func TestMerge(t *testing.T) {
 			`{"helm":{"force":true,"takeOwnership":true,"waitForJobs":true}}`, `{"helm":{"atomic":true,"disablePreProcess":true,"disableDNS":true}}`,
 			`{"helm":{"force":true,"takeOwnership":true,"waitForJobs":true,"atomic":true,"disablePreProcess":true,"disableDNS":true}}`,
 		},
-		"what of helm only the base sets": {
+		"fields of helm that only the base sets": {
 			`{"helm":{"chart":"c"}}`, `{"helm":{"valuesFiles":["v"],"maxHistory":3,"skipSchemaValidation":true,"disableDependencyUpdate":true}}`, `{"helm":{"chart":"c"}}`,
 		},
 		"kustomize":              {`{"kustomize":{"dir":"a"}}`, `{"kustomize":{"dir":"b"}}`, `{"kustomize":{"dir":"b"}}`},
@@ -65,16 +65,16 @@ func TestMerge(t *testing.T) {
 			`{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"SECRET","name":"a"}],"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/1"]},{"kind":"A","jsonPointers":["/2"]},{"kind":"B","jsonPointers":["/1"]},{"kind":"B","jsonPointers":["/2"]}]}}`,
 			`{"downstreamResources":[{"kind":"secret","name":"a"}],"diff":{"comparePatches":[{"kind":"A","jsonPointers":["/1"]},{"kind":"B","jsonPointers":["/1"]}]}}`,
 		},
-		"a diff over none":        {`{}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`},
-		"overlays are appended":   {`{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a","b"]}}`, `{"yaml":{"overlays":["a","a","b"]}}`},
-		"overlays over none":      {`{}`, `{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a"]}}`},
-		"forceSyncGeneration":     {`{"forceSyncGeneration":5}`, `{"forceSyncGeneration":3}`, `{"forceSyncGeneration":3}`},
-		"no forceSyncGeneration":  {`{"forceSyncGeneration":5}`, `{"forceSyncGeneration":-1}`, `{"forceSyncGeneration":5}`},
-		"keepResources":           {`{}`, `{"keepResources":true}`, `{"keepResources":true}`},
-		"keepResources stays":     {`{"keepResources":true}`, `{}`, `{"keepResources":true}`},
-		"correctDrift":            {`{"correctDrift":{"enabled":true,"force":true}}`, `{"correctDrift":{}}`, `{"correctDrift":{}}`},
-		"downstreamResources":     {`{"downstreamResources":[{"kind":"Secret","name":"a"}]}`, `{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"ConfigMap","name":"a"}]}`, `{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"ConfigMap","name":"a"}]}`},
-		"what only the base sets": {`{}`, `{"createNamespace":false,"deleteNamespace":true,"ignore":{},"namespaceLabels":{"a":"b"},"namespaceAnnotations":{"a":"b"},"deleteCRDResources":true,"overwrites":[{"name":"a"}],"allowedTargetNamespaceSelector":{}}`, `{}`},
+		"a diff over none":               {`{}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`, `{"diff":{"comparePatches":[{"kind":"A"}]}}`},
+		"overlays are appended":          {`{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a","b"]}}`, `{"yaml":{"overlays":["a","a","b"]}}`},
+		"overlays over none":             {`{}`, `{"yaml":{"overlays":["a"]}}`, `{"yaml":{"overlays":["a"]}}`},
+		"forceSyncGeneration":            {`{"forceSyncGeneration":5}`, `{"forceSyncGeneration":3}`, `{"forceSyncGeneration":3}`},
+		"no forceSyncGeneration":         {`{"forceSyncGeneration":5}`, `{"forceSyncGeneration":-1}`, `{"forceSyncGeneration":5}`},
+		"keepResources":                  {`{}`, `{"keepResources":true}`, `{"keepResources":true}`},
+		"keepResources stays":            {`{"keepResources":true}`, `{}`, `{"keepResources":true}`},
+		"correctDrift":                   {`{"correctDrift":{"enabled":true,"force":true}}`, `{"correctDrift":{}}`, `{"correctDrift":{}}`},
+		"downstreamResources":            {`{"downstreamResources":[{"kind":"Secret","name":"a"}]}`, `{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"ConfigMap","name":"a"}]}`, `{"downstreamResources":[{"kind":"secret","name":"a"},{"kind":"ConfigMap","name":"a"}]}`},
+		"fields that only the base sets": {`{}`, `{"createNamespace":false,"deleteNamespace":true,"ignore":{},"namespaceLabels":{"a":"b"},"namespaceAnnotations":{"a":"b"},"deleteCRDResources":true,"overwrites":[{"name":"a"}],"allowedTargetNamespaceSelector":{}}`, `{}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Changing what came out must not reach what went in: both are in caches.
-func TestMergeSharesNothing(t *testing.T) {
+// Both inputs are in caches, so a change of the result must not reach them.
+func TestMerge_SharesNoMemoryWithItsInput(t *testing.T) {
 	const text = `{"yaml":{"overlays":["a"]},"helm":{"values":{"a":{"b":1},"c":[{"d":1}]},"templateValues":{"a":"1"},"valuesFrom":[{"secretKeyRef":{"name":"a"}}]},
 		"diff":{"comparePatches":[{"kind":"A"}]},"downstreamResources":[{"kind":"Secret","name":"a"}],"namespaceLabels":{"a":"b"},"correctDrift":{}}`
 	base, overlay := targetingtest.Options(t, text), targetingtest.Options(t, text)
@@ -134,13 +134,13 @@ func TestDeploymentID(t *testing.T) {
 		"without a manifest it begins with the colon": {
 			"", targetingtest.Options(t, `{"helm":{}}`), ":2b3eb1c0044dd55963b580c402f9703533c40396e53a2aa27a2ba991ec15d145", false,
 		},
-		"diff is no part of it": {"s-1", changed(func(o *fleet.BundleDeploymentOptions) {
+		"diff is not part of it": {"s-1", changed(func(o *fleet.BundleDeploymentOptions) {
 			o.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{Kind: "A"}}}
 		}), vector, false},
-		"correctDrift is no part of it": {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.CorrectDrift = &fleet.CorrectDrift{Enabled: true} }), vector, false},
-		"a value is":                    {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.Helm.Values.Data["a"] = int64(2) }), vector, true},
-		"forceSyncGeneration is":        {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.ForceSyncGeneration = 1 }), vector, true},
-		"the namespace selector is":     {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.AllowedTargetNamespaceSelector = &metav1.LabelSelector{} }), vector, true},
+		"correctDrift is not part of it":       {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.CorrectDrift = &fleet.CorrectDrift{Enabled: true} }), vector, false},
+		"a value is part of it":                {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.Helm.Values.Data["a"] = int64(2) }), vector, true},
+		"forceSyncGeneration is part of it":    {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.ForceSyncGeneration = 1 }), vector, true},
+		"the namespace selector is part of it": {"s-1", changed(func(o *fleet.BundleDeploymentOptions) { o.AllowedTargetNamespaceSelector = &metav1.LabelSelector{} }), vector, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestDeploymentID(t *testing.T) {
 	}
 }
 
-func TestDeploymentIDOfWhatJSONCannotSay(t *testing.T) {
+func TestDeploymentID_UnencodableValueIsAnError(t *testing.T) {
 	in := fleet.BundleDeploymentOptions{Helm: targetingtest.Helm("a", func() {})}
 	if id, err := DeploymentID("s-1", in); err == nil {
 		t.Errorf("ID = %s, want an error", id)

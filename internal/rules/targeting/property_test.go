@@ -14,8 +14,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Caches list objects in any order; the outcome must not depend on it.
-func TestTheOrderOfInputNeverMatters(t *testing.T) {
+// Caches list objects in any order.
+func TestTargets_DoNotDependOnTheOrderOfInput(t *testing.T) {
 	random := rand.New(rand.NewSource(3))
 	var clusters []*fleet.Cluster
 	for i := range 30 {
@@ -60,8 +60,7 @@ func asText(t testing.TB, targets []Target) (out []string) {
 	return out
 }
 
-// Adding a cluster must leave every other cluster's deployment as it is.
-func TestClustersDoNotInfluenceEachOther(t *testing.T) {
+func TestTargets_ClustersAreIndependent(t *testing.T) {
 	clusters := []*fleet.Cluster{targetingtest.Cluster("a", targetingtest.Labelled("n", "1")), targetingtest.Cluster("b", targetingtest.Labelled("n", "2")), targetingtest.Cluster("c")}
 	b := targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(targetingtest.Setting("n", "${ .ClusterLabels.n }"), targetingtest.NamespaceLabel("a", "b"))))
 	var one []string

@@ -9,9 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Three clusters, of which one
-// and two are each in a group of their own. Want has, for each cluster that is
-// picked, the values it gets.
+// Clusters one and two are each in a group of their own, cluster three is in none. Want maps each selected cluster to
+// its values.
 func TestTargets(t *testing.T) {
 	clusters := []*fleet.Cluster{
 		targetingtest.Cluster("one", targetingtest.Labelled("n", "1")), targetingtest.Cluster("two", targetingtest.Labelled("n", "2")), targetingtest.Cluster("three", targetingtest.Labelled("n", "3")),
@@ -58,11 +57,11 @@ func TestTargets(t *testing.T) {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(targetingtest.Setting("c", 1)), targetingtest.Everywhere()), targetingtest.Restrictions(restrictTo("one"))),
 			map[string]map[string]any{"one": {"c": 1}},
 		},
-		"the first customisation stands in for the target": {
+		"the first customisation replaces the target": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("first", targetingtest.Setting("a", 1)), targetingtest.Everywhere(targetingtest.Setting("b", 2)), targetingtest.Everywhere(targetingtest.Setting("c", 3))), targetingtest.Restrictions(everyone)),
 			map[string]map[string]any{"one": {"a": 1}, "two": {"b": 2}, "three": {"b": 2}},
 		},
-		"without a customisation the target counts": {
+		"no customisation: the target counts": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("first", targetingtest.Setting("a", 1)), targetingtest.Everywhere(targetingtest.Setting("c", 3))), targetingtest.Restrictions(everyone)),
 			map[string]map[string]any{"one": {"a": 1}, "two": {"c": 3}, "three": {"c": 3}},
 		},
@@ -78,15 +77,15 @@ func TestTargets(t *testing.T) {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(targetingtest.DoNotDeploy), targetingtest.Everywhere()), targetingtest.Restrictions(everyone)),
 			map[string]map[string]any{},
 		},
-		"one that excludes another group excludes nothing here": {
+		"a customisation that excludes another group": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("second", targetingtest.DoNotDeploy), targetingtest.Everywhere()), targetingtest.Restrictions(restrictTo("one"))),
 			map[string]map[string]any{"one": {}},
 		},
-		"a wider customisation listed before it keeps the clusters": {
+		"a wider customisation before it: the clusters stay": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(), targetingtest.InGroup("second", targetingtest.DoNotDeploy), targetingtest.Everywhere()), targetingtest.Restrictions(everyone)),
 			map[string]map[string]any{"one": {}, "two": {}, "three": {}},
 		},
-		"with more restrictions than targets nothing customises": {
+		"more restrictions than targets: no customisation": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(targetingtest.Setting("a", 1))), targetingtest.Restrictions(restrictTo("one"), restrictTo("two"))),
 			map[string]map[string]any{"one": {"a": 1}, "two": {"a": 1}},
 		},
@@ -144,7 +143,7 @@ func expectPicks(t *testing.T, b *fleet.Bundle, clusters []*fleet.Cluster, group
 	}
 }
 
-func TestTargetsAreOrdered(t *testing.T) {
+func TestTargets_AreOrdered(t *testing.T) {
 	other := targetingtest.Cluster("a", func(c *fleet.Cluster) { c.Namespace = "zz" })
 	got := targetsOf(t, targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere())), []*fleet.Cluster{targetingtest.Cluster("b"), other, targetingtest.Cluster("a")})
 	var keys []string
@@ -156,7 +155,7 @@ func TestTargetsAreOrdered(t *testing.T) {
 	}
 }
 
-func TestNamespaceLabelsOfATarget(t *testing.T) {
+func TestNamespaceLabels_AreMergedAndNotPartOfTheID(t *testing.T) {
 	clusters := []*fleet.Cluster{targetingtest.Cluster("one"), targetingtest.Cluster("two")}
 	b := targetingtest.Bundle(targetingtest.Targets(targetingtest.In("one", targetingtest.NamespaceLabel("tier", "gold")), targetingtest.Everywhere()), func(b *fleet.Bundle) {
 		b.Spec.NamespaceLabels = map[string]string{"team": "a"}
@@ -174,7 +173,7 @@ func TestNamespaceLabelsOfATarget(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfOneClusterIsItsOwn(t *testing.T) {
+func TestTemplateError_ConcernsOneCluster(t *testing.T) {
 	b := targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), func(b *fleet.Bundle) { b.Spec.Helm = targetingtest.Helm("zone", "${ .ClusterLabels.zone }") })
 	got := targetsOf(t, b, []*fleet.Cluster{targetingtest.Cluster("one", targetingtest.Labelled("env", "dev")), targetingtest.Cluster("two", targetingtest.Labelled("zone", "b"))})
 	if len(got) != 2 {
@@ -192,8 +191,7 @@ func TestTheErrorOfOneClusterIsItsOwn(t *testing.T) {
 	}
 }
 
-// The customisations are folded over the target's options, and the result once over the Bundle's.
-func TestAllMatchesFoldsOverTheTargetBeforeTheRoot(t *testing.T) {
+func TestAllMatches_MergesTargetsBeforeTheBundle(t *testing.T) {
 	timeout := func(seconds int) func(*fleet.BundleTarget) {
 		return func(t *fleet.BundleTarget) { t.Helm = &fleet.HelmOptions{TimeoutSeconds: seconds} }
 	}

@@ -19,7 +19,7 @@ func brokenGroup(name string, modifiers ...func(*fleet.ClusterGroup)) *fleet.Clu
 	return targetingtest.Group(name, "", "", modifiers...)
 }
 
-func TestAClusterIsUndecidedWhereABrokenGroupMakesADifference(t *testing.T) {
+func TestBrokenGroup_ClusterIsUndecidedIfItMatters(t *testing.T) {
 	prod := targetingtest.Group("prod", "env", "prod")
 	tests := map[string]struct {
 		bundle *fleet.Bundle
@@ -27,52 +27,52 @@ func TestAClusterIsUndecidedWhereABrokenGroupMakesADifference(t *testing.T) {
 		want   string
 	}{
 		"no group is broken": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"))), []*fleet.ClusterGroup{prod}, "<nil>"},
-		"nothing asks for groups": {
+		"no target selects groups": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere())), []*fleet.ClusterGroup{brokenGroup("dev")}, "<nil>",
 		},
-		"another group than the one asked for is broken": {
+		"another group is broken": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"))), []*fleet.ClusterGroup{prod, brokenGroup("dev")}, "<nil>",
 		},
-		"the group asked for is broken": {
+		"the selected group is broken": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev"))), []*fleet.ClusterGroup{prod, brokenGroup("dev")}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"the labels asked for are a broken group's": {
+		"a broken group has the selected labels": {
 			targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("tier", "low")})),
 			[]*fleet.ClusterGroup{brokenGroup("dev", targetingtest.GroupLabelled("tier", "low"))}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"the labels asked for are none of a broken group's": {
+		"a broken group has other labels": {
 			targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("tier", "low")})),
 			[]*fleet.ClusterGroup{brokenGroup("dev", targetingtest.GroupLabelled("tier", "high"))}, "<nil>",
 		},
-		"a target before the broken group's picks it anyway": {
+		"an earlier target selects the cluster": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.In("east"), targetingtest.InGroup("dev"))), []*fleet.ClusterGroup{brokenGroup("dev")}, "<nil>",
 		},
-		"one after it would bring other options": {
+		"a later target has other options": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev"), targetingtest.In("east"))), []*fleet.ClusterGroup{brokenGroup("dev")}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"a customisation may hold for the broken group": {
+		"a customisation for the broken group": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev", targetingtest.Setting("a", 1)), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterSelector: targetingtest.Selector()})),
 			[]*fleet.ClusterGroup{brokenGroup("dev")}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"an earlier customisation holds anyway": {
+		"an earlier customisation matches anyway": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.In("east", targetingtest.Setting("a", 0)), targetingtest.InGroup("dev", targetingtest.Setting("a", 1)), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterSelector: targetingtest.Selector()})),
 			[]*fleet.ClusterGroup{brokenGroup("dev")}, "<nil>",
 		},
-		"a restriction may hold for the broken group": {
+		"a restriction to the broken group": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "dev"})),
 			[]*fleet.ClusterGroup{brokenGroup("dev")}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"an exclusion may hold for the broken group": {
+		"an exclusion of the broken group": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev", targetingtest.DoNotDeploy), targetingtest.Everywhere())), []*fleet.ClusterGroup{brokenGroup("dev")}, "ClusterGroup dev: selector: " + resembles,
 		},
-		"it is excluded whatever the group is": {
+		"the cluster is excluded anyway": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.In("east", targetingtest.DoNotDeploy), targetingtest.InGroup("dev"))), []*fleet.ClusterGroup{brokenGroup("dev")}, "<nil>",
 		},
 		"a broken group of another workspace does not matter": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("dev"))),
 			[]*fleet.ClusterGroup{brokenGroup("dev", func(g *fleet.ClusterGroup) { g.Namespace = "other" })}, "<nil>",
 		},
-		"several make a difference: the first by name is reported": {
+		"several broken groups matter: the first by name is reported": {
 			targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("tier", "low")})),
 			[]*fleet.ClusterGroup{brokenGroup("z", targetingtest.GroupLabelled("tier", "low")), brokenGroup("a"), brokenGroup("m", targetingtest.GroupLabelled("tier", "low"))},
 			"ClusterGroup m: selector: " + resembles,
@@ -102,9 +102,8 @@ func TestAClusterIsUndecidedWhereABrokenGroupMakesADifference(t *testing.T) {
 	}
 }
 
-// What is decided is decided: in whichever of the broken groups a cluster really is, all of them together included,
-// the outcome is the same.
-func TestDecidedClustersDoNotDependOnBrokenGroups(t *testing.T) {
+// The result is the same whichever subset of the broken groups the cluster belongs to.
+func TestDecidedCluster_DoesNotDependOnBrokenGroups(t *testing.T) {
 	random := rand.New(rand.NewSource(7))
 	tiers := []string{"low", "mid", "high"}
 	var decided, undecided int
@@ -187,11 +186,11 @@ func TestGroupSelector(t *testing.T) {
 		picks bool
 		err   string
 	}{
-		"one that holds":      {targetingtest.Group("g", "env", "dev"), true, "<nil>"},
-		"one that does not":   {targetingtest.Group("g", "env", "prod"), false, "<nil>"},
-		"an empty one":        {targetingtest.Group("g", "", "", func(g *fleet.ClusterGroup) { g.Spec.Selector = targetingtest.Selector() }), true, "<nil>"},
-		"none":                {targetingtest.Group("g", "", "", func(g *fleet.ClusterGroup) { g.Spec.Selector = nil }), false, "<nil>"},
-		"an unknown operator": {brokenGroup("g"), false, "ClusterGroup g: selector: " + resembles},
+		"a selector that matches":        {targetingtest.Group("g", "env", "dev"), true, "<nil>"},
+		"a selector that does not match": {targetingtest.Group("g", "env", "prod"), false, "<nil>"},
+		"an empty selector":              {targetingtest.Group("g", "", "", func(g *fleet.ClusterGroup) { g.Spec.Selector = targetingtest.Selector() }), true, "<nil>"},
+		"none":                           {targetingtest.Group("g", "", "", func(g *fleet.ClusterGroup) { g.Spec.Selector = nil }), false, "<nil>"},
+		"an unknown operator":            {brokenGroup("g"), false, "ClusterGroup g: selector: " + resembles},
 		"a value with a blank": {
 			targetingtest.Group("g", "env", "a b"), false,
 			`ClusterGroup g: selector: invalid label selector: values[0][env]: Invalid value: "a b": a valid label must be an empty string or consist of alphanumeric characters, ` +

@@ -18,14 +18,14 @@ func TestUnknownGroups(t *testing.T) {
 		bundle *fleet.Bundle
 		want   []string
 	}{
-		"no group is named":           {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere())), nil},
-		"all are there":               {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("dev"))), nil},
-		"one is not":                  {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("test"))), []string{"target 1: clusterGroup test"}},
-		"a target with a name":        {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("test", func(t *fleet.BundleTarget) { t.Name = "tests" }))), []string{"target 0 (tests): clusterGroup test"}},
-		"a restriction":               {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "test"})), []string{"target restriction 0: clusterGroup test"}},
-		"a customisation":             {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), []string{"target 0: clusterGroup x"}},
-		"one that is named twice":     {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.InGroup("x"))), []string{"target 0: clusterGroup x", "target 1: clusterGroup x"}},
-		"a selector of groups is not": {targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("a", "b")})), nil},
+		"no group is named":        {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere())), nil},
+		"all groups exist":         {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("dev"))), nil},
+		"one group does not exist": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("test"))), []string{"target 1: clusterGroup test"}},
+		"a target with a name":     {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("test", func(t *fleet.BundleTarget) { t.Name = "tests" }))), []string{"target 0 (tests): clusterGroup test"}},
+		"a restriction":            {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "test"})), []string{"target restriction 0: clusterGroup test"}},
+		"a customisation":          {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), []string{"target 0: clusterGroup x"}},
+		"one that is named twice":  {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.InGroup("x"))), []string{"target 0: clusterGroup x", "target 1: clusterGroup x"}},
+		"a selector of groups":     {targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("a", "b")})), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,16 +51,16 @@ func TestPicksIf(t *testing.T) {
 		cluster *fleet.Cluster
 		want    bool
 	}{
-		"the group could have had any cluster":           {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone"))), targetingtest.Cluster("east"), true},
-		"also one of other groups":                       {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone"))), targetingtest.Cluster("east", targetingtest.Labelled("env", "prod")), true},
-		"whatever labels the group had":                  {targetingtest.Bundle(targetingtest.Targets(both("gone", "tier", "1"))), targetingtest.Cluster("east"), true},
-		"what else is asked for counts":                  {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", func(t *fleet.BundleTarget) { t.ClusterName = "west" }))), targetingtest.Cluster("east"), false},
-		"a group that is there has the members it has":   {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("gone", targetingtest.DoNotDeploy))), targetingtest.Cluster("east"), false},
-		"a group that is there, and its member":          {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("gone"))), targetingtest.Cluster("east", targetingtest.Labelled("env", "prod")), true},
-		"a restriction to it":                            {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "gone"})), targetingtest.Cluster("east"), true},
-		"a restriction to another one":                   {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone")), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), targetingtest.Cluster("east"), false},
-		"it would not be deployed there":                 {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", targetingtest.DoNotDeploy))), targetingtest.Cluster("east"), false},
-		"an agent's Bundle stays with its cluster alone": {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{targetingtest.InGroup("gone")} }), targetingtest.Cluster("east"), false},
+		"missing group: any cluster may be in it":           {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone"))), targetingtest.Cluster("east"), true},
+		"missing group: also a cluster of other groups":     {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone"))), targetingtest.Cluster("east", targetingtest.Labelled("env", "prod")), true},
+		"missing group, selected by labels too":             {targetingtest.Bundle(targetingtest.Targets(both("gone", "tier", "1"))), targetingtest.Cluster("east"), true},
+		"missing group, other criteria exclude the cluster": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", func(t *fleet.BundleTarget) { t.ClusterName = "west" }))), targetingtest.Cluster("east"), false},
+		"existing group, cluster is not a member":           {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("gone", targetingtest.DoNotDeploy))), targetingtest.Cluster("east"), false},
+		"existing group, cluster is a member":               {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("gone"))), targetingtest.Cluster("east", targetingtest.Labelled("env", "prod")), true},
+		"restriction to the missing group":                  {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "gone"})), targetingtest.Cluster("east"), true},
+		"restriction to another group":                      {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone")), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), targetingtest.Cluster("east"), false},
+		"a target excludes the missing group":               {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", targetingtest.DoNotDeploy))), targetingtest.Cluster("east"), false},
+		"Bundle of an agent: only its own cluster":          {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{targetingtest.InGroup("gone")} }), targetingtest.Cluster("east"), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The set of a recorded token is what the rule returns for it.
-func TestRecordedTokens(t *testing.T) {
+func TestRecordedTokens_GiveTheRecordedObjects(t *testing.T) {
 	hub := rulestest.RecordedOn(t, "hub")
 	keys := hub.All("ClusterRegistrationToken")
 	rulestest.ExpectEqual(t, "recorded tokens", len(keys), 3)

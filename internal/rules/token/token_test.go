@@ -63,57 +63,57 @@ func TestToken(t *testing.T) {
 		want tokenrule.Stage
 	}{
 		// The steps to the values Secret.
-		"a new token gets an account with the right to ask":       {tokenInput(), tokenrule.AwaitingRights},
-		"an account without its rights waits for them":            {tokenInput(importAccount), tokenrule.AwaitingRights},
-		"rights without their account wait for it":                {tokenInput(importRights), tokenrule.AwaitingRights},
-		"with account and rights a bearer token is asked for":     {tokenInput(importAccount, importRights), tokenrule.Minting},
-		"a values secret with a token that works is all there is": {with(), tokenrule.Ready},
-		"a token from a token secret works without an end":        {with(holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
-		"rights that went are healed while the values stay":       {with(func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
-		"another address of the hub is told with the same bearer": {with(func(in *tokenrule.Input) { in.APIServerURL = "https://new.example" }), tokenrule.Ready},
-		"another system namespace is told": {with(func(in *tokenrule.Input) {
+		"new token: gets an account with the right to create requests": {tokenInput(), tokenrule.AwaitingRights},
+		"account without rights: waits":                                {tokenInput(importAccount), tokenrule.AwaitingRights},
+		"rights without an account: waits":                             {tokenInput(importRights), tokenrule.AwaitingRights},
+		"account and rights: a bearer token is requested":              {tokenInput(importAccount, importRights), tokenrule.Minting},
+		"values with a valid bearer token: ready":                      {with(), tokenrule.Ready},
+		"bearer token of a token Secret: ready":                        {with(holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
+		"rights are deleted: created again, values stay":               {with(func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
+		"another hub URL: written with the same bearer token":          {with(func(in *tokenrule.Input) { in.APIServerURL = "https://new.example" }), tokenrule.Ready},
+		"another system namespace: written": {with(func(in *tokenrule.Input) {
 			in.Namespaces = clusters.Namespaces{System: "hub", Registration: "hub-clusters-system"}
 		}), tokenrule.Ready},
-		"a hub without a CA gives none":             {with(func(in *tokenrule.Input) { in.APIServerCA = nil }), tokenrule.Ready},
-		"what is said of the token by others stays": {with(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
-		"an old status is corrected":                {tokenInput(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.AwaitingRights},
+		"hub without a CA: no CA":              {with(func(in *tokenrule.Input) { in.APIServerCA = nil }), tokenrule.Ready},
+		"conditions of other controllers stay": {with(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
+		"outdated status: corrected":           {tokenInput(tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.AwaitingRights},
 
 		// Bearer tokens that do not work.
-		"the token of an account that was made anew is replaced": {with(holding(rulestest.BoundJWT("account-0", time.Time{}))), tokenrule.Minting},
-		"a bearer token that has ended is replaced":              {with(holding(rulestest.BoundJWT("account-1", rulestest.Noon()))), tokenrule.Minting},
-		"a bearer token that is none is replaced":                {with(holding("letmein")), tokenrule.Minting},
-		"values without a bearer token get one":                  {with(holding("")), tokenrule.Minting},
-		"values that cannot be read are written anew":            {with(func(in *tokenrule.Input) { in.Secret.Data["values"] = []byte("- x") }), tokenrule.Minting},
-		"a values secret without values is filled":               {with(func(in *tokenrule.Input) { in.Secret.Data = nil }), tokenrule.Minting},
-		"without its account a bearer token is worth nothing":    {with(func(in *tokenrule.Input) { in.Account, in.RightsExist = nil, false }), tokenrule.AwaitingRights},
+		"bearer token of a former account: replaced": {with(holding(rulestest.BoundJWT("account-0", time.Time{}))), tokenrule.Minting},
+		"expired bearer token: replaced":             {with(holding(rulestest.BoundJWT("account-1", rulestest.Noon()))), tokenrule.Minting},
+		"invalid bearer token: replaced":             {with(holding("letmein")), tokenrule.Minting},
+		"values without a bearer token: filled":      {with(holding("")), tokenrule.Minting},
+		"invalid values: written again":              {with(func(in *tokenrule.Input) { in.Secret.Data["values"] = []byte("- x") }), tokenrule.Minting},
+		"Secret without values: filled":              {with(func(in *tokenrule.Input) { in.Secret.Data = nil }), tokenrule.Minting},
+		"account is deleted: a new one is awaited":   {with(func(in *tokenrule.Input) { in.Account, in.RightsExist = nil, false }), tokenrule.AwaitingRights},
 
 		// A time to live that was raised.
-		"a bearer token that ends a day before its token is replaced": {with(tokenWith(rulestest.WithTTL(25 * time.Hour))), tokenrule.Minting},
-		"but not before the rights of the account exist":              {with(tokenWith(rulestest.WithTTL(25*time.Hour)), func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
-		"one that ends a few hours before it stays":                   {with(tokenWith(rulestest.WithTTL(13 * time.Hour))), tokenrule.Ready},
-		"one without an end stays":                                    {with(tokenWith(rulestest.WithTTL(25*time.Hour)), holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
-		"one that lasts as long as any stays":                         {with(tokenWith(rulestest.WithTTL(2562047*time.Hour)), holding(rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime)))), tokenrule.Ready},
+		"bearer token expires a day before the token: replaced":             {with(tokenWith(rulestest.WithTTL(25 * time.Hour))), tokenrule.Minting},
+		"bearer token expires a day before the token, no rights yet: stays": {with(tokenWith(rulestest.WithTTL(25*time.Hour)), func(in *tokenrule.Input) { in.RightsExist = false }), tokenrule.Ready},
+		"bearer token expires hours before the token: stays":                {with(tokenWith(rulestest.WithTTL(13 * time.Hour))), tokenrule.Ready},
+		"bearer token without an expiry: stays":                             {with(tokenWith(rulestest.WithTTL(25*time.Hour)), holding(rulestest.SecretJWT("account-1"))), tokenrule.Ready},
+		"bearer token with the longest lifetime: stays":                     {with(tokenWith(rulestest.WithTTL(2562047*time.Hour)), holding(rulestest.BoundJWT("account-1", rulestest.Noon().Add(protocol.TokenLifetime)))), tokenrule.Ready},
 
 		// Name conflicts.
-		"a secret of another type is left alone": {with(func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
-		"also before the account is there":       {tokenInput(holding(works), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"Secret of another type: blocked":                 {with(func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"Secret of another type, no account yet: blocked": {tokenInput(holding(works), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
 
 		// Names that are too long.
-		"a token of 63 characters is like any other": {tokenInput(tokenWith(tokenOfLength(63))), tokenrule.AwaitingRights},
-		"nothing is made for one of 64 characters":   {tokenInput(tokenWith(tokenOfLength(64))), tokenrule.Unusable},
-		"nor kept":                     {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), tokenrule.Unusable},
-		"it is looked at when it ends": {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Hour))), tokenrule.Unusable},
-		"it ends like any other":       {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Minute), tokenMade(time.Hour))), tokenrule.Ended},
+		"name of 63 characters: accepted":                           {tokenInput(tokenWith(tokenOfLength(63))), tokenrule.AwaitingRights},
+		"name of 64 characters: nothing is created":                 {tokenInput(tokenWith(tokenOfLength(64))), tokenrule.Unusable},
+		"name of 64 characters, objects exist: deleted":             {with(tokenWith(tokenOfLength(64), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1"}))), tokenrule.Unusable},
+		"name of 64 characters with a TTL: requeued for its expiry": {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Hour))), tokenrule.Unusable},
+		"name of 64 characters, TTL has passed: deleted":            {tokenInput(tokenWith(tokenOfLength(64), rulestest.WithTTL(time.Minute), tokenMade(time.Hour))), tokenrule.Ended},
 
 		// Expiry.
-		"a token with a time to live is looked at when it ends":       {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
-		"a blocked token ends like any other":                         {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
-		"in the second of its end it is still good":                   {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
-		"after its end it goes":                                       {with(tokenWith(rulestest.WithTTL(time.Minute), tokenMade(time.Minute+time.Millisecond))), tokenrule.Ended},
-		"a time to live of zero never ends, but has an end to show":   {with(tokenWith(rulestest.WithTTL(0))), tokenrule.Ready},
-		"where an end is required, a token without one goes":          {with(ttlRequired), tokenrule.Ended},
-		"where an end is required, zero is none":                      {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
-		"where an end is required, a token with one stays":            {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"TTL: requeued for its expiry":                                {with(tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
+		"blocked token with a TTL: requeued for its expiry":           {with(tokenWith(rulestest.WithTTL(time.Hour)), func(in *tokenrule.Input) { in.Secret.Type = corev1.SecretTypeOpaque }), tokenrule.Blocked},
+		"TTL ends now: ready":                                         {with(tokenWith(rulestest.WithTTL(time.Minute))), tokenrule.Ready},
+		"TTL has passed: deleted":                                     {with(tokenWith(rulestest.WithTTL(time.Minute), tokenMade(time.Minute+time.Millisecond))), tokenrule.Ended},
+		"TTL of zero: never expires, status shows an expiry":          {with(tokenWith(rulestest.WithTTL(0))), tokenrule.Ready},
+		"TTL is required, token without one: deleted":                 {with(ttlRequired), tokenrule.Ended},
+		"TTL is required, TTL of zero: deleted":                       {with(ttlRequired, tokenWith(rulestest.WithTTL(0))), tokenrule.Ended},
+		"TTL is required, token with one: ready":                      {with(ttlRequired, tokenWith(rulestest.WithTTL(time.Hour))), tokenrule.Ready},
 		"default TTL, new token: it gets the default":                 {tokenInput(tokenByDefault(time.Hour)), tokenrule.AwaitingRights},
 		"default TTL, token with its own TTL: the own one wins":       {with(tokenByDefault(time.Hour), tokenWith(rulestest.WithTTL(2*time.Hour))), tokenrule.Ready},
 		"default TTL, token with a TTL of zero: it never expires":     {with(tokenByDefault(time.Minute), tokenWith(rulestest.WithTTL(0), tokenMade(time.Hour))), tokenrule.Ready},
@@ -121,9 +121,9 @@ func TestToken(t *testing.T) {
 		"default TTL, token with a problem before the upgrade: never": {with(tokenByDefault(time.Minute), tokenWith(tokenMade(time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{Conditions: []genericcondition.GenericCondition{{Type: "Ready"}}}))), tokenrule.Ready},
 		"recorded default, hub has another one now: the recorded one": {with(tokenByDefault(24*time.Hour), tokenWith(tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", DefaultTTL: &metav1.Duration{Duration: time.Hour}}))), tokenrule.Ready},
 		"recorded default has passed: the token ends":                 {with(tokenWith(tokenMade(2*time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", DefaultTTL: &metav1.Duration{Duration: time.Hour}}))), tokenrule.Ended},
-		"where an end is required, the default is not enough":         {with(ttlRequired, tokenByDefault(time.Hour)), tokenrule.Ended},
+		"TTL is required, token with the default: deleted":            {with(ttlRequired, tokenByDefault(time.Hour)), tokenrule.Ended},
 		"TTL removed from a token: it never expires":                  {with(tokenByDefault(time.Minute), tokenWith(tokenMade(time.Hour), tokenReported(fleet.ClusterRegistrationTokenStatus{SecretName: "t1", Expires: &metav1.Time{Time: rulestest.Noon()}}))), tokenrule.Ready},
-		"the longest time to live that the API takes does not wrap":   {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Minting},
+		"longest TTL of the API: no overflow":                         {with(tokenWith(rulestest.WithTTL(2562047 * time.Hour))), tokenrule.Minting},
 	}
 	golden := rulestest.GoldenOf(t, "token")
 	for name, test := range tests {
@@ -160,8 +160,7 @@ func checkTokenOutcome(t *testing.T, out tokenrule.Outcome) {
 	}
 }
 
-// The set only grows: what an earlier stage wrote is in every later one.
-func TestTokenSetOnlyGrows(t *testing.T) {
+func TestToken_LaterStagesKeepEarlierObjects(t *testing.T) {
 	working := holding(rulestest.BoundJWT("account-1", time.Time{}))
 	steps := []tokenrule.Input{
 		tokenInput(), tokenInput(importAccount), tokenInput(importAccount, importRights), tokenInput(importAccount, importRights, working),
@@ -182,12 +181,12 @@ func TestImportLifetime(t *testing.T) {
 		token *fleet.ClusterRegistrationToken
 		want  time.Duration
 	}{
-		"without an end the longest there is":                         {0, rulestest.AToken(), protocol.TokenLifetime},
-		"with an end until then":                                      {0, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
-		"a fraction of a second is rounded up, so as to last as long": {300 * time.Millisecond, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
-		"close to the end the least that the API takes":               {0, rulestest.AToken(rulestest.WithTTL(5 * time.Minute)), protocol.MinTokenLifetime},
-		"longer than the API takes is cut":                            {0, rulestest.AToken(rulestest.WithTTL(2562047 * time.Hour)), protocol.TokenLifetime},
-		"a time to live of zero is none":                              {0, rulestest.AToken(rulestest.WithTTL(0)), protocol.TokenLifetime},
+		"no expiry: the longest lifetime":                   {0, rulestest.AToken(), protocol.TokenLifetime},
+		"expiry: lifetime until then":                       {0, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
+		"fraction of a second: rounded up":                  {300 * time.Millisecond, rulestest.AToken(rulestest.WithTTL(time.Hour)), 59 * time.Minute},
+		"close to the expiry: shortest lifetime of the API": {0, rulestest.AToken(rulestest.WithTTL(5 * time.Minute)), protocol.MinTokenLifetime},
+		"longer than the API allows: shortened":             {0, rulestest.AToken(rulestest.WithTTL(2562047 * time.Hour)), protocol.TokenLifetime},
+		"TTL of zero: no expiry":                            {0, rulestest.AToken(rulestest.WithTTL(0)), protocol.TokenLifetime},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +199,7 @@ func TestImportLifetime(t *testing.T) {
 }
 
 // A bearer token that ends with its ClusterRegistrationToken must not need another one before that.
-func TestBearerLastsAsLongAsItsToken(t *testing.T) {
+func TestBearerToken_LastsAsLongAsItsToken(t *testing.T) {
 	in := tokenInput(importAccount, importRights, tokenWith(rulestest.WithTTL(time.Hour)))
 	in.Now = in.Now.Add(700 * time.Millisecond)
 	lifetime := tokenrule.Decide(in).Mint.Lifetime
@@ -235,15 +234,14 @@ func TestInvalidHubAddress_KeepsTheValuesSecret(t *testing.T) {
 	rulestest.ExpectEqual(t, "values secret", out.Children[len(out.Children)-1].(*corev1.Secret), in.Secret)
 }
 
-func TestValuesSecretRefusesControlCharacters(t *testing.T) {
+func TestValuesSecret_RejectsControlCharacters(t *testing.T) {
 	secret, err := tokenrule.ValuesSecret(rulestest.AToken(), protocol.Values{Token: "jwt", APIServerCA: "\x7f"})
 	if err == nil || secret != nil {
 		t.Errorf("secret %v, error %v: what YAML cannot hold is an error", secret, err)
 	}
 }
 
-// The values of a token are what the agent's bootstrap secret is read from.
-func TestValuesSecretIsABootstrapSecret(t *testing.T) {
+func TestValuesSecret_ParsesAsBootstrapSecret(t *testing.T) {
 	out := tokenrule.Decide(tokenInput(importAccount, importRights, holding(rulestest.BoundJWT("account-1", time.Time{}))))
 	secret, isSecret := out.Children[len(out.Children)-1].(*corev1.Secret)
 	if !isSecret {
