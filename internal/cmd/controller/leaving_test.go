@@ -198,8 +198,8 @@ func TestDeletedWorkspace_DeletesItsClusters(t *testing.T) {
 		workspace string
 		deleted   func(t *testing.T, del func())
 	}{
-		"while the controllers look": {"ws-leaves", func(_ *testing.T, del func()) { del() }},
-		"while nobody looks":         {"ws-left", func(t *testing.T, del func()) { restart(t, del) }},
+		"while the controllers run": {"ws-leaves", func(_ *testing.T, del func()) { del() }},
+		"while no controller runs":  {"ws-left", func(t *testing.T, del func()) { restart(t, del) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

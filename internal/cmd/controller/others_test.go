@@ -117,7 +117,7 @@ func unported(environment env.Environment) env.Environment {
 	}
 }
 
-func TestRecordedContainersOfTheHub(t *testing.T) {
+func TestRecordedContainers_StartAsBefore(t *testing.T) {
 	recorded := containers(t, "hub/deployments.yaml", "fleet-controller")
 	tests := map[string]struct {
 		ports env.Environment
@@ -176,19 +176,19 @@ func TestCommandLines(t *testing.T) {
 		want outcome
 		err  string
 	}{
-		"alone it does everything":               {want: with(nil)},
-		"flags of another logger change nothing": {args: []string{"--zap-log-level=debug", "--zap-devel"}, want: with(nil)},
+		"no arguments: all controllers":    {want: with(nil)},
+		"flags of the zap logger: ignored": {args: []string{"--zap-log-level=debug", "--zap-devel"}, want: with(nil)},
 		"without bootstrap": {
 			args: []string{"agentmanagement", "--disable-bootstrap", "--namespace", "n"},
 			want: with(func(c *env.Controller) { c.DisableBootstrap, c.Namespace = true, "n" }),
 		},
-		"debugging, said before the command": {
+		"debug flags before the command": {
 			args: []string{"--debug", "--debug-level", "3", "agentmanagement"}, want: with(func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }),
 		},
-		"with all variables it knows the agents' settings, so it works": {
+		"variables of the agents' settings: all controllers": {
 			env: []string{"BUNDLE_RECONCILER_WORKERS", "50", "FLEET_AGENT_REPLICA_COUNT", "2"}, want: with(func(c *env.Controller) { c.Agent.Replicas = 2 }),
 		},
-		"the registration's container is never elsewhere": {
+		"container of agentmanagement: all controllers": {
 			args: []string{"agentmanagement"}, env: []string{"BUNDLE_RECONCILER_WORKERS", "50"}, want: with(nil),
 		},
 		"a shard": {args: []string{"--shard-id", "a"}, want: with(func(c *env.Controller) { c.Shard = "a" })},
@@ -196,15 +196,15 @@ func TestCommandLines(t *testing.T) {
 			args: []string{"--shard-id", "a"}, env: []string{"BUNDLE_RECONCILER_WORKERS", "50"},
 			want: with(func(c *env.Controller) { c.Shard, c.Elsewhere = "a", true }),
 		},
-		"no shard by that flag":              {args: []string{"--shard-id="}, want: with(nil)},
-		"cleaning, with its flags":           {args: []string{"cleanup", "--namespace=n", "--debug"}, want: outcome{Says: "the controllers clean up what they made"}},
-		"repositories, with their flags":     {args: []string{"gitjob", "--gitjob-image", "x", "--listen=:80"}, want: outcome{Says: "GitRepos are not acted on"}},
-		"Helm operations":                    {args: []string{"helmops", "--shard-id", "a"}, want: outcome{Says: "HelmOps are not acted on"}},
-		"a command of nobody":                {args: []string{"sing"}, err: `unknown command "sing" for "fleetcontroller"`},
-		"a flag of nobody":                   {args: []string{"--sing"}, err: "unknown flag: --sing"},
-		"a flag of nobody, for registration": {args: []string{"agentmanagement", "--sing"}, err: "unknown flag: --sing"},
-		"a variable that is wrong":           {args: []string{"agentmanagement"}, env: []string{"FLEET_AGENT_REPLICA_COUNT", "x"}, err: "variable FLEET_AGENT_REPLICA_COUNT"},
-		"the shell's help is not offered":    {args: []string{"completion"}, err: `unknown command "completion"`},
+		"no shard by that flag":           {args: []string{"--shard-id="}, want: with(nil)},
+		"cleaning, with its flags":        {args: []string{"cleanup", "--namespace=n", "--debug"}, want: outcome{Says: "the controllers clean up what they made"}},
+		"repositories, with their flags":  {args: []string{"gitjob", "--gitjob-image", "x", "--listen=:80"}, want: outcome{Says: "GitRepos are not acted on"}},
+		"Helm operations":                 {args: []string{"helmops", "--shard-id", "a"}, want: outcome{Says: "HelmOps are not acted on"}},
+		"unknown command":                 {args: []string{"sing"}, err: `unknown command "sing" for "fleetcontroller"`},
+		"unknown flag":                    {args: []string{"--sing"}, err: "unknown flag: --sing"},
+		"unknown flag of agentmanagement": {args: []string{"agentmanagement", "--sing"}, err: "unknown flag: --sing"},
+		"invalid variable":                {args: []string{"agentmanagement"}, env: []string{"FLEET_AGENT_REPLICA_COUNT", "x"}, err: "variable FLEET_AGENT_REPLICA_COUNT"},
+		"no shell completion":             {args: []string{"completion"}, err: `unknown command "completion"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -22,15 +22,15 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Each of these ends by itself, with a code that is not 0 and one sentence.
-func TestRefusals(t *testing.T) {
+// The process exits with a code other than 0.
+func TestStartupFailure_ExitsWithOneSentence(t *testing.T) {
 	tests := map[string]struct {
 		kubeconfig func(*testing.T, *plane.Plane) string
 		args       []string
 		says       []string
 		waits      bool
 	}{
-		"when the CRDs are missing, it names them and the command": {
+		"CRDs are missing: names them and the command": {
 			kubeconfig: func(t *testing.T, p *plane.Plane) string { return someAccount(t, p.Cluster("bare")) },
 			says: []string{
 				"CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, bundlenamespacemappings.fleet.cattle.io, " +
@@ -40,34 +40,34 @@ func TestRefusals(t *testing.T) {
 			},
 			waits: true,
 		},
-		"when the API server is not there, it says which": {
+		"API server is unreachable: names it": {
 			kubeconfig: func(t *testing.T, p *plane.Plane) string {
 				return must(t)(writeKubeconfig(p.Hub, "https://127.0.0.1:1", "x"))
 			},
 			says:  []string{"connecting to https://127.0.0.1:1: ", "the API server cannot be reached", "(waited 30s)"},
 			waits: true,
 		},
-		"when the API server is another's, it does not wait": {
+		"API server has another CA: does not wait": {
 			kubeconfig: func(t *testing.T, p *plane.Plane) string {
 				return must(t)(writeKubeconfig(&plane.Cluster{Name: "other", CA: otherCA()}, p.Hub.URL, "x"))
 			},
 			says: []string{"the API server's certificate is not trusted"},
 		},
-		"when its credential is not accepted, it does not wait": {
+		"credential is rejected: does not wait": {
 			kubeconfig: func(t *testing.T, p *plane.Plane) string { return must(t)(writeKubeconfig(p.Hub, p.Hub.URL, "x")) },
 			says:       []string{"Unauthorized"},
 		},
-		"when the configuration is malformed, it says where and does not wait": {
+		"configuration is invalid: names the place and does not wait": {
 			kubeconfig: malformed,
 			args:       []string{"--namespace=malformed"},
 			says:       []string{"the configuration is malformed: ConfigMap malformed/fleet-controller, key config: "},
 		},
-		"when the kubeconfig is missing, it says so": {
+		"kubeconfig is missing: names it": {
 			kubeconfig: func(*testing.T, *plane.Plane) string { return "/nowhere" },
 			args:       []string{"--kubeconfig=/nowhere"},
 			says:       []string{"not running in a cluster, and no usable kubeconfig", "/nowhere"},
 		},
-		"when told of a flag it does not know": {
+		"unknown flag": {
 			kubeconfig: func(*testing.T, *plane.Plane) string { return "" },
 			args:       []string{"--shards=3"},
 			says:       []string{"unknown flag: --shards"},
@@ -157,7 +157,7 @@ var (
 	ofAnybody = []string{"fleet_registrations_total{", "fleet_build_info{", "go_goroutines", "rest_client_requests_total{", "fleet_memory_bytes{"}
 )
 
-func TestMetrics(t *testing.T) {
+func TestLeader_ServesAllMetrics(t *testing.T) {
 	hub(t)
 	NewWithT(t).Eventually(func(g Gomega) { // one that has just begun to lead has not called every handler yet
 		text := leading.scrape(t)
@@ -183,7 +183,7 @@ func expectStandby(t *testing.T, r *process) {
 	}
 }
 
-func TestReplicas(t *testing.T) {
+func TestStandbyReplica_TakesOverWhenTheLeaderEnds(t *testing.T) {
 	hub := hub(t)
 	kubeconfig := must(t)(installed())
 	before := leading
@@ -195,7 +195,7 @@ func TestReplicas(t *testing.T) {
 	}
 	expectStandby(t, second)
 
-	t.Run("the one that stands by takes over when the leader ends, and the leader's code is 0", func(t *testing.T) {
+	t.Run("leader is stopped: standby leads, exit code is 0", func(t *testing.T) {
 		if code := before.stop(); code != 0 {
 			t.Errorf("exit code %d\n%s", code, before.Log())
 		}
@@ -203,10 +203,10 @@ func TestReplicas(t *testing.T) {
 		if err := second.awaitReady("leading"); err != nil {
 			t.Fatal(err)
 		}
-		TestMetrics(t)
+		TestLeader_ServesAllMetrics(t)
 		expectWork(t, hub)
 	})
-	t.Run("when the leader is killed, its lease has to end first", func(t *testing.T) {
+	t.Run("leader is killed: standby leads after the lease expires", func(t *testing.T) {
 		third := start(t, kubeconfig)
 		if err := third.awaitReady("standing by"); err != nil {
 			t.Fatal(err)

@@ -210,8 +210,8 @@ func follows(reason string) func(fleet.Cluster) bool {
 	}
 }
 
-// One cluster of Cluster API from the installation of its CRD to its deletion, with the rights of the chart.
-func TestClusterAPI(t *testing.T) {
+// The controllers run with the rights of the chart. The CRD of Cluster API is installed after they start.
+func TestClusterAPICluster_FromRegistrationToDeletion(t *testing.T) {
 	g, a := NewWithT(t), startClusterAPI(t, "ws-capi")
 	a.configure(map[string]any{"enabled": true, "clusterSelector": map[string]any{"matchLabels": map[string]any{"fleet": "join"}}})
 	a.installCRD() // after the controllers look for it

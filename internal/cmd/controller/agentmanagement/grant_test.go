@@ -89,7 +89,7 @@ func (a agent) shares(ctx context.Context, g Gomega, hub *client.Client) bool {
 	return contentreaders.Reads(binding, a.account())
 }
 
-func TestARequestIsAnswered(t *testing.T) {
+func TestRequest_IsAnsweredWithACredential(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-grant")
 	newToken(t, hub, ws, "t1", 0)
@@ -185,7 +185,7 @@ func expectAgentRights(t *testing.T, hub *client.Client, a agent, cluster *fleet
 	g.Expect(status.Do(ctx).Error()).To(Succeed())
 }
 
-func TestAnOlderRequestGoesWhenTheNewerIsUsed(t *testing.T) {
+func TestOlderRequest_IsRevokedWhenTheNewerIsUsed(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-superseded")
 	newToken(t, hub, ws, "t1", 0)
@@ -247,7 +247,7 @@ func expectAsked(t *testing.T, hub *client.Client, ws, cluster string) {
 	register(t, bearer(t, valuesOf(t, hub, ws, "t1")), ws, "another of "+cluster, "random")
 }
 
-func TestATakeoverWaitsForTheOperator(t *testing.T) {
+func TestTakeover_WaitsForTheOperator(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-takeover")
 	newToken(t, hub, ws, "t1", 0)
@@ -289,8 +289,8 @@ func TestATakeoverWaitsForTheOperator(t *testing.T) {
 	expectRevoked(t, hub, first)
 }
 
-// Agents of before there was a label for the token.
-func TestAnAgentThatNamesNoTokenCanReadItsAnswer(t *testing.T) {
+// Earlier agents send no label with the name of their token.
+func TestAgentWithoutTokenName_ReadsItsAnswer(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-nameless")
 	newToken(t, hub, ws, "t1", 0)
@@ -332,7 +332,7 @@ func expectRevoked(t *testing.T, hub *client.Client, a agent) {
 	})
 }
 
-func TestADeletedRequestIsRevoked(t *testing.T) {
+func TestDeletedRequest_IsRevoked(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-revoked")
 	newToken(t, hub, ws, "t1", 0)
@@ -348,8 +348,9 @@ func TestADeletedRequestIsRevoked(t *testing.T) {
 	g.Expect(hub.Get(t.Context(), client.Clusters, ws, goes.credential.ClusterName, &fleet.Cluster{})).To(Succeed()) // it may register again
 }
 
-// TestTwoWorkspacesHaveARequestOfOneName registers an agent in each; neither takes anything from the other, nor along.
-func TestTwoWorkspacesHaveARequestOfOneName(t *testing.T) {
+// TestSameRequestNameInTwoWorkspaces_AreIndependent registers an agent in each workspace. Deleting one request does
+// not change the rights of the other.
+func TestSameRequestNameInTwoWorkspaces_AreIndependent(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	var holders, agents = map[string]*client.Client{}, map[string]agent{}
 	for _, name := range []string{"ws-namesake-a", "ws-namesake-b"} {
@@ -419,7 +420,7 @@ func TestCredential_IsReadableUntilItsFirstUse(t *testing.T) {
 	expectGone(register(t, holder, ws, "reads twice", "another random"), now.Add(time.Minute)) // no two heartbeats of one second
 }
 
-func TestAnAgentsRightsAreHealed(t *testing.T) {
+func TestAgentRights_AreRestored(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-rights")
 	newToken(t, hub, ws, "t1", 0)
@@ -432,7 +433,7 @@ func TestAnAgentsRightsAreHealed(t *testing.T) {
 	})
 }
 
-func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
+func TestContentReaderBinding_IsRestored(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-contents")
 	newToken(t, hub, ws, "t1", 0)
@@ -443,12 +444,12 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 		return err
 	}
 	tests := map[string]func() error{
-		"somebody empties it": func() error { return patch(`{"subjects":null}`) },
-		"somebody takes it": func() error {
+		"subjects are removed": func() error { return patch(`{"subjects":null}`) },
+		"subjects are replaced": func() error {
 			return patch(`{"subjects":[{"kind":"ServiceAccount","namespace":"default","name":"default"}]}`)
 		},
-		"somebody deletes it": func() error { return bindings.Delete(t.Context(), name, metav1.DeleteOptions{}) },
-		"somebody unmarks it": func() error { return patch(`{"metadata":{"labels":null},"subjects":null}`) },
+		"binding is deleted":              func() error { return bindings.Delete(t.Context(), name, metav1.DeleteOptions{}) },
+		"labels and subjects are removed": func() error { return patch(`{"metadata":{"labels":null},"subjects":null}`) },
 	}
 	for what, harm := range tests {
 		t.Run(what, func(t *testing.T) {
@@ -466,7 +467,7 @@ func TestWhatLetsAgentsReadContentsIsHealed(t *testing.T) {
 	}
 }
 
-func TestACredentialExpires(t *testing.T) {
+func TestUnusedCredential_IsDeletedAfter40Minutes(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-expiry")
 	newToken(t, hub, ws, "t1", 0)
@@ -504,7 +505,7 @@ func TestACredentialExpires(t *testing.T) {
 	g.Expect(err).To(notFound())
 }
 
-func TestSecretsOfOthersInTheRegistrationNamespaceStay(t *testing.T) {
+func TestOtherSecretsInTheRegistrationNamespace_Stay(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "theirs", Labels: map[string]string{fleet.LabelCluster: "c1"}}}
 	_, err := hub.Kube.CoreV1().Secrets(registration).Create(t.Context(), theirs, metav1.CreateOptions{})
@@ -527,7 +528,7 @@ func TestSecretsOfOthersInTheRegistrationNamespaceStay(t *testing.T) {
 	}
 }
 
-func TestARoleOfTheRequestsNameIsOurs(t *testing.T) {
+func TestWidenedRoleOfARequest_IsRestored(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-role")
 	newToken(t, hub, ws, "t1", 0)

@@ -145,7 +145,7 @@ func awaitImported(t *testing.T, hub *client.Client, c *fleet.Cluster, reason st
 	return found
 }
 
-func TestAnImport(t *testing.T) {
+func TestImport_DeploysAnAgentThatCanJoin(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-import")
 	began := time.Now()
@@ -278,7 +278,7 @@ func expectJoins(t *testing.T, identity protocol.Bootstrap, c *fleet.Cluster) {
 	g.Expect(a.beat(t.Context(), c.Name, time.Now())).To(Succeed())
 }
 
-func TestBrokenKubeconfigsAndTheirRepair(t *testing.T) {
+func TestBrokenKubeconfig_IsReportedAndImportedAfterRepair(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-broken")
 	stranger, err := strangerToken()
@@ -336,7 +336,7 @@ func TestBrokenKubeconfigsAndTheirRepair(t *testing.T) {
 	}
 }
 
-func TestARepairedKubeconfigIsTriedAtOnce(t *testing.T) {
+func TestRepairedKubeconfig_IsTriedAtOnce(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-repaired")
 	// The longer it was broken, the later it would be tried again: a busy machine is given more time.
@@ -369,7 +369,7 @@ func repairAfter(t *testing.T, hub *client.Client, ws string, failures int) time
 	return time.Since(repaired)
 }
 
-func TestAnAgentThatIsThere(t *testing.T) {
+func TestDeployedAgent_ChangesReregistersAndMoves(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-again")
 	writeSecret(t, hub, ws, "again", map[string][]byte{"value": kubeconfig(t)})

@@ -28,9 +28,9 @@ func (a agent) renew(ctx context.Context, account string, lifetime time.Duration
 	return answer.Status.Token, nil
 }
 
-// TestCredentialThatExpires sets a lifetime while the controllers run. An agent that announces renewal gets a credential
+// TestExpiringCredential_IsRenewedByItsAgent sets a lifetime while the controllers run. An agent that announces renewal gets a credential
 // with it, renews it with the rights that it has, and can do nothing else with these rights.
-func TestCredentialThatExpires(t *testing.T) {
+func TestExpiringCredential_IsRenewedByItsAgent(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	release := chart(control.Plane(t).Hub, map[string]any{})
 	release.Values["agentCredential"] = map[string]any{"lifetime": "24h"}

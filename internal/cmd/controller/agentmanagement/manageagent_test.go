@@ -131,7 +131,7 @@ func bundleRequests(t *testing.T, workspace string, past int) (requests []string
 	return requests
 }
 
-func TestAnAgentThatMovesIsManagedWhereItArrives(t *testing.T) {
+func TestMovedAgent_IsManagedInItsNewNamespace(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "moving")
@@ -146,7 +146,7 @@ func TestAnAgentThatMovesIsManagedWhereItArrives(t *testing.T) {
 	expectManagedCondition(t, hub, ws, corev1.ConditionTrue, "")
 }
 
-func TestSettingsAnAgentCannotHaveAreSaid(t *testing.T) {
+func TestInvalidAgentSettings_AreReported(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "unusable")

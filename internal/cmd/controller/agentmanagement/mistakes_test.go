@@ -121,7 +121,7 @@ func (s *scene) expectRequestTold(request *fleet.ClusterRegistration, reason, re
 	s.expectTold(client.ClusterRegistrations, request, func() []genericcondition.GenericCondition { return request.Status.Conditions }, conditions.Granted, reason, remedy)
 }
 
-func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
+func TestTokenMistakes_AreReportedAndAgentJoinsAfterRepair(t *testing.T) {
 	tests := map[string]func(*scene) (token string){
 		"a name that is too long": func(s *scene) string {
 			token := newToken(s.T, s.hub, s.workspace, strings.Repeat("t", 64), 0)
@@ -175,7 +175,7 @@ func TestMistakesWithTokensAndTheirRepair(t *testing.T) {
 	}
 }
 
-func TestMistakesWithRequestsAndTheirRepair(t *testing.T) {
+func TestRequestMistakes_AreReportedAndAnsweredAfterRepair(t *testing.T) {
 	// ask makes a request of the careless one.
 	ask := func(s *scene, modify func(*fleet.ClusterRegistration)) (*client.Client, *fleet.ClusterRegistration) {
 		s.Helper()

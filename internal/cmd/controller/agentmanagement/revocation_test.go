@@ -36,9 +36,9 @@ func signedRequest(t *testing.T, key identity.Key, values protocol.Values, clien
 	return request
 }
 
-// TestKeyOfAnAgent goes through the life of a key: it is pinned at the first heartbeat, it lets the agent return with
-// another token at once, and it is revoked together with the credential.
-func TestKeyOfAnAgent(t *testing.T) {
+// TestAgentKey_IsPinnedUsedAndRevoked pins a key at the first heartbeat, lets the agent return with another token,
+// and revokes the key together with the credential.
+func TestAgentKey_IsPinnedUsedAndRevoked(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-keys")
 	newToken(t, hub, ws, "t1", 0)

@@ -62,8 +62,8 @@ func touch(t *testing.T, hub *client.Client, c *fleet.Cluster) {
 	NewWithT(t).Expect(hub.Patch(t.Context(), client.Clusters, c.Namespace, c.Name, []byte(patch))).To(Succeed())
 }
 
-// What downstream clusters do to an agent that is brought to them: it is said, and over once its cause is.
-func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
+// The condition Imported reports what blocks the agent in its cluster, until the cause is removed.
+func TestBlockedAgent_IsReportedAndRecovers(t *testing.T) {
 	tests := map[string]struct {
 		// does makes a trouble in east's namespace of this name and returns how it ends.
 		does   func(t *testing.T, east *client.Client, namespace string) (mend func(g Gomega))
@@ -151,7 +151,7 @@ func TestWhatKeepsAnAgentAndItsRepair(t *testing.T) {
 	}
 }
 
-func TestABlackHoleIsSaid(t *testing.T) {
+func TestSilentServer_IsReportedAndImportedAfterRepair(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-hole")
 	hole := silent(t)
@@ -165,8 +165,8 @@ func TestABlackHoleIsSaid(t *testing.T) {
 	expectJoins(t, expectApplied(t, c), c)
 }
 
-// The agents of these tests are never started, so that they ask for nothing.
-func TestAnAgentThatNeverComesGetsAFreshToken(t *testing.T) {
+// The agents of these tests never start, so they send no requests.
+func TestAgentThatNeverJoins_GetsAFreshToken(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-never")
 	writeSecret(t, hub, ws, "never", map[string][]byte{"value": kubeconfig(t)})
@@ -201,7 +201,7 @@ func TestAnAgentThatNeverComesGetsAFreshToken(t *testing.T) {
 	g.Expect(givenTo(t, c)).To(Equal(second))
 }
 
-func TestATokenThatIsLostIsReplaced(t *testing.T) {
+func TestDeletedImportToken_IsReplaced(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-lost")
 	writeSecret(t, hub, ws, "lost", map[string][]byte{"value": kubeconfig(t)})

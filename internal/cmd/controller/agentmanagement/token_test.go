@@ -64,7 +64,7 @@ func newRequest(workspace, clientID, random, token string) *fleet.ClusterRegistr
 	}
 }
 
-func TestATokenMayAskAndNothingElse(t *testing.T) {
+func TestToken_MayOnlyCreateRequests(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws, other := workspace(t, hub, "ws-token"), workspace(t, hub, "ws-token-other")
 	token := newToken(t, hub, ws, "t1", time.Hour)
@@ -157,7 +157,7 @@ func toAny[T any](list []T) (all []any) {
 	return all
 }
 
-func TestATokenEndsWithItsTime(t *testing.T) {
+func TestToken_ExpiresAfterItsTTL(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-token-ttl")
 	token := newToken(t, hub, ws, "t1", time.Hour) // a short one may have ended before its values were read
@@ -190,7 +190,7 @@ func expectEnded(t *testing.T, hub *client.Client, ws string, token *fleet.Clust
 	})
 }
 
-func TestADeletedTokenTakesAllOfItAlong(t *testing.T) {
+func TestDeletedToken_DeletesItsObjects(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	ws := workspace(t, hub, "ws-token-deleted")
 	token := newToken(t, hub, ws, "t1", 0)
@@ -199,7 +199,7 @@ func TestADeletedTokenTakesAllOfItAlong(t *testing.T) {
 	expectEnded(t, hub, ws, token, holder)
 }
 
-func TestWhatATokenIsMadeOfIsHealed(t *testing.T) {
+func TestTokenObjects_AreRestored(t *testing.T) {
 	hub := hub(t)
 	ws := workspace(t, hub, "ws-token-healed")
 	token := newToken(t, hub, ws, "t1", 0)

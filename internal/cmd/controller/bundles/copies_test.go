@@ -15,7 +15,7 @@ import (
 )
 
 // A copy is deleted when it is no longer named, unless another Bundle wants it too.
-func TestCopiesThatAreNoLongerWantedGo(t *testing.T) {
+func TestUnneededCopies_AreDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	here, there := metav1.ObjectMeta{Namespace: w.workspace, Name: "shared"}, w.namespaceOf("one")

@@ -21,7 +21,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestABundleReachesItsClusters(t *testing.T) {
+func TestBundle_IsDeployedToItsClusters(t *testing.T) {
 	w := newWorld(t)
 	names := []string{"one", "two", "three"}
 	for _, name := range names {
@@ -109,8 +109,8 @@ func (w *world) expectGone(t *testing.T, bundle, cluster string) {
 	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
 }
 
-// BenchmarkDelivery is from the creation of a Bundle to BundleDeployments in three
-// clusters, as an admin's client sees it.
+// BenchmarkDelivery measures the time from the creation of a Bundle to BundleDeployments in three clusters, as an
+// admin's client sees it.
 func BenchmarkDelivery(b *testing.B) {
 	w := newWorld(b)
 	clusters := []string{"one", "two", "three"}
@@ -130,7 +130,7 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-func TestABundleFollowsItsClusters(t *testing.T) {
+func TestClusterLabelsChange_BundleFollows(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.cluster(t, "two", map[string]string{"env": "dev"})
@@ -155,7 +155,7 @@ func TestABundleFollowsItsClusters(t *testing.T) {
 	w.deployment(t, "web", "three", "one that came later", exists)
 }
 
-func TestAGroupMovesABundle(t *testing.T) {
+func TestClusterGroupChanges_BundleFollows(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.bundle(t, "web", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{{ClusterGroup: "prod"}} })
@@ -168,7 +168,7 @@ func TestAGroupMovesABundle(t *testing.T) {
 	w.expectGone(t, "web", "one")
 }
 
-func TestAChangeOfTheBundle(t *testing.T) {
+func TestBundleChanges_DeploymentIsUpdatedInPlace(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), values("a", 1))
@@ -207,7 +207,7 @@ func TestAChangeOfTheBundle(t *testing.T) {
 	w.contentThat(t, manifest.ID(), func(c *fleet.Content) bool { return c.UID != stored.UID && c.Status.ReferenceCount == 1 })
 }
 
-func TestAPausedBundle(t *testing.T) {
+func TestPausedBundle_ChangesAreStaged(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
@@ -316,7 +316,7 @@ func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
 	}{
 		{"other values", patch(`{"data":{"values":"e30="}}`)},
 		{"no values", patch(`{"data":{"values":null}}`)},
-		{"a key more", patch(`{"data":{"more":"e30="}}`)},
+		{"an additional key", patch(`{"data":{"more":"e30="}}`)},
 		{"no Secret", func() error { return secrets.Delete(t.Context(), "web", metav1.DeleteOptions{}) }},
 	} {
 		t.Log(damage.what)
@@ -325,7 +325,7 @@ func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
 	}
 }
 
-func TestABundleLeaves(t *testing.T) {
+func TestDeletedBundle_DeploymentsAndValuesAreDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.cluster(t, "two", nil)
@@ -345,9 +345,8 @@ func TestABundleLeaves(t *testing.T) {
 	}).WithTimeout(patience).WithPolling(20 * time.Millisecond).Should(Succeed())
 }
 
-// What runs on a cluster that is deleted stays as it is: others take its rights and
-// its namespace away first.
-func TestAClusterThatIsDeletedKeepsItsDeployments(t *testing.T) {
+// Other controllers revoke the rights of the agent and delete the namespace first.
+func TestClusterBeingDeleted_KeepsItsDeployments(t *testing.T) {
 	w := newWorld(t)
 	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.workspace, Name: "one", Labels: map[string]string{"n": "1"}, Finalizers: []string{fleet.FinalizerCluster},
@@ -373,7 +372,7 @@ func TestAClusterThatIsDeletedKeepsItsDeployments(t *testing.T) {
 	w.expectGone(t, "web", "one")
 }
 
-func TestLabelsOfABundleDeployment(t *testing.T) {
+func TestBundleDeployment_HasLabelsOfBundleAndCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	b := w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a", "objectset.rio.cattle.io/hash": "h"} })

@@ -91,7 +91,7 @@ func TestForgedBundleDeployment_ChangesNoStatus(t *testing.T) {
 	must(t, victim.Patch(t.Context(), client.BundleDeployments, forged.Namespace, forged.Name, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-func TestASecretInThePlaceOfValuesStays(t *testing.T) {
+func TestSecretWithTheNameOfTheValues_Stays(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	secrets := w.Kube.CoreV1().Secrets(w.namespaceOf("one"))

@@ -76,7 +76,7 @@ func (w *world) columns(t testing.TB, resource, name string) (cells []any) {
 	return table.Rows[0].Cells
 }
 
-func TestGroupsCountTheirClusters(t *testing.T) {
+func TestClusterGroupStatus_FollowsItsClusters(t *testing.T) {
 	w := newWorld(t)
 	w.group(t, "prod", byLabel("env", "prod"), nil)
 	w.group(t, "dev", byLabel("env", "dev"), nil)
@@ -136,8 +136,8 @@ func TestGroupsCountTheirClusters(t *testing.T) {
 	w.shows(t, "none", "0/0", "0/0")
 }
 
-// Heartbeats come all the time, and so do other things no group shows: none of them costs a write.
-func TestWhatAGroupDoesNotShowIsNotWritten(t *testing.T) {
+// Changes that a ClusterGroup does not show, such as heartbeats, cause no write.
+func TestHeartbeats_DoNotWriteClusterGroups(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.group(t, "all", &metav1.LabelSelector{}, nil)
@@ -158,7 +158,7 @@ func TestWhatAGroupDoesNotShowIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestLabelsOfAGroupMoveABundle(t *testing.T) {
+func TestClusterGroupLabelsChange_BundleFollows(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.group(t, "prod", byLabel("env", "prod"), map[string]string{"tier": "low"})

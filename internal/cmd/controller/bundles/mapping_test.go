@@ -38,7 +38,7 @@ func (w *world) labelWorkspace(t testing.TB, key string, value any) {
 // teamed gives a Bundle the label that the mapping selects.
 func teamed(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} }
 
-func TestAMappingLeadsToClustersOfOtherWorkspaces(t *testing.T) {
+func TestMapping_ReachesClustersOfOtherWorkspaces(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace // of this run alone
 	away.labelWorkspace(t, "tier", tier)
@@ -100,7 +100,7 @@ func (w *world) accept(t testing.TB, list any) {
 	must(t, err)
 }
 
-func TestAWorkspaceRefusesBundlesOfOthers(t *testing.T) {
+func TestWorkspace_MayRefuseBundlesOfOthers(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -140,8 +140,7 @@ func TestAWorkspaceRefusesBundlesOfOthers(t *testing.T) {
 	away.deployment(t, "web", "far", "a Bundle where nothing is refused", exists)
 }
 
-// Groups are those of the cluster's workspace, not of the Bundle's.
-func TestAMappedBundleUsesTheGroupsOfTheClustersWorkspace(t *testing.T) {
+func TestMappedBundle_UsesGroupsOfTheClustersWorkspace(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -215,8 +214,8 @@ func TestMappingWithOneSelector_IsReported(t *testing.T) {
 	w.expectWarning(t, m, "MappingIncomplete", "BundleNamespaceMapping m: both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing")
 }
 
-// Two workspaces may have a Bundle of one name; a cluster has one of them, the one that came first.
-func TestAMappedBundleDoesNotReplaceAnother(t *testing.T) {
+// A cluster has one BundleDeployment of a name: that of the first Bundle.
+func TestMappedBundle_DoesNotReplaceABundleOfThatName(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -236,8 +235,7 @@ func TestAMappedBundleDoesNotReplaceAnother(t *testing.T) {
 	away.deployment(t, "web", "far", "the one that waited", func(bd *fleet.BundleDeployment) bool { return bd.Labels[fleet.LabelBundleNamespace] == home.workspace })
 }
 
-// The Bundle of an agent is for one cluster of its own workspace, whatever is mapped.
-func TestAnAgentsBundleStaysAtHome(t *testing.T) {
+func TestAgentBundle_IgnoresMappings(t *testing.T) {
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)

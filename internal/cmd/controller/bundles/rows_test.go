@@ -54,7 +54,7 @@ func threeOfTwo(t *testing.T) *world {
 	return w
 }
 
-func TestTargetsRestrictionsAndCustomisations(t *testing.T) {
+func TestChangedTargetsAndRestrictions_AreApplied(t *testing.T) {
 	w := threeOfTwo(t)
 	everyone := ofGroup("all")
 	everyone.Name = "everyone"
@@ -102,7 +102,7 @@ func TestTargetsRestrictionsAndCustomisations(t *testing.T) {
 	})
 }
 
-func TestAGroupThatIsNotThere(t *testing.T) {
+func TestMissingClusterGroup_IsReportedAndDeploymentsStay(t *testing.T) {
 	w := threeOfTwo(t)
 	w.bundle(t, "web", withTargets(ofGroup("first")))
 	before := w.deployment(t, "web", "one", "its BundleDeployment", exists)
@@ -152,7 +152,7 @@ func dependingOn(names ...string) func(*fleet.Bundle) {
 	}
 }
 
-func TestDependencies(t *testing.T) {
+func TestDependencies_AreCopiedAndCyclesReported(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.bundle(t, "db", to("one"))
@@ -179,7 +179,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-func TestNamesThatNoLabelHolds(t *testing.T) {
+func TestTooLongNames_AreReported(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("a", 64)
 	w.cluster(t, "one", nil)
@@ -202,7 +202,7 @@ func TestNamesThatNoLabelHolds(t *testing.T) {
 	})
 }
 
-func TestValuesThatNoSecretHolds(t *testing.T) {
+func TestTooLargeValues_AreReported(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"size": "1"})
 	w.cluster(t, "two", map[string]string{"size": "1"})
@@ -220,7 +220,7 @@ func TestValuesThatNoSecretHolds(t *testing.T) {
 	}
 }
 
-func TestATemplateThatDoesNotEnd(t *testing.T) {
+func TestEndlessTemplate_IsReported(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.cluster(t, "two", map[string]string{"n": "1000000000000"})
@@ -232,7 +232,7 @@ func TestATemplateThatDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestAClusterWhoseNamespaceGoes(t *testing.T) {
+func TestTerminatingClusterNamespace_OthersContinue(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)
@@ -257,7 +257,7 @@ func TestAClusterWhoseNamespaceGoes(t *testing.T) {
 	}
 }
 
-func TestAContentThatIsTooLarge(t *testing.T) {
+func TestTooLargeContent_IsReported(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	// So much that the store takes the Bundle, and not the Content, which compresses it little and encodes it again.
@@ -277,8 +277,8 @@ func TestAContentThatIsTooLarge(t *testing.T) {
 	w.expectNone(t, "web", "one")
 }
 
-// TestWhatAnAgentReportsIsSaid has every kind of report told with the words that users look for.
-func TestWhatAnAgentReportsIsSaid(t *testing.T) {
+// TestReportsOfAnAgent_AreShownOnTheBundle checks the messages, because users search for them.
+func TestReportsOfAnAgent_AreShownOnTheBundle(t *testing.T) {
 	service := func(change map[string]any) map[string]any {
 		out := map[string]any{"kind": "Service", "apiVersion": "v1", "namespace": "ns", "name": "svc-test"}
 		for key, value := range change {
@@ -310,7 +310,7 @@ func TestWhatAnAgentReportsIsSaid(t *testing.T) {
 	w.report(t, bd, map[string]any{"modifiedStatus": nil})
 	w.bundleThat(t, "web", "ready again", isReady)
 
-	t.Run("what was tried before is no longer said", func(t *testing.T) {
+	t.Run("errors of an earlier state are no longer reported", func(t *testing.T) {
 		w.report(t, bd, map[string]any{"ready": false, "conditions": []any{
 			map[string]any{"type": "Installed", "status": "False", "message": `unknown field "spec.nope"`},
 		}})
@@ -326,7 +326,7 @@ func TestWhatAnAgentReportsIsSaid(t *testing.T) {
 	})
 }
 
-func TestCopiesForTheAgents(t *testing.T) {
+func TestDownstreamResources_AreCopiedAndUpdated(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)

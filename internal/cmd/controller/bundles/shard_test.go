@@ -13,8 +13,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestShards has a shard beside the controllers of all other tests, which are none.
-func TestShards(t *testing.T) {
+// TestShard_ReconcilesOnlyItsBundles runs a shard beside the controllers of all other tests, which belong to no
+// shard.
+func TestShard_ReconcilesOnlyItsBundles(t *testing.T) {
 	w := newWorld(t)
 	cfg, err := account()
 	must(t, err)

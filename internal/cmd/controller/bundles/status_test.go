@@ -16,7 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestStatusReachesBundleAndCluster(t *testing.T) {
+func TestReportedStatus_IsSummedUpInBundleAndCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)
@@ -121,7 +121,7 @@ func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 	}
 }
 
-func TestATemplateThatFailsForOneCluster(t *testing.T) {
+func TestFailingTemplate_ConcernsOneCluster(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "dev"})
 	w.cluster(t, "two", map[string]string{"env": "dev", "zone": "b"})
@@ -144,7 +144,7 @@ func TestATemplateThatFailsForOneCluster(t *testing.T) {
 	}
 }
 
-func TestValuesInASecret(t *testing.T) {
+func TestMissingValuesSecret_IsReportedUntilItExists(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
@@ -184,7 +184,7 @@ func TestABundleWrittenBeforeItsValues_ShowsNoError(t *testing.T) {
 	})
 }
 
-func TestAnotherBundlesDeploymentIsLeftAlone(t *testing.T) {
+func TestDeploymentOfAnotherBundle_Stays(t *testing.T) {
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	foreign := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{

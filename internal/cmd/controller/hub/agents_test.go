@@ -18,8 +18,8 @@ func TestAgentDefaults(t *testing.T) {
 		propagate bool
 		want      importing.AgentDefaults
 	}{
-		"debugging stays with the controller":         {false, quiet},
-		"debugging is propagated where it is allowed": {true, loud},
+		"debug settings are not propagated":        {false, quiet},
+		"debug settings are propagated if allowed": {true, loud},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

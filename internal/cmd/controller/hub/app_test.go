@@ -111,26 +111,26 @@ func TestCheck(t *testing.T) {
 		says    string
 		logs    string
 	}{
-		"all is there":            {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("{}")}}},
-		"without a ConfigMap":     {answers: map[string][]any{groupPath: {everything()}}},
-		"with an empty ConfigMap": {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("")}}},
-		"CRDs that come in a moment": {
+		"everything exists": {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("{}")}}},
+		"no ConfigMap":      {answers: map[string][]any{groupPath: {everything()}}},
+		"empty ConfigMap":   {answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("")}}},
+		"CRDs are installed a moment later": {
 			answers: map[string][]any{groupPath: {http.StatusNotFound, served("clusters"), everything()}},
 			logs:    `msg="waiting for the API server and the CRDs" error="CustomResourceDefinitions are missing or not established: bundledeployments.fleet.cattle.io, `,
 		},
-		"a server that is busy yet": {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
-		"a credential that is not accepted": {
+		"busy server": {answers: map[string][]any{groupPath: {http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, everything()}}},
+		"rejected credential": {
 			answers: map[string][]any{groupPath: {http.StatusUnauthorized}}, says: "discovering the kinds of fleet.cattle.io/v1alpha1: ",
 		},
-		"a configuration that may not be read": {
+		"forbidden ConfigMap": {
 			answers: map[string][]any{groupPath: {everything()}, configPath: {http.StatusForbidden}},
 			says:    "reading ConfigMap cattle-fleet-system/fleet-controller: ",
 		},
-		"a configuration that is malformed": {
+		"malformed configuration": {
 			answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("- a")}}, is: ErrConfigMalformed,
 			says: "the configuration is malformed: ConfigMap cattle-fleet-system/fleet-controller, key config: ",
 		},
-		"a value that is dropped is told": {
+		"ignored value is logged": {
 			answers: map[string][]any{groupPath: {everything()}, configPath: {configMap("gitClientTimeout: soon")}},
 			logs:    "gitClientTimeout: soon is not a duration",
 		},
@@ -236,8 +236,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// The server forbids all lists.
-func TestStartNamesTheKindsThatCannotBeListed(t *testing.T) {
+func TestStart_ErrorNamesKindsThatCannotBeListed(t *testing.T) {
 	o := options(t, &server{answers: map[string][]any{
 		"/api/v1/secrets": {http.StatusForbidden}, groupPath + "/clusters": {http.StatusForbidden}, "/version": {map[string]string{}},
 	}}, io.Discard)
@@ -283,9 +282,9 @@ func TestAwaitSync_WaitsForLongLists(t *testing.T) {
 		want error
 		told int
 	}{
-		"there at last":              {at: []pending{{kind: "x"}, {kind: "x"}, {kind: "x"}}, told: 3},
-		"refused from the beginning": {at: []pending{{"x", refused}}, want: ErrNotSynced},
-		"refused later":              {at: []pending{{kind: "x"}, {"x", refused}}, want: ErrNotSynced, told: 1},
+		"listed at last":         {at: []pending{{kind: "x"}, {kind: "x"}, {kind: "x"}}, told: 3},
+		"refused from the start": {at: []pending{{"x", refused}}, want: ErrNotSynced},
+		"refused later":          {at: []pending{{kind: "x"}, {"x", refused}}, want: ErrNotSynced, told: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +308,7 @@ func TestAwaitSync_WaitsForLongLists(t *testing.T) {
 	}
 }
 
-func TestAwaitSyncEndsWithTheContext(t *testing.T) {
+func TestAwaitSync_EndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	tell := func(kinds string) { t.Errorf("told of %s", kinds) }
@@ -405,14 +404,14 @@ func TestDialer(t *testing.T) {
 		remote           bool // it belongs to another cluster than the hub's
 		want             error
 	}{
-		"a usable one":                           {kubeconfig: kubeconfig(""), mode: "system-store"},
-		"another Cluster's, and a local address": {kubeconfig: kubeconfig(""), mode: "system-store", remote: true, want: foreign.ErrKubeconfigAddress},
-		"one that is none":                       {kubeconfig: "{", mode: "strict", want: kubeconfigs.ErrKubeconfigMalformed},
-		"a mode that is none":                    {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
-		"strict, and a CA that the system has":   {kubeconfig: kubeconfig(""), mode: "strict"},
-		"one that verifies nothing":              {kubeconfig: insecure, mode: "system-store", want: kubeconfigs.ErrKubeconfigInsecure},
-		"one that verifies nothing, as allowed":  {kubeconfig: insecure, mode: "system-store", allow: true},
-		"strict, and it verifies nothing":        {kubeconfig: insecure, mode: "strict", want: kubeconfigs.ErrKubeconfigInsecure},
+		"usable":                                {kubeconfig: kubeconfig(""), mode: "system-store"},
+		"another Cluster, local address":        {kubeconfig: kubeconfig(""), mode: "system-store", remote: true, want: foreign.ErrKubeconfigAddress},
+		"invalid kubeconfig":                    {kubeconfig: "{", mode: "strict", want: kubeconfigs.ErrKubeconfigMalformed},
+		"invalid mode":                          {kubeconfig: kubeconfig(`,"certificate-authority-data":"Y2E="`), mode: "", want: kube.ErrUnknownTLSMode},
+		"strict without a CA":                   {kubeconfig: kubeconfig(""), mode: "strict"},
+		"insecure-skip-tls-verify":              {kubeconfig: insecure, mode: "system-store", want: kubeconfigs.ErrKubeconfigInsecure},
+		"insecure-skip-tls-verify, allowed":     {kubeconfig: insecure, mode: "system-store", allow: true},
+		"insecure-skip-tls-verify under strict": {kubeconfig: insecure, mode: "strict", want: kubeconfigs.ErrKubeconfigInsecure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -440,12 +439,12 @@ func TestKubeconfigToTheHubsOwnServices_IsRefused(t *testing.T) {
 		local    bool
 		want     error
 	}{
-		"the API server's own address":          {"10.96.0.1", settings, false, foreign.ErrKubeconfigAddress},
-		"it, for the hub's own Cluster":         {"10.96.0.1", settings, true, nil},
-		"it, as the operator allows":            {"10.96.0.1", allowed, false, nil},
-		"a network that is listed":              {"10.97.3.4", settings, false, foreign.ErrKubeconfigAddress},
-		"a private address beside":              {"10.96.0.2", settings, false, nil},
-		"outside of a cluster, none is refused": {"10.96.0.9", config.Config{}, false, nil},
+		"the API server's own address":        {"10.96.0.1", settings, false, foreign.ErrKubeconfigAddress},
+		"the same, for the hub's own Cluster": {"10.96.0.1", settings, true, nil},
+		"the same, allowed by the operator":   {"10.96.0.1", allowed, false, nil},
+		"a network that is listed":            {"10.97.3.4", settings, false, foreign.ErrKubeconfigAddress},
+		"another private address":             {"10.96.0.2", settings, false, nil},
+		"outside a cluster: none is refused":  {"10.96.0.9", config.Config{}, false, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -457,7 +456,7 @@ func TestKubeconfigToTheHubsOwnServices_IsRefused(t *testing.T) {
 	}
 }
 
-func TestTheTableOfKinds(t *testing.T) {
+func TestKinds_AreServedAndHaveTheirOwnBackoff(t *testing.T) {
 	mapper := staticMapper()
 	scheme, err := newScheme()
 	if err != nil {
@@ -492,7 +491,7 @@ func TestTheTableOfKinds(t *testing.T) {
 	}
 }
 
-func TestSelections(t *testing.T) {
+func TestSelectors(t *testing.T) {
 	var o metav1.ListOptions
 	byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{}))(&o)
 	byField("type", "x")(&o)
@@ -502,7 +501,7 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-func TestClientsNeverSleepOnAFailedList(t *testing.T) {
+func TestClientFactory_IsAlwaysHealthy(t *testing.T) {
 	if !(&clientFactory{}).IsHealthy(t.Context()) {
 		t.Error("lasso would sleep")
 	}

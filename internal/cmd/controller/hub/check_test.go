@@ -69,7 +69,7 @@ func drop(crd *apiextensions.CustomResourceDefinition, fields ...string) apiexte
 	return *old
 }
 
-func TestCheckOfTheFields(t *testing.T) {
+func TestCheck_ReportsFieldsMissingInCRDs(t *testing.T) {
 	unchanged := func(*apiextensions.CustomResourceDefinition) {}
 	newer := func(crd *apiextensions.CustomResourceDefinition) {
 		for _, version := range crd.Spec.Versions {
@@ -86,16 +86,16 @@ func TestCheckOfTheFields(t *testing.T) {
 		says    string
 		logs    string
 	}{
-		"CRDs of this release":     {answers: current(t, unchanged)},
-		"CRDs of a later release":  {answers: current(t, newer)},
-		"a kind that no CRD makes": {answers: with(current(t, unchanged), "contents", http.StatusNotFound)},
-		"another release's, which has no conditions of requests and tokens": {
+		"CRDs of this release":    {answers: current(t, unchanged)},
+		"CRDs of a later release": {answers: current(t, newer)},
+		"a missing CRD":           {answers: with(current(t, unchanged), "contents", http.StatusNotFound)},
+		"CRDs of another release without conditions of requests and tokens": {
 			answers: with(with(current(t, unchanged), "clusterregistrations", recorded(t, "clusterregistrations")), "clusterregistrationtokens", recorded(t, "clusterregistrationtokens")),
 			says: "the CustomResourceDefinitions are older than this controller, and the API server would drop what it writes to " +
 				"clusterregistrations.fleet.cattle.io (status.conditions), clusterregistrationtokens.fleet.cattle.io (status.conditions, status.defaultTTL); " +
 				"upgrade them with: helm upgrade fleet-crd charts/fleet-crd --namespace cattle-fleet-system",
 		},
-		"one that Helm did not install": {
+		"a CRD that Helm did not install": {
 			answers: with(current(t, unchanged), "clusters", cluster(t, "agent")),
 			says: "the CustomResourceDefinitions are older than this controller, and the API server would drop what it writes to " +
 				"clusters.fleet.cattle.io (status.agent); upgrade them with: " +
@@ -106,14 +106,14 @@ func TestCheckOfTheFields(t *testing.T) {
 			says: "the CustomResourceDefinitions are older than this controller, and the API server would drop what it writes to " +
 				"clusters.fleet.cattle.io (status.agent, status.conditions, status.display and 2 more); ",
 		},
-		"a server that is busy yet": {answers: with(current(t, unchanged), "bundles", http.StatusServiceUnavailable, current(t, unchanged)[crdsPath+"bundles.fleet.cattle.io"][0])},
-		"an account that may not read them": {
+		"a busy server": {answers: with(current(t, unchanged), "bundles", http.StatusServiceUnavailable, current(t, unchanged)[crdsPath+"bundles.fleet.cattle.io"][0])},
+		"an account without the right to read CRDs": {
 			answers: with(current(t, unchanged), "bundles", http.StatusForbidden), logs: "cannot check whether the CustomResourceDefinitions belong to this release",
 		},
-		"a credential that is not accepted": {
+		"a rejected credential": {
 			answers: with(current(t, unchanged), "bundles", http.StatusUnauthorized), says: "reading CustomResourceDefinition bundles.fleet.cattle.io: ",
 		},
-		"an answer that is no CRD": {
+		"an answer that is not a CRD": {
 			answers: with(current(t, unchanged), "bundles", "no object"), says: "reading CustomResourceDefinition bundles.fleet.cattle.io: ",
 		},
 	}
@@ -138,8 +138,8 @@ func TestCheckOfTheFields(t *testing.T) {
 	}
 }
 
-// TestCheckAsksForEachKindOnce counts requests, because a start must not cost more than necessary.
-func TestCheckAsksForEachKindOnce(t *testing.T) {
+// TestCheck_ReadsEachCRDOnce counts the requests of a start.
+func TestCheck_ReadsEachCRDOnce(t *testing.T) {
 	s := &server{answers: current(t, func(*apiextensions.CustomResourceDefinition) {})}
 	if _, err := Check(t.Context(), options(t, s, io.Discard), time.Minute); err != nil {
 		t.Fatal(err)

@@ -75,11 +75,11 @@ func TestTook_RecordsOnlyLongOperations(t *testing.T) {
 		took time.Duration
 		want []string
 	}{
-		"a moment is not worth an Event":     {100 * time.Millisecond, nil},
-		"nor are five seconds":               {5 * time.Second, nil},
-		"more than five are":                 {5040 * time.Millisecond, []string{"Normal Done done after 5s"}},
-		"to a tenth":                         {6345 * time.Millisecond, []string{"Normal Done done after 6.3s"}},
-		"a clock that was set back is quick": {-time.Minute, nil},
+		"a moment: no Event":               {100 * time.Millisecond, nil},
+		"five seconds: no Event":           {5 * time.Second, nil},
+		"more than five seconds: an Event": {5040 * time.Millisecond, []string{"Normal Done done after 5s"}},
+		"rounded to a tenth of a second":   {6345 * time.Millisecond, []string{"Normal Done done after 6.3s"}},
+		"clock set back: no Event":         {-time.Minute, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTook_RecordsOnlyLongOperations(t *testing.T) {
 	}
 }
 
-func TestEventsAreCounted(t *testing.T) {
+func TestEvents_AreLimitedAndCounted(t *testing.T) {
 	a := prepared(t, func(*Options) {})
 	for range 2000 { // they are not written before Start, and the queue is shorter
 		a.Recorder.Event(&fleet.Cluster{}, "Warning", "Bad", "bad")

@@ -80,9 +80,9 @@ func (l *listing) requests() []string {
 	return found
 }
 
-// A complete list costs both sides the memory of all objects at once. A streamed list costs the API server several
-// times as much as pages.
-func TestListsComeInPages(t *testing.T) {
+// A complete list needs the memory of all objects at once in both processes. A streamed list costs the API server
+// several times as much as pages.
+func TestInformers_ListInPages(t *testing.T) {
 	want := []string{"list limit=500", "list limit=500 continue=more", "watch resourceVersion=7"}
 	server := &listing{}
 	a, err := New(t.Context(), options(t, server, io.Discard))

@@ -56,46 +56,46 @@ func TestReport_RecordsANewProblemOnce(t *testing.T) {
 		want       []string
 		err        error
 	}{
-		"a first trouble": {
+		"first problem: reported": {
 			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			want: []string{"Warning Lost look for it"},
 		},
-		"after a time without": {
+		"problem after a time without: reported": {
 			read: withCondition("True", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			want: []string{"Warning Lost look for it"},
 		},
-		"another one than before": {
+		"another problem: reported": {
 			read: withCondition("False", "Broken", "mend it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			want: []string{"Warning Lost look for it"},
 		},
-		"what was only waited for before": {
+		"problem after a wait: reported": {
 			read: withCondition("False", "AwaitingRights", "soon"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			want: []string{"Warning Lost look for it"},
 		},
-		"the same as before is nothing new": {
+		"same problem: not reported": {
 			read: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 		},
-		"nor in other words": {
+		"same reason, another message: not reported": {
 			read: withCondition("False", "Lost", "look"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 		},
-		"what comes by itself is no trouble": {
+		"wait: not reported": {
 			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "AwaitingRights", Message: "soon"},
 		},
-		"nor is what has no reason": {
+		"no reason: not reported": {
 			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Message: "1/2"},
 		},
-		"nor is success": {
+		"success: not reported": {
 			read: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "True"},
 		},
-		"a write that fails tells nothing: there will be another": {
+		"failed write: not reported, it is retried": {
 			read: withCondition("", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			fails: []error{broken}, err: broken,
 		},
-		"a second attempt tells once": {
+		"second attempt: reported once": {
 			read: withCondition("", "", ""), live: withCondition("True", "", ""), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			fails: []error{conflict}, want: []string{"Warning Lost look for it"},
 		},
-		"what somebody said already, and the cache did not know": {
+		"written already, cache is behind: not reported": {
 			read: withCondition("", "", ""), live: withCondition("False", "Lost", "look for it"), set: genericcondition.GenericCondition{Status: "False", Reason: "Lost", Message: "look for it"},
 			fails: []error{conflict},
 		},

@@ -68,32 +68,32 @@ func TestDecide(t *testing.T) {
 		// holder is the only Secret it may be written to
 		holder types.UID
 	}{
-		"no namespace, no cluster": {in: known(func(in *input) { in.config.Namespace = "" }), stage: disabled},
-		"a dash is no namespace":   {in: known(func(in *input) { in.config.Namespace = "-" }), stage: disabled},
-		"a token is minted first":  {in: known(), stage: minting, mint: mint},
-		"a token that works is kept": {
+		"no namespace: no Cluster":        {in: known(func(in *input) { in.config.Namespace = "" }), stage: disabled},
+		"namespace is a dash: no Cluster": {in: known(func(in *input) { in.config.Namespace = "-" }), stage: disabled},
+		"no token: one is requested":      {in: known(), stage: minting, mint: mint},
+		"valid token: kept": {
 			in: known(func(in *input) { in.held, in.holder = good, "s" }), stage: registered, token: good, holder: "s",
 		},
-		"a token without an end is kept": {
+		"token without an expiry: kept": {
 			in: known(func(in *input) { in.held = hubtest.Token(accountUID, time.Time{}) }), stage: registered, token: hubtest.Token(accountUID, time.Time{}),
 		},
-		"a token that is over is replaced": {
+		"expired token: replaced": {
 			in: known(func(in *input) { in.held, in.holder = tokenUntil(accountUID, -time.Second), "s" }), stage: minting, mint: mint,
 		},
-		"a token of an account that was replaced is replaced": {
+		"token of a former account: replaced": {
 			in: known(func(in *input) { in.held = tokenUntil("before", time.Hour) }), stage: minting, mint: mint,
 		},
-		"a token that the API server rejects is replaced": {
+		"token rejected by the API server: replaced": {
 			in: known(func(in *input) { in.held, in.holder, in.rejected = good, "s", true }), stage: minting, mint: mint,
 		},
-		"what is no token is replaced": {in: known(func(in *input) { in.held = "x" }), stage: minting, mint: mint},
-		"without the account the process's own token serves": {
+		"invalid token: replaced": {in: known(func(in *input) { in.held = "x" }), stage: minting, mint: mint},
+		"no account: token of the process": {
 			in: known(func(in *input) { in.account, in.ownToken = nil, "own" }), stage: registered, token: "own",
 		},
-		"without any token the process's own kubeconfig serves": {
+		"no account and token: kubeconfig of the process": {
 			in: known(func(in *input) { in.account, in.ownKubeconfig = nil, []byte("own kubeconfig") }), stage: registered, raw: "own kubeconfig",
 		},
-		"without anything the kubeconfig has no token": {
+		"no account, token and kubeconfig: no token": {
 			in: known(func(in *input) { in.account = nil }), stage: registered, token: "",
 		},
 	}
@@ -124,10 +124,10 @@ func TestDecide(t *testing.T) {
 
 func TestTokenIn(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
-		"no kubeconfig":          {in: "- x"},
-		"another's kubeconfig":   {in: "apiVersion: v1\nkind: Config\nusers: [{name: admin, user: {token: t}}]\n"},
-		"one without a user":     {in: "apiVersion: v1\nkind: Config\n"},
-		"one as the spec has it": {in: "apiVersion: v1\nkind: Config\nusers: [{name: user, user: {token: t}}]\n", want: "t"},
+		"invalid kubeconfig":          {in: "- x"},
+		"kubeconfig with other names": {in: "apiVersion: v1\nkind: Config\nusers: [{name: admin, user: {token: t}}]\n"},
+		"kubeconfig without a user":   {in: "apiVersion: v1\nkind: Config\n"},
+		"generated kubeconfig":        {in: "apiVersion: v1\nkind: Config\nusers: [{name: user, user: {token: t}}]\n", want: "t"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +213,7 @@ const (
 	reviewLine  = "review token"
 )
 
-func TestTheHubRegistersItselfOnce(t *testing.T) {
+func TestHub_RegistersItselfOnce(t *testing.T) {
 	own := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"}}
 	own.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "k"}}
 	hub := newHub(t, bootAccount(), own)
@@ -272,7 +272,7 @@ func TestRejectedToken_IsReplaced(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, "Deployment "+ownKeyText+" in 1m0s")
 }
 
-func TestWhatChangesIsFollowed(t *testing.T) {
+func TestBootstrapWorkspaceChanges_ObjectsFollow(t *testing.T) {
 	hub := newHub(t, bootAccount())
 	handle(t, hub)
 	hub.Sync()
@@ -291,7 +291,7 @@ func TestWhatChangesIsFollowed(t *testing.T) {
 	hubtest.ExpectRequests(t, hub) // disabling removes nothing
 }
 
-func TestWhatIsNotOurs(t *testing.T) {
+func TestOtherObjects_AreIgnored(t *testing.T) {
 	hub := newHub(t)
 	if err := hub.Handle("Deployment", "cattle-fleet-system/other"); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestWhatIsNotOurs(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestDisabledByFlag(t *testing.T) {
+func TestDisabledByFlag_RegistersNothing(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.App.Env.DisableBootstrap = true
 	if err := Register(context.Background(), hub.App); err != nil {
@@ -311,7 +311,7 @@ func TestDisabledByFlag(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, "ClusterRole fleet-content")
 }
 
-func TestWithoutTheAccount(t *testing.T) {
+func TestNoBootstrapAccount_OwnCredentialIsUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("renewed\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -322,11 +322,11 @@ func TestWithoutTheAccount(t *testing.T) {
 		value string
 		err   string
 	}{
-		"its own token":               {own: kube.Own{Config: &rest.Config{Host: "h", BearerToken: "own"}, Raw: []byte("raw")}, token: "own"},
-		"its own token, as it is now": {own: kube.Own{Config: &rest.Config{Host: "h", BearerToken: "old", BearerTokenFile: file}}, token: "renewed"},
-		"a token file that is gone":   {own: kube.Own{Config: &rest.Config{Host: "h", BearerTokenFile: file + "x"}}, err: "reading the process's own token"},
-		"a CA file that is gone":      {own: kube.Own{Config: &rest.Config{Host: "h", TLSClientConfig: rest.TLSClientConfig{CAFile: file + "x"}}}, err: "reading the API server's CA"},
-		"its own kubeconfig":          {own: kube.Own{Config: &rest.Config{Host: "h"}, Raw: []byte("raw")}, value: "raw"},
+		"token of the process":            {own: kube.Own{Config: &rest.Config{Host: "h", BearerToken: "own"}, Raw: []byte("raw")}, token: "own"},
+		"current token of the token file": {own: kube.Own{Config: &rest.Config{Host: "h", BearerToken: "old", BearerTokenFile: file}}, token: "renewed"},
+		"missing token file":              {own: kube.Own{Config: &rest.Config{Host: "h", BearerTokenFile: file + "x"}}, err: "reading the process's own token"},
+		"missing CA file":                 {own: kube.Own{Config: &rest.Config{Host: "h", TLSClientConfig: rest.TLSClientConfig{CAFile: file + "x"}}}, err: "reading the API server's CA"},
+		"kubeconfig of the process":       {own: kube.Own{Config: &rest.Config{Host: "h"}, Raw: []byte("raw")}, value: "raw"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestWithoutTheAccount(t *testing.T) {
 	}
 }
 
-func TestAHubThatCapsTokens(t *testing.T) {
+func TestCappedTokenLifetime_WaitsForTheTokenSecret(t *testing.T) {
 	hub := newHub(t, bootAccount())
 	hub.CapTokens(time.Hour)
 	handle(t, hub)
@@ -360,7 +360,7 @@ func TestAHubThatCapsTokens(t *testing.T) {
 	}
 }
 
-func TestFailures(t *testing.T) {
+func TestFailedRequest_ErrorNamesTheObject(t *testing.T) {
 	tests := map[string]string{
 		accountLine:                        "reading account fleet-controller-bootstrap: no",
 		secretLine:                         "reading Secret fleet-local/local-cluster: no",
@@ -388,7 +388,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-func TestWhatEveryHubHas(t *testing.T) {
+func TestHubObjects_AreCreatedAndRestored(t *testing.T) {
 	hub := newHub(t)
 	hub.Have(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-fleet-system"}})
 	hub.Sync()

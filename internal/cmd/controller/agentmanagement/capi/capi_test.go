@@ -211,7 +211,7 @@ func TestACacheThatIsBehind_CreatesNoSecondCluster(t *testing.T) {
 	hubtest.ExpectRequests(t, b.Hub, "get Secret team-a/east-kubeconfig", "create Cluster team-a/east", "create Cluster team-a/east")
 }
 
-func TestLife(t *testing.T) {
+func TestCluster_FromCreationToDeletion(t *testing.T) {
 	b := newBench(t)
 	b.Put(kubeconfigSecret())
 	b.have(capiCluster())
@@ -390,17 +390,17 @@ func TestFailures_AreReturned(t *testing.T) {
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestEventKeys(t *testing.T) {
 	for name, test := range map[string]struct {
 		got  []types.NamespacedName
 		want string
 	}{
-		"a Cluster":                    {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}}), "[team-a/a]"},
-		"one that names a Secret":      {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "b-kubeconfig"}}), "[team-a/a team-a/b]"},
-		"one of another namespace":     {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "b-kubeconfig", KubeConfigSecretNamespace: "n"}}), "[team-a/a n/b]"},
-		"a Secret with a kubeconfig":   {clusterOfSecret(types.NamespacedName{Namespace: ws, Name: "a-kubeconfig"}), "[team-a/a]"},
-		"a Secret with something else": {clusterOfSecret(types.NamespacedName{Namespace: ws, Name: "a-ca"}), "[]"},
-		"a namespace without any":      {newBench(t).clustersIn(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ws}}), "[]"},
+		"a Cluster":                     {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}}), "[team-a/a]"},
+		"a Cluster that names a Secret": {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "b-kubeconfig"}}), "[team-a/a team-a/b]"},
+		"a Cluster that names a Secret of another namespace": {clustersOf(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "a"}, Spec: fleet.ClusterSpec{KubeConfigSecret: "b-kubeconfig", KubeConfigSecretNamespace: "n"}}), "[team-a/a n/b]"},
+		"a Secret with a kubeconfig":                         {clusterOfSecret(types.NamespacedName{Namespace: ws, Name: "a-kubeconfig"}), "[team-a/a]"},
+		"a Secret with something else":                       {clusterOfSecret(types.NamespacedName{Namespace: ws, Name: "a-ca"}), "[]"},
+		"a namespace without any":                            {newBench(t).clustersIn(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ws}}), "[]"},
 	} {
 		if got := fmt.Sprint(test.got); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)

@@ -200,9 +200,9 @@ func TestImportsOfEarlierReleases_AreAskedOnceWhichOnesTheyAre(t *testing.T) {
 		behind map[string]types.UID // by kubeconfig
 		want   []string
 	}{
-		"one is the same":        {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-1", "other": "system-2"}, []string{"patch Cluster team-a/mine"}},
-		"none is":                {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-3", "other": "system-2"}, []string{"create Cluster team-a/east"}},
-		"one that does not tell": {map[string]types.UID{"a kubeconfig": "system-1", "mine": "", "other": "system-2"}, []string{"create Cluster team-a/east"}},
+		"one is the same cluster":  {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-1", "other": "system-2"}, []string{"patch Cluster team-a/mine"}},
+		"none is the same cluster": {map[string]types.UID{"a kubeconfig": "system-1", "mine": "system-3", "other": "system-2"}, []string{"create Cluster team-a/east"}},
+		"one does not answer":      {map[string]types.UID{"a kubeconfig": "system-1", "mine": "", "other": "system-2"}, []string{"create Cluster team-a/east"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -241,7 +241,7 @@ func TestPullSecrets_AreInTheManifest(t *testing.T) {
 	b.expect()
 }
 
-func TestAnnotationIsSwitched(t *testing.T) {
+func TestJoinAnnotation_SwitchesAndReturns(t *testing.T) {
 	b := joinBench(t)
 	b.Put(kubeconfigSecret())
 	b.have(capiCluster())

@@ -57,7 +57,7 @@ func markedDeployment(finalizers ...string) *fleet.BundleDeployment {
 	return d
 }
 
-func TestAClustersLife(t *testing.T) {
+func TestCluster_FromCreationToDeletion(t *testing.T) {
 	hub := newHub(t, oneCluster(fresh))
 	handle(t, hub)
 	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub,
@@ -96,7 +96,7 @@ func TestAClustersLife(t *testing.T) {
 	}
 }
 
-func TestOthersAccountsStayUntilTheNamespaceGoes(t *testing.T) {
+func TestDeletedCluster_RevokesOnlyItsOwnAccounts(t *testing.T) {
 	byHand := agentAccount()
 	byHand.Labels = map[string]string{fleet.LabelManaged: "true"}
 	going := markedAccount()
@@ -106,7 +106,7 @@ func TestOthersAccountsStayUntilTheNamespaceGoes(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "delete Namespace "+east)
 }
 
-func TestASchedulingThatAsksForNothingIsTakenBack(t *testing.T) {
+func TestEmptySchedulingCustomization_IsRemoved(t *testing.T) {
 	hub := newHub(t, oneCluster(func(c *fleet.Cluster) { c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{} }), ours())
 	handle(t, hub)
 	got := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
@@ -119,8 +119,8 @@ func TestASchedulingThatAsksForNothingIsTakenBack(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-// A namespace that exists is used only if it was made for this Cluster: its owner could read what is put there.
-func TestANamespaceThatIsThereAlready(t *testing.T) {
+// The owner of another namespace could read everything that the hub writes there.
+func TestExistingNamespace_IsUsedOnlyIfMarkedForTheCluster(t *testing.T) {
 	tests := map[string]struct {
 		marks func(*corev1.Namespace)
 		want  string
@@ -195,8 +195,8 @@ func TestClusterOfAnotherManager_IsNotWritten(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-// The end of a namespace that is not marked says nothing of whose it was.
-func TestAClusterThatWaitsForANamespaceLooksAgain(t *testing.T) {
+// The deletion event of an unmarked namespace does not name a Cluster.
+func TestUnmarkedTerminatingNamespace_ClusterIsRequeued(t *testing.T) {
 	hub := newHub(t, oneCluster(fresh), ours(unmarked, terminating))
 	if err := hub.Handle("Cluster", key); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestAClusterThatWaitsForANamespaceLooksAgain(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, "Cluster fleet-default/east in 2s")
 }
 
-func TestFailures(t *testing.T) {
+func TestFailedRequest_IsReportedAndRetried(t *testing.T) {
 	no := errors.New("no")
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "x"}, "x")
 	tests := map[string]struct {
@@ -214,37 +214,37 @@ func TestFailures(t *testing.T) {
 		want    string
 		status  *fleet.ClusterStatus
 	}{
-		"a namespace that cannot be made is told on the Cluster, too": {
+		"namespace cannot be created: reported on the Cluster": {
 			objects: []hubtest.Object{oneCluster(fresh)}, request: "create Namespace " + east, fails: no,
 			want: "creating the cluster's namespace: no",
 			status: &fleet.ClusterStatus{Conditions: []genericcondition.GenericCondition{{
 				Type: "Processed", Status: "False", Reason: "Error", Message: "creating the cluster's namespace: no", LastUpdateTime: "2026-01-01T12:00:00Z",
 			}}},
 		},
-		"a finalizer that cannot be set comes before everything": {
+		"finalizer cannot be added: nothing else is written": {
 			objects: []hubtest.Object{oneCluster(fresh)}, request: "patch Cluster fleet-default/east", fails: no,
 			want: "writing fleet-default/east: no",
 		},
-		"a status that cannot be written is tried again": {
+		"status cannot be written: an error": {
 			objects: []hubtest.Object{oneCluster(fresh)}, request: "update Cluster/status fleet-default/east", fails: no,
 			want: "writing fleet-default/east: no",
 		},
-		"an account that cannot be revoked holds the rest up": {
+		"account cannot be revoked: nothing else is deleted": {
 			objects: []hubtest.Object{oneCluster(deleted), ours(), markedAccount()}, request: "delete ServiceAccount " + east + "/request-1", fails: no,
 			want: "revoking account " + east + "/request-1: no",
 		},
-		"an account that is gone is no failure": {
+		"account is deleted already: success": {
 			objects: []hubtest.Object{oneCluster(deleted), ours(), markedAccount()}, request: "delete ServiceAccount " + east + "/request-1", fails: gone,
 		},
-		"a BundleDeployment that cannot be drained holds the namespace up": {
+		"BundleDeployment cannot be drained: namespace stays": {
 			objects: []hubtest.Object{oneCluster(deleted), ours(), markedDeployment(fleet.FinalizerBundleDeployment)},
 			request: "patch BundleDeployment " + east + "/b", fails: no, want: "writing " + east + "/b: no",
 		},
-		"a namespace that cannot be deleted holds the Cluster up": {
+		"namespace cannot be deleted: Cluster stays": {
 			objects: []hubtest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: no,
 			want: "deleting namespace " + east + ": no",
 		},
-		"what is refused a Cluster that goes is told on it, and tried again at the queue's pace": {
+		"deletion is refused: reported and retried with backoff": {
 			objects: []hubtest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east,
 			fails: apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, east, errors.New("a policy")),
 			want:  "deleting namespace " + east + `: namespaces "` + east + `" is forbidden: a policy`,
@@ -253,7 +253,7 @@ func TestFailures(t *testing.T) {
 				Message: "deleting namespace " + east + `: namespaces "` + east + `" is forbidden: a policy`,
 			}}},
 		},
-		"a namespace that is gone is no failure": {
+		"namespace is deleted already: success": {
 			objects: []hubtest.Object{oneCluster(deleted), ours()}, request: "delete Namespace " + east, fails: gone,
 		},
 	}
@@ -285,15 +285,15 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestCachesThatFail(t *testing.T) {
-	t.Run("of namespaces", func(t *testing.T) {
+func TestUnreadableCache_ReturnsAnError(t *testing.T) {
+	t.Run("namespaces", func(t *testing.T) {
 		hub := newHub(t, oneCluster())
 		hub.Spoil(ours())
 		if err := hub.Handle("Cluster", key); err == nil {
 			t.Error("want an error")
 		}
 	})
-	t.Run("of namespaces, of a Cluster that is gone", func(t *testing.T) {
+	t.Run("namespaces, Cluster is deleted", func(t *testing.T) {
 		hub := newHub(t)
 		hub.Spoil(ours())
 		if err := hub.Handle("Cluster", key); err == nil {
@@ -302,20 +302,20 @@ func TestCachesThatFail(t *testing.T) {
 	})
 }
 
-func TestTheRestOfAClusterThatIsGone(t *testing.T) {
+func TestDeletedCluster_LeftoversAreRemoved(t *testing.T) {
 	held := markedDeployment(fleet.FinalizerBundleDeployment)
 	asked, deletedToo := "get Cluster fleet-default/east", "delete Namespace "+east
 	tests := map[string]struct {
 		objects []hubtest.Object
 		want    []string
 	}{
-		"a BundleDeployment that came too late is drained":        {[]hubtest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
-		"a namespace that was left behind goes, after the rights": {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", "get " + tickets, "create " + tickets, deletedToo}},
-		"in one that is not ours nothing is touched":              {[]hubtest.Object{ours(unlabelled), held, markedAccount()}, nil},
-		"nor in one that does not say whose it is":                {[]hubtest.Object{ours(unmarked), held}, nil},
-		"nor in one of another manager":                           {[]hubtest.Object{ours(managedByThem), held}, nil},
-		"what somebody else holds stays":                          {[]hubtest.Object{ours(terminating), markedDeployment("theirs")}, nil},
-		"without a namespace there is nothing to do":              {nil, nil},
+		"late BundleDeployment: drained":                  {[]hubtest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
+		"leftover namespace: deleted after the rights":    {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", "get " + tickets, "create " + tickets, deletedToo}},
+		"namespace without our label: unchanged":          {[]hubtest.Object{ours(unlabelled), held, markedAccount()}, nil},
+		"namespace without the Cluster's name: unchanged": {[]hubtest.Object{ours(unmarked), held}, nil},
+		"namespace of another manager: unchanged":         {[]hubtest.Object{ours(managedByThem), held}, nil},
+		"BundleDeployment with another finalizer: stays":  {[]hubtest.Object{ours(terminating), markedDeployment("theirs")}, nil},
+		"no namespace: no request":                        {nil, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -330,14 +330,14 @@ func unlabelled(n *corev1.Namespace) { n.Labels = nil }
 
 func managedByThem(n *corev1.Namespace) { n.Labels[fleet.LabelClusterManagement] = "them" }
 
-func TestANamespaceOfAClusterThatTheCacheHasNotSeenStays(t *testing.T) {
+func TestClusterMissingInTheCache_NamespaceStays(t *testing.T) {
 	hub := newHub(t, ours(), markedAccount())
 	hub.Have(oneCluster())
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "get Cluster fleet-default/east")
 }
 
-func TestANamespaceThatWasLeftBehindWaitsForTheServer(t *testing.T) {
+func TestLeftoverNamespace_StaysUntilRequestsSucceed(t *testing.T) {
 	no := errors.New("no")
 	for request, want := range map[string]string{
 		"get Cluster fleet-default/east":               "no",
@@ -357,35 +357,35 @@ func TestANamespaceThatWasLeftBehindWaitsForTheServer(t *testing.T) {
 	}
 }
 
-func TestWhoWakesACluster(t *testing.T) {
+func TestEvents_EnqueueTheCluster(t *testing.T) {
 	eastKey := []types.NamespacedName{{Namespace: "fleet-default", Name: "east"}}
 	tests := map[string]struct {
 		cluster hubtest.Object
 		wake    func(*handler) []types.NamespacedName
 		want    []types.NamespacedName
 	}{
-		"its namespace always": {
+		"its namespace: enqueued": {
 			cluster: oneCluster(), wake: func(*handler) []types.NamespacedName { return clusterOfNamespace(ours()) }, want: eastKey,
 		},
-		"a namespace without marks nobody": {
+		"namespace without marks: not enqueued": {
 			cluster: oneCluster(), wake: func(*handler) []types.NamespacedName { return clusterOfNamespace(ours(unmarked)) },
 		},
-		"an agent's account while it leaves": {
+		"account of an agent, Cluster is being deleted: enqueued": {
 			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(markedAccount()) }, want: eastKey,
 		},
-		"an agent's account not in everyday life": {
+		"account of an agent: not enqueued": {
 			cluster: oneCluster(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(markedAccount()) },
 		},
-		"a BundleDeployment while it leaves": {
+		"BundleDeployment, Cluster is being deleted: enqueued": {
 			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) }, want: eastKey,
 		},
-		"a BundleDeployment when it is gone": {
+		"BundleDeployment, Cluster is deleted: enqueued": {
 			cluster: ours(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) }, want: eastKey,
 		},
-		"a BundleDeployment not in everyday life": {
+		"BundleDeployment: not enqueued": {
 			cluster: oneCluster(), wake: func(h *handler) []types.NamespacedName { return h.leavingOfDeployment(markedDeployment()) },
 		},
-		"somebody's account nobody": {
+		"other account: not enqueued": {
 			cluster: oneCluster(deleted), wake: func(h *handler) []types.NamespacedName { return h.leavingOfAccount(agentAccount()) },
 		},
 	}

@@ -78,27 +78,27 @@ func TestDecide(t *testing.T) {
 		in   input
 		want outcome
 	}{
-		"a new Cluster gets finalizer, namespace and status": {
+		"new Cluster: gets finalizer, namespace and status": {
 			in:   input{cluster: oneCluster(fresh)},
 			want: outcome{stage: settled, addFinalizer: true, createNamespace: ours(), namespaceName: east, processed: yes()},
 		},
-		"an empty scheduling customisation is no setting": {
+		"empty scheduling customization: removed": {
 			in:   input{cluster: oneCluster(scheduled(&fleet.AgentSchedulingCustomization{})), namespace: ours()},
 			want: outcome{stage: settled, tidySpec: true, namespaceName: east, processed: yes()},
 		},
-		"one that asks for something is": {
+		"scheduling customization with a setting: kept": {
 			in:   input{cluster: oneCluster(scheduled(&fleet.AgentSchedulingCustomization{PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{}})), namespace: ours()},
 			want: outcome{stage: settled, namespaceName: east, processed: yes()},
 		},
-		"that of one that goes does not matter any more": {
+		"empty scheduling customization, Cluster is being deleted: kept": {
 			in:   input{cluster: oneCluster(deleted, released, scheduled(&fleet.AgentSchedulingCustomization{}))},
 			want: outcome{stage: left, namespaceName: east},
 		},
-		"a Cluster with everything needs nothing": {
+		"complete Cluster: no change": {
 			in:   input{cluster: oneCluster(), namespace: ours()},
 			want: outcome{stage: settled, namespaceName: east, processed: yes()},
 		},
-		"a namespace that went is made anew": {
+		"namespace was deleted: created again": {
 			in:   input{cluster: oneCluster()},
 			want: outcome{stage: settled, createNamespace: ours(), namespaceName: east, processed: yes()},
 		},
@@ -119,7 +119,7 @@ func TestDecide(t *testing.T) {
 			in:   input{cluster: oneCluster(placed("of-old"))},
 			want: outcome{stage: settled, createNamespace: ours(), namespaceName: east, processed: yes()},
 		},
-		"a new Cluster waits for the end of its predecessor's namespace": {
+		"namespace of the former Cluster is terminating: waits": {
 			in:   input{cluster: oneCluster(fresh), namespace: ours(terminating)},
 			want: outcome{stage: awaitingNamespace, addFinalizer: true, processed: waits()},
 		},
@@ -144,22 +144,22 @@ func TestDecide(t *testing.T) {
 				drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
 			},
 		},
-		"another manager's Cluster is left alone": {
+		"Cluster of another manager: unchanged": {
 			in:   input{cluster: oneCluster(fresh, managed)},
 			want: outcome{stage: managedElsewhere},
 		},
-		"another manager's Cluster is taken apart like any other": {
+		"Cluster of another manager is being deleted: deleted like any other": {
 			in:   input{cluster: oneCluster(managed, deleted)},
 			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
 		},
-		"of a leaving Cluster the agents' rights go first": {
+		"being deleted: rights of agents are revoked first": {
 			in: input{
 				cluster: oneCluster(deleted), namespace: ours(),
 				accounts: []*corev1.ServiceAccount{agentAccount()}, deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
 			},
 			want: outcome{stage: revoking, revoke: []*corev1.ServiceAccount{agentAccount()}, namespaceName: east},
 		},
-		"then its namespace, and what in it waits for an agent": {
+		"being deleted, rights are revoked: BundleDeployments are drained, namespace is deleted": {
 			in: input{
 				cluster: oneCluster(deleted), namespace: ours(),
 				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment, "example.com/theirs"), deployment("example.com/theirs"), deployment()},
@@ -169,11 +169,11 @@ func TestDecide(t *testing.T) {
 				drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment, "example.com/theirs")},
 			},
 		},
-		"it stays until its namespace has begun to go": {
+		"being deleted, namespace is not terminating yet: Cluster stays": {
 			in:   input{cluster: oneCluster(deleted), namespace: ours()},
 			want: outcome{stage: draining, deleteNamespace: true, namespaceName: east},
 		},
-		"what appeared while the namespace was told to go is drained too": {
+		"being deleted, late BundleDeployment: drained": {
 			in: input{
 				cluster: oneCluster(deleted), namespace: ours(terminating),
 				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
@@ -182,15 +182,15 @@ func TestDecide(t *testing.T) {
 				stage: draining, namespaceName: east, drain: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
 			},
 		},
-		"it does not wait for its namespace's end": {
+		"being deleted, namespace is terminating: Cluster is deleted": {
 			in:   input{cluster: oneCluster(deleted), namespace: ours(terminating), deployments: []*fleet.BundleDeployment{deployment("example.com/theirs")}},
 			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
 		},
-		"without a namespace it goes at once": {
+		"being deleted, no namespace: Cluster is deleted": {
 			in:   input{cluster: oneCluster(deleted)},
 			want: outcome{stage: left, removeFinalizer: true, namespaceName: east},
 		},
-		"a namespace of the one name that is the Cluster's goes without our marks": {
+		"being deleted, namespace without marks is in the status: deleted": {
 			in:   input{cluster: oneCluster(deleted), namespace: ours(unmarked)},
 			want: outcome{stage: draining, deleteNamespace: true, namespaceName: east},
 		},
@@ -205,7 +205,7 @@ func TestDecide(t *testing.T) {
 			in:   input{cluster: oneCluster(deleted, placed("")), namespace: ours(unmarked)},
 			want: outcome{stage: left, removeFinalizer: true},
 		},
-		"a leaving Cluster that somebody else holds is done with": {
+		"being deleted, other finalizers: nothing to do": {
 			in:   input{cluster: oneCluster(deleted, released), namespace: ours(), accounts: []*corev1.ServiceAccount{agentAccount()}},
 			want: outcome{stage: left, namespaceName: east},
 		},
@@ -225,7 +225,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestNamespaceIsAsRecorded(t *testing.T) {
+func TestClusterNamespace_MatchesTheRecording(t *testing.T) {
 	want := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:        "cluster-fleet-default-east-0f0350029557",
 		Labels:      map[string]string{"fleet.cattle.io/managed": "true"},
@@ -236,7 +236,7 @@ func TestNamespaceIsAsRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatAClusterBeginsWith(t *testing.T) {
+func TestNotImported_InitialConditions(t *testing.T) {
 	condition := func(kind string) genericcondition.GenericCondition {
 		return genericcondition.GenericCondition{Type: kind, Status: corev1.ConditionTrue}
 	}
@@ -245,17 +245,17 @@ func TestWhatAClusterBeginsWith(t *testing.T) {
 		cluster *fleet.Cluster
 		want    []genericcondition.GenericCondition
 	}{
-		"there is nothing to import where the agent comes by itself": {oneCluster(joins), []genericcondition.GenericCondition{condition("Imported"), condition("Reconciled")}},
-		"what was said stays": {
+		"agent registers itself: Imported and Reconciled are True": {oneCluster(joins), []genericcondition.GenericCondition{condition("Imported"), condition("Reconciled")}},
+		"existing conditions: stay": {
 			oneCluster(joins, func(c *fleet.Cluster) {
 				c.Status.Conditions = []genericcondition.GenericCondition{{Type: "Imported", Status: corev1.ConditionFalse, Reason: "ClientIDAmbiguous"}}
 			}),
 			[]genericcondition.GenericCondition{condition("Reconciled")},
 		},
-		"without a client ID no agent can come": {oneCluster(), nil},
-		"an import speaks for itself":           {oneCluster(joins, func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }), nil},
-		"so does another manager":               {oneCluster(joins, managed), nil},
-		"and one that goes says no more":        {oneCluster(joins, deleted), nil},
+		"no client ID: none":    {oneCluster(), nil},
+		"imported: none":        {oneCluster(joins, func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "kubeconfig" }), nil},
+		"another manager: none": {oneCluster(joins, managed), nil},
+		"being deleted: none":   {oneCluster(joins, deleted), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

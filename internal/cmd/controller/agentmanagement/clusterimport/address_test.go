@@ -69,7 +69,7 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	expect("with the first address again", "True")
 }
 
-func TestAnotherAddressWakesEveryCluster(t *testing.T) {
+func TestHubAddressChanges_EnqueuesEveryCluster(t *testing.T) {
 	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }))
 	c := hubConfig()
 	c.AgentImage = "another"

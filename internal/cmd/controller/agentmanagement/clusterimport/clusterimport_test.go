@@ -21,7 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestFromAKubeconfigToAToken(t *testing.T) {
+func TestNewCluster_GetsClientIDAndToken(t *testing.T) {
 	hub, _ := start(t, cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" }), kubeconfig())
 	handle(t, hub) // its client ID
 	hub.Sync()
@@ -51,7 +51,7 @@ func TestFromAKubeconfigToAToken(t *testing.T) {
 	hubtest.ExpectWoken(t, hub)
 }
 
-func TestTheClientIDOfAFasterOneStays(t *testing.T) {
+func TestClientIDOfAnotherWriter_Stays(t *testing.T) {
 	c := cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "" })
 	hub, _ := start(t, c, kubeconfig())
 	hub.Have(cluster()) // with a client ID, and a newer version
@@ -70,9 +70,9 @@ func TestEndToken(t *testing.T) {
 		prepare func(*hubtest.Hub)
 		fails   bool
 	}{
-		"a token that is about to expire goes first": {token: expiring},
-		"one that is gone meanwhile is no error":     {token: expiring, prepare: func(h *hubtest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
-		"one that cannot be deleted is":              {token: expiring, prepare: func(h *hubtest.Hub) { h.Fail(deletes, errServer) }, fails: true},
+		"a token that is about to expire goes first":     {token: expiring},
+		"a token that was deleted meanwhile is no error": {token: expiring, prepare: func(h *hubtest.Hub) { h.Before(deletes, func() { h.Remove(expiring) }) }},
+		"a token that cannot be deleted is an error":     {token: expiring, prepare: func(h *hubtest.Hub) { h.Fail(deletes, errServer) }, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestEndToken(t *testing.T) {
 	}
 }
 
-// A token is made for a cluster that is there, and for no other.
+// A token is created only if the cluster is reachable.
 func TestMakeToken(t *testing.T) {
 	const creates = "create ClusterRegistrationToken ws/" + tokenName
 	tests := map[string]struct {
@@ -103,13 +103,13 @@ func TestMakeToken(t *testing.T) {
 		again []string
 		fails bool
 	}{
-		"the cluster is there": {
+		"cluster answers": {
 			want: []string{readSecret}, reason: "(none)", again: []string{readSecret, creates},
 		},
-		"it is not": {
+		"cluster does not answer": {
 			reach: foreign.ErrUnreachable, want: []string{readSecret, "update Cluster/status ws/c1"}, reason: conditions.ReasonDownstreamUnreachable, again: []string{readSecret},
 		},
-		"there is a token that the cache does not show": {
+		"token exists, cache is behind": {
 			prepare: func(h *hubtest.Hub) { h.Have(importToken()) }, want: []string{readSecret}, reason: "(none)", again: []string{readSecret, creates},
 		},
 		"the token cannot be made": {
@@ -148,12 +148,12 @@ func TestMakeToken(t *testing.T) {
 	}
 }
 
-func TestClustersThatAreNotImported(t *testing.T) {
+func TestOtherClusters_AreNotImported(t *testing.T) {
 	deleting := metav1.Now()
 	tests := map[string]func(*fleet.Cluster){
-		"an agent that comes by itself": func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" },
-		"another manager's":             func(c *fleet.Cluster) { c.Labels[fleet.LabelClusterManagement] = "other" },
-		"one that is being deleted":     func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting },
+		"Cluster without a kubeconfig":  func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" },
+		"Cluster of another manager":    func(c *fleet.Cluster) { c.Labels[fleet.LabelClusterManagement] = "other" },
+		"Cluster that is being deleted": func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting },
 	}
 	for name, modify := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestClustersThatAreNotImported(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyAHumanCanMend(t *testing.T) {
+func TestObstacle_IsReportedUntilItIsRemoved(t *testing.T) {
 	tests := map[string]struct {
 		modify func(*fleet.Cluster)
 		secret func(*corev1.Secret)
@@ -243,15 +243,15 @@ func TestWhatOnlyAHumanCanMend(t *testing.T) {
 	}
 }
 
-func TestGatherReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
+func TestGather_ReadsTheKubeconfigOnlyIfNeeded(t *testing.T) {
 	tests := map[string]struct {
 		modify func(*fleet.Cluster)
 		want   []string
 	}{
-		"in the Cluster's own namespace": {func(*fleet.Cluster) {}, []string{readSecret}},
-		"in another, which may allow it": {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-default" }, []string{"get Secret fleet-default/kc"}},
-		"not without a name":             {func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, nil},
-		"not before it has a client ID":  {func(c *fleet.Cluster) { c.Spec.ClientID = "" }, nil},
+		"in the Cluster's own namespace":                  {func(*fleet.Cluster) {}, []string{readSecret}},
+		"in another namespace, whose Secret may allow it": {func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "fleet-default" }, []string{"get Secret fleet-default/kc"}},
+		"no name: not read":                               {func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, nil},
+		"no client ID: not read":                          {func(c *fleet.Cluster) { c.Spec.ClientID = "" }, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestGatherReadsTheKubeconfigOnlyWhereItMay(t *testing.T) {
 	}
 }
 
-func TestGatherFails(t *testing.T) {
+func TestGather_FailedReadStopsTheImport(t *testing.T) {
 	tests := map[string]func(*testing.T, *hubtest.Hub){
 		"the kubeconfig cannot be read": func(_ *testing.T, h *hubtest.Hub) { h.Fail(readSecret, errServer) },
 		"the token cannot be read":      func(_ *testing.T, h *hubtest.Hub) { h.Spoil(importToken()) },
@@ -292,10 +292,10 @@ func TestGather(t *testing.T) {
 		there         []hubtest.Object
 		token, values bool
 	}{
-		"what is not there is nil":      {},
-		"the token is found":            {there: []hubtest.Object{importToken()}, token: true},
-		"so are its values":             {there: []hubtest.Object{importToken(), values(t)}, token: true, values: true},
-		"those of another type are not": {there: []hubtest.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: tokenName}}}},
+		"missing objects: nil":        {},
+		"existing token: found":       {there: []hubtest.Object{importToken()}, token: true},
+		"existing values: found":      {there: []hubtest.Object{importToken(), values(t)}, token: true, values: true},
+		"Secret of another type: nil": {there: []hubtest.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: tokenName}}}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -340,7 +340,7 @@ func TestEvents_EnqueueClusters(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsGoneIsForgotten(t *testing.T) {
+func TestDeletedCluster_ItsFailuresAreForgotten(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	hub.Fail(dialled, errServer)
 	work(t, hub)
@@ -354,7 +354,7 @@ func TestAClusterThatIsGoneIsForgotten(t *testing.T) {
 	expectImported(t, hub, "")
 }
 
-func TestBootstrapOfTheAgentIsTheTokens(t *testing.T) {
+func TestBootstrapSecret_HasTheValuesOfTheToken(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
 	var got protocol.Bootstrap

@@ -18,7 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestAFirstImport(t *testing.T) {
+func TestFirstImport_AppliesTheAgentInOrder(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
 	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans,
@@ -56,7 +56,7 @@ func TestAFirstImport(t *testing.T) {
 	expectNoWork(t, hub)
 }
 
-func TestASuccessIsNotRepeatedByACacheThatLags(t *testing.T) {
+func TestStaleCache_ImportIsNotRepeated(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	work(t, hub)
 	hub.Requests()
@@ -69,7 +69,7 @@ func TestASuccessIsNotRepeatedByACacheThatLags(t *testing.T) {
 	expectSome(t, hub, readSecret)
 }
 
-func TestOneJobAtATime(t *testing.T) {
+func TestRunningJob_NoSecondJobStarts(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	hub.Before(asked, func() { close(inside); <-goOn })
@@ -85,7 +85,7 @@ func TestOneJobAtATime(t *testing.T) {
 	}
 }
 
-func TestWhatChangesDuringAJobIsSeenAfterIt(t *testing.T) {
+func TestChangeDuringAJob_IsAppliedAfterIt(t *testing.T) {
 	tests := map[string]error{"that succeeds": nil, "that fails": foreign.ErrUnreachable}
 	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,19 +148,19 @@ func TestFailure_IsReportedOnceAndWaits(t *testing.T) {
 	expectImported(t, hub, "")
 }
 
-func TestReasons(t *testing.T) {
+func TestFailedImport_SetsTheReason(t *testing.T) {
 	tests := map[string]struct {
 		fail   string
 		err    error
 		reason string
 	}{
-		"the kubeconfig runs a command":     {dialled, kubeconfigs.ErrKubeconfigExec, conditions.ReasonKubeconfigRefused},
-		"the kubeconfig is none":            {dialled, kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid},
-		"nobody answers":                    {asked, foreign.ErrUnreachable, conditions.ReasonDownstreamUnreachable},
-		"another CA":                        {asked, foreign.ErrUntrusted, conditions.ReasonTLSUntrusted},
-		"removing the identity fails":       {removedID, errServer, conditions.ReasonError},
-		"removing what it began with fails": {removedMeans, errServer, conditions.ReasonError},
-		"applying fails":                    {applied, errServer, conditions.ReasonError},
+		"the kubeconfig runs a command":       {dialled, kubeconfigs.ErrKubeconfigExec, conditions.ReasonKubeconfigRefused},
+		"the kubeconfig is invalid":           {dialled, kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid},
+		"no server answers":                   {asked, foreign.ErrUnreachable, conditions.ReasonDownstreamUnreachable},
+		"another CA":                          {asked, foreign.ErrUntrusted, conditions.ReasonTLSUntrusted},
+		"removing the identity fails":         {removedID, errServer, conditions.ReasonError},
+		"removing the bootstrap Secret fails": {removedMeans, errServer, conditions.ReasonError},
+		"applying fails":                      {applied, errServer, conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-func TestAMendedCauseIsTriedAtOnce(t *testing.T) {
+func TestRemovedCause_IsTriedAtOnce(t *testing.T) {
 	tests := map[string]func(*testing.T, *hubtest.Hub){
 		"in the Cluster": func(t *testing.T, h *hubtest.Hub) {
 			c := current(t, h)
@@ -218,7 +218,7 @@ func TestAMendedCauseIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestSettingsAreAppliedInPlace(t *testing.T) {
+func TestChangedSettings_AreAppliedInPlace(t *testing.T) {
 	hub, behind := imported(t, func(c *fleet.Cluster) {
 		c.Generation, c.Spec.AgentTolerations = 2, []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
 	})
@@ -240,10 +240,10 @@ func TestSettingsAreAppliedInPlace(t *testing.T) {
 	expectSome(t, hub, readSecret)
 }
 
-func TestANewRegistration(t *testing.T) {
+func TestChangedGeneration_AgentRegistersAgain(t *testing.T) {
 	tests := map[string]func(*fleet.Cluster){
-		"is asked for by generation": func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, 1 },
-		"follows an earlier one":     func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, -1 },
+		"higher generation": func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, 1 },
+		"lower generation":  func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, -1 },
 	}
 	for name, modify := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestANewRegistration(t *testing.T) {
 	}
 }
 
-func TestTheStatusMustBeResetFirst(t *testing.T) {
+func TestNewRegistration_StatusIsResetFirst(t *testing.T) {
 	hub, _ := imported(t, func(c *fleet.Cluster) { c.Generation, c.Spec.RedeployAgentGeneration = 2, 1 })
 	hub.Fail(written, errServer)
 	work(t, hub)
@@ -273,7 +273,7 @@ func TestTheStatusMustBeResetFirst(t *testing.T) {
 	}
 }
 
-func TestAnAgentInItsOwnNamespace(t *testing.T) {
+func TestAgentNamespace_IsUsedOnce(t *testing.T) {
 	hub, _ := ready(t, cluster(func(c *fleet.Cluster) { c.Spec.AgentNamespace = "agents" }))
 	work(t, hub)
 	if got := current(t, hub).Status.Agent.Namespace; got != "agents" {
@@ -286,7 +286,7 @@ func TestAnAgentInItsOwnNamespace(t *testing.T) {
 	expectNoWork(t, hub)
 }
 
-func TestAnAgentMoves(t *testing.T) {
+func TestMovedAgent_IsRemovedAndInstalledAgain(t *testing.T) {
 	move := func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" }
 	leaves := "downstream remove Deployment cattle-fleet-system/fleet-agent"
 	lands := "downstream apply Deployment agents/fleet-agent"
@@ -351,7 +351,7 @@ func TestDeployedButNotReported_IsRepeated(t *testing.T) {
 	expectImported(t, hub, "")
 }
 
-func TestAClusterThatGoesDuringItsImport(t *testing.T) {
+func TestClusterDeletedDuringItsImport_IsNotRecreated(t *testing.T) {
 	hub, _ := ready(t, cluster())
 	hub.Before(asked, func() { hub.Remove(cluster()) })
 	work(t, hub)
@@ -361,7 +361,7 @@ func TestAClusterThatGoesDuringItsImport(t *testing.T) {
 	}
 }
 
-func TestTheLocalAgentIsTakenAway(t *testing.T) {
+func TestDisabledLocalAgent_IsRemovedOnlyFromTheHub(t *testing.T) {
 	const readUID = "get Namespace kube-system"
 	local := func(c *fleet.Cluster) {
 		c.Namespace, c.Name = "fleet-local", "local"
@@ -377,13 +377,13 @@ func TestTheLocalAgentIsTakenAway(t *testing.T) {
 		reason  string
 		removes bool
 	}{
-		"from the hub's own cluster":                        {behind: "u-hub", removes: true},
-		"but from no other":                                 {behind: "u-other", reason: conditions.ReasonLocalClusterMismatch},
-		"nor from one that does not say which it is":        {behind: "", reason: conditions.ReasonLocalClusterMismatch},
-		"without a kubeconfig, from the status":             {modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
-		"and tried again if the hub cannot say which it is": {behind: "u-hub", fail: readUID, reason: conditions.ReasonError},
-		"and if the other one cannot":                       {behind: "u-hub", fail: "downstream uid kube-system", reason: conditions.ReasonError},
-		"and if nobody answers":                             {behind: "u-hub", fail: dialled, reason: conditions.ReasonError},
+		"the hub's own cluster: removed":             {behind: "u-hub", removes: true},
+		"another cluster: not removed":               {behind: "u-other", reason: conditions.ReasonLocalClusterMismatch},
+		"cluster without a UID: not removed":         {behind: "", reason: conditions.ReasonLocalClusterMismatch},
+		"no kubeconfig: only the status is cleared":  {modify: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
+		"UID of the hub cannot be read: retried":     {behind: "u-hub", fail: readUID, reason: conditions.ReasonError},
+		"UID of the cluster cannot be read: retried": {behind: "u-hub", fail: "downstream uid kube-system", reason: conditions.ReasonError},
+		"cluster is unreachable: retried":            {behind: "u-hub", fail: dialled, reason: conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

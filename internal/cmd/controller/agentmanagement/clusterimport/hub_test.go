@@ -76,14 +76,14 @@ func TestKubeconfigOfTheHubItself_WritesNothingOutsideTheBootstrapWorkspace(t *t
 	}
 }
 
-func TestTargetThatDoesNotSayWhichItIs(t *testing.T) {
+func TestUnknownTargetIdentity_MissingKubeSystemIsNotTheHub(t *testing.T) {
 	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")
 	for name, test := range map[string]struct {
 		err    error
 		reason string
 	}{
-		"a cluster without kube-system is not the hub": {err: gone},
-		"one that does not answer is left alone":       {err: errServer, reason: conditions.ReasonError},
+		"no namespace kube-system: imported":   {err: gone},
+		"kube-system cannot be read: reported": {err: errServer, reason: conditions.ReasonError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := ready(t, cluster())
@@ -137,7 +137,7 @@ func TestKubeconfigSecretOfAnotherNamespace_IsUsedOnlyIfItAllowsTheWorkspace(t *
 	expectImported(t, hub, conditions.ReasonKubeconfigNamespaceRefused)
 }
 
-func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
+func TestAgentOfAnotherHub_IsNotTouched(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	behind.there = []hubtest.Object{markedBy("cattle-fleet-system", otherHub)}
 	work(t, hub)
@@ -162,9 +162,9 @@ func TestAnotherHubsAgentIsLeftAlone(t *testing.T) {
 
 func TestCheckHub(t *testing.T) {
 	tests := map[string]struct{ mark, reason string }{
-		"one without a mark is anybody's": {},
-		"our own is ours":                 {mark: "u-hub"},
-		"another's is not":                {mark: otherHub, reason: conditions.ReasonAnotherHub},
+		"no mark: imported":             {},
+		"mark of this hub: imported":    {mark: "u-hub"},
+		"mark of another hub: reported": {mark: otherHub, reason: conditions.ReasonAnotherHub},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestCheckHub(t *testing.T) {
 	}
 }
 
-func TestTheHubReadsItsOwnIdentityOnce(t *testing.T) {
+func TestHubIdentity_IsReadOnce(t *testing.T) {
 	hub, _ := start(t)
 	hub.Fail(readOwn, errServer)
 	if _, err := hub.App.Identities.Own(t.Context()); !errors.Is(err, errServer) {
@@ -203,14 +203,14 @@ func TestTheHubReadsItsOwnIdentityOnce(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, readOwn, readOwn)
 }
 
-// An agent that moves leaves nothing behind, but for what another hub has made its own meanwhile.
-func TestWhatAMovingAgentLeavesBehind(t *testing.T) {
+// The former namespace may have an agent of another hub by now.
+func TestMovedAgent_LeavesOnlyAgentsOfOtherHubs(t *testing.T) {
 	tests := map[string]struct {
 		mark    string
 		removes bool
 	}{
-		"its own goes":    {mark: "u-hub", removes: true},
-		"another's stays": {mark: otherHub},
+		"mark of this hub: removed":  {mark: "u-hub", removes: true},
+		"mark of another hub: stays": {mark: otherHub},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestWhatAMovingAgentLeavesBehind(t *testing.T) {
 			expectImported(t, hub, "")
 		})
 	}
-	t.Run("and if nobody knows whose it is, it waits", func(t *testing.T) {
+	t.Run("mark cannot be read: waits", func(t *testing.T) {
 		hub, _ := imported(t, func(c *fleet.Cluster) { c.Generation, c.Spec.AgentNamespace = 2, "agents" })
 		hub.Fail(readMark, errServer)
 		work(t, hub)
@@ -235,7 +235,7 @@ func TestWhatAMovingAgentLeavesBehind(t *testing.T) {
 	})
 }
 
-func TestReasonsOfRefusals(t *testing.T) {
+func TestObstacle_OfRefusedRequests(t *testing.T) {
 	forbidden := func(message string, causes ...metav1.StatusCause) error {
 		err := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "fleet-agent", errors.New(message))
 		err.ErrStatus.Details.Causes = causes
@@ -250,15 +250,15 @@ func TestReasonsOfRefusals(t *testing.T) {
 			err:    fmt.Errorf("applying: %w", apierrors.NewBadRequest(`admission webhook "w.example.com" denied the request: no`)),
 			reason: conditions.ReasonAdmissionDenied,
 		},
-		"a webhook is dead": {
+		"a webhook does not answer": {
 			err:    apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": EOF`)),
 			reason: conditions.ReasonAdmissionDenied,
 		},
-		"a policy denies it":          {err: forbidden(`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), reason: conditions.ReasonAdmissionDenied},
-		"the namespace is going":      {err: forbidden("unable to create new content in namespace n because it is being terminated", terminating), reason: conditions.ReasonNamespaceTerminating},
-		"the user may not":            {err: forbidden(`User "u" cannot patch resource`), reason: conditions.ReasonDownstreamForbidden},
-		"the server is upset":         {err: apierrors.NewInternalError(errors.New("etcd")), reason: conditions.ReasonError},
-		"the time of the run is over": {err: context.DeadlineExceeded, reason: conditions.ReasonError},
+		"a policy denies it":           {err: forbidden(`ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`), reason: conditions.ReasonAdmissionDenied},
+		"the namespace is terminating": {err: forbidden("unable to create new content in namespace n because it is being terminated", terminating), reason: conditions.ReasonNamespaceTerminating},
+		"the user has no right":        {err: forbidden(`User "u" cannot patch resource`), reason: conditions.ReasonDownstreamForbidden},
+		"the server fails":             {err: apierrors.NewInternalError(errors.New("etcd")), reason: conditions.ReasonError},
+		"the deadline is exceeded":     {err: context.DeadlineExceeded, reason: conditions.ReasonError},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -270,8 +270,8 @@ func TestReasonsOfRefusals(t *testing.T) {
 	}
 }
 
-// What is only waited for to be gone is tried again soon, however often it was in vain.
-func TestANamespaceThatIsGoingIsNotWaitedForLong(t *testing.T) {
+// The pause does not grow with the number of attempts.
+func TestTerminatingNamespace_IsRetriedSoon(t *testing.T) {
 	r, clock := newTestRuns()
 	going := apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("terminating"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

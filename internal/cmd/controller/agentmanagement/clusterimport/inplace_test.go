@@ -91,28 +91,28 @@ func atRest(t *testing.T, hub *hubtest.Hub) {
 	expectNoWork(t, hub)
 }
 
-func TestBesideTheBundle(t *testing.T) {
+func TestAgentWithBundle_OnlyOtherObjectsAreApplied(t *testing.T) {
 	tests := map[string]struct {
 		cluster func(*fleet.Cluster)
 		config  func(*config.Config)
 		want    []string // after the kubeconfig was read; nil: nobody is dialled
 	}{
-		"what the Bundle carries is only noted": {cluster: tolerate},
-		"all of what it carries": {cluster: func(c *fleet.Cluster) {
+		"toleration in the Bundle: only recorded": {cluster: tolerate},
+		"all settings of the Bundle: only recorded": {cluster: func(c *fleet.Cluster) {
 			tolerate(c)
 			c.Spec.AgentEnvVars, c.Spec.PrivateRepoURL, c.Spec.HostNetwork = []corev1.EnvVar{{Name: "A", Value: "b"}}, "registry.example", new(bool)
 			*c.Spec.HostNetwork = true
 			c.Spec.AgentAffinity, c.Spec.AgentResources = &corev1.Affinity{}, &corev1.ResourceRequirements{}
 		}},
-		"the interval of the garbage collection is in the ConfigMap": {
+		"garbage collection interval: ConfigMap is applied": {
 			config: func(c *config.Config) { c.GarbageCollectionInterval.Duration = 1 }, want: []string{appliedConfig},
 		},
-		"so is the TLS mode": {config: func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }, want: []string{appliedConfig}},
-		"with what else has changed": {
+		"TLS mode: ConfigMap is applied": {config: func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }, want: []string{appliedConfig}},
+		"settings of the Bundle and of the ConfigMap: ConfigMap is applied": {
 			cluster: tolerate, config: func(c *config.Config) { c.GarbageCollectionInterval.Duration = 1 }, want: []string{appliedConfig},
 		},
-		"a PriorityClass and a budget are the import's": {cluster: prioritise(1), want: []string{appliedConfig, appliedClass, appliedBudget}},
-		"the flag asks for all of it":                   {cluster: func(c *fleet.Cluster) { c.Status.AgentConfigChanged = true }, want: []string{appliedConfig}},
+		"PriorityClass and PodDisruptionBudget: applied": {cluster: prioritise(1), want: []string{appliedConfig, appliedClass, appliedBudget}},
+		"flag agentConfigChanged: ConfigMap is applied":  {cluster: func(c *fleet.Cluster) { c.Status.AgentConfigChanged = true }, want: []string{appliedConfig}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,18 +141,18 @@ func TestBesideTheBundle(t *testing.T) {
 	}
 }
 
-func TestWithoutABundleAllIsApplied(t *testing.T) {
+func TestAgentWithoutBundle_EverythingIsApplied(t *testing.T) {
 	tests := map[string]func(*testing.T, *hubtest.Hub){
-		"there is none": func(*testing.T, *hubtest.Hub) {},
-		"it is for another namespace": func(_ *testing.T, h *hubtest.Hub) {
+		"no Bundle": func(*testing.T, *hubtest.Hub) {},
+		"Bundle for another namespace": func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(agentBundle(func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "agents" }))
 		},
-		"a label frees the agent": func(t *testing.T, h *hubtest.Hub) {
+		"label for unmanaged agents": func(t *testing.T, h *hubtest.Hub) {
 			c := current(t, h)
 			c.Labels[fleet.LabelNonManagedAgent] = "true"
 			h.Put(agentBundle(), c)
 		},
-		"the agent was not heard of since it was deployed": func(t *testing.T, h *hubtest.Hub) {
+		"agent has not reported since its deployment": func(t *testing.T, h *hubtest.Hub) {
 			c := current(t, h)
 			c.Status.Agent.LastSeen = metav1.Time{}
 			h.Put(agentBundle(), c)
@@ -169,7 +169,7 @@ func TestWithoutABundleAllIsApplied(t *testing.T) {
 	}
 }
 
-func TestAFrozenBundleHoldsSettingsBack(t *testing.T) {
+func TestFrozenBundle_BlocksSettings(t *testing.T) {
 	hub, _ := imported(t, tolerate)
 	hub.Put(agentBundle())
 	change(hub, func(c *config.Config) { c.ManageAgent = new(bool) })
@@ -183,7 +183,7 @@ func TestAFrozenBundleHoldsSettingsBack(t *testing.T) {
 	atRest(t, hub)
 }
 
-func TestTheHubsAddressReachesAnAgentInPlace(t *testing.T) {
+func TestHubAddressChanges_AgentIsUpdatedInPlace(t *testing.T) {
 	moved := func(c *config.Config) { c.APIServerURL = nobody }
 	unwatched := func(s *corev1.Secret) { s.Annotations = nil }
 	bootstrapSecret := func() *corev1.Secret {
@@ -207,12 +207,12 @@ func TestTheHubsAddressReachesAnAgentInPlace(t *testing.T) {
 		"an agent that does not watch its Secret is restarted": {
 			moved, identityOf("ws", "c1", unwatched), []string{replacedID, removedPods}, "kubeconfig", storedKubeconfig(nobody, "PEM"),
 		},
-		"one that has it already is left alone": {
+		"an agent that has the address already is unchanged": {
 			moved, identityOf("ws", "c1", unwatched, func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig(nobody, "PEM")) }), nil,
 			"kubeconfig", storedKubeconfig(nobody, "PEM"),
 		},
-		"one that has yet to register": {moved, bootstrapSecret(), []string{replacedID + "-bootstrap"}, "apiServerURL", nobody},
-		"where the system's roots do, another CA is none of its business": {
+		"an agent that has not registered yet": {moved, bootstrapSecret(), []string{replacedID + "-bootstrap"}, "apiServerURL", nobody},
+		"an agent that uses the system's roots ignores another CA": {
 			func(c *config.Config) { c.APIServerCA = []byte("new") },
 			identityOf("ws", "c1", func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig("https://hub", "")) }), nil,
 			"kubeconfig", storedKubeconfig("https://hub", ""),
@@ -251,11 +251,11 @@ func TestTheHubsAddressReachesAnAgentInPlace(t *testing.T) {
 
 func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 	tests := map[string]*corev1.Secret{
-		"there is none":                nil,
-		"it is another Cluster's":      identityOf("ws", "c2"),
-		"it is of another workspace":   identityOf("elsewhere", "c1"),
-		"it is something else":         {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent"}},
-		"the means are another's, too": {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-bootstrap"}},
+		"no identity":                                      nil,
+		"identity of another Cluster":                      identityOf("ws", "c2"),
+		"identity of another workspace":                    identityOf("elsewhere", "c1"),
+		"Secret with other data":                           {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent"}},
+		"identity and bootstrap Secret of another Cluster": {ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-bootstrap"}},
 	}
 	for name, secret := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestARenewedKubeconfigOfClusterAPI_CausesNoRequestDownstream(t *testing.T) 
 	}
 }
 
-func TestAnotherKubeconfig(t *testing.T) {
+func TestChangedKubeconfig_IsProvenOrMovesTheAgent(t *testing.T) {
 	rotate := func(hub *hubtest.Hub) {
 		secret := kubeconfig()
 		secret.Data["value"] = []byte("rotated")
@@ -333,7 +333,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		hub.Requests()
 	}
 	const dialRotated = "downstream dial rotated system-store"
-	t.Run("of the same cluster is proven, and nothing is written", func(t *testing.T) {
+	t.Run("same cluster: proven, nothing is written", func(t *testing.T) {
 		hub, _ := imported(t)
 		handle(t, hub) // and so knows the one before
 		rotate(hub)
@@ -341,7 +341,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		expectAll(t, hub, readSecret, dialRotated, asked)
 		atRest(t, hub)
 	})
-	t.Run("of another cluster brings the agent there", func(t *testing.T) {
+	t.Run("another cluster: the agent is deployed there", func(t *testing.T) {
 		hub, behind := imported(t)
 		handle(t, hub)
 		behind.there = nil
@@ -353,7 +353,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		expectSome(t, hub, readSecret, dialRotated, asked, written, removedID, removedMeans, applied, written)
 		atRest(t, hub)
 	})
-	t.Run("that leads nowhere is said, and tried until it does", func(t *testing.T) {
+	t.Run("unreachable cluster: reported and retried", func(t *testing.T) {
 		hub, _ := imported(t)
 		handle(t, hub)
 		rotate(hub)
@@ -378,7 +378,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 		work(t, hub)
 		expectAll(t, hub, readSecret, dialRotated, asked, written)
 	})
-	t.Run("that is the same with another address of the hub is no other one", func(t *testing.T) {
+	t.Run("same kubeconfig, another hub address: not proven", func(t *testing.T) {
 		hub, _ := imported(t)
 		handle(t, hub)
 		secret := kubeconfig()
@@ -390,7 +390,7 @@ func TestAnotherKubeconfig(t *testing.T) {
 	})
 }
 
-func TestSchedulingComesAndGoes(t *testing.T) {
+func TestSchedulingObjects_FollowTheSettings(t *testing.T) {
 	const priorityClassName = "fleet-agent-priority-class"
 	mark := func(set string) map[string]string {
 		return map[string]string{fleet.LabelSetHash: names.SetHash(set, names.Owner{})}
@@ -414,22 +414,22 @@ func TestSchedulingComesAndGoes(t *testing.T) {
 		want   []string
 		reason string
 	}{
-		"a class comes": {prioritise(1), nil, []string{appliedConfig, appliedClass, appliedBudget}, ""},
-		"one with another value replaces it, and the pods, which have the old one": {
+		"PriorityClass is added": {prioritise(1), nil, []string{appliedConfig, appliedClass, appliedBudget}, ""},
+		"PriorityClass with another value: it and the pods are replaced": {
 			prioritise(2), []hubtest.Object{class(set, 1), agent(priorityClassName)},
 			[]string{removedClass, appliedConfig, appliedClass, appliedBudget, removedPods}, "",
 		},
-		"one with the same value is only applied": {
+		"PriorityClass with the same value: applied": {
 			prioritise(1), []hubtest.Object{class(set, 1), agent(priorityClassName)}, []string{appliedConfig, appliedClass, appliedBudget}, "",
 		},
-		"both go once the agent does without": {
+		"settings are removed: both are deleted": {
 			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent("")}, []string{appliedConfig, removedBudget, removedClass}, "",
 		},
-		"a class that is still named stays": {
+		"PriorityClass is still used: stays": {
 			noScheduling, []hubtest.Object{class(set, 1), limits(set), agent(priorityClassName)}, []string{appliedConfig, removedBudget},
 			conditions.ReasonAwaitingAgent,
 		},
-		"what another agent has brought stays": {
+		"objects of another agent: stay": {
 			noScheduling, []hubtest.Object{class(set+"-agents", 1), limits("x"), agent("")}, []string{appliedConfig}, "",
 		},
 	}
@@ -453,7 +453,7 @@ func TestSchedulingComesAndGoes(t *testing.T) {
 
 func noScheduling(c *fleet.Cluster) { c.Generation, c.Spec.AgentSchedulingCustomization = 2, nil }
 
-func TestASettingThatTheChartRefuses(t *testing.T) {
+func TestSettingRefusedByTheChart_IsReported(t *testing.T) {
 	hub, _ := imported(t, func(c *fleet.Cluster) {
 		c.Generation, c.Spec.AgentSchedulingCustomization = 2, &fleet.AgentSchedulingCustomization{
 			PodDisruptionBudget: &fleet.PodDisruptionBudgetSpec{MaxUnavailable: "1", MinAvailable: "1"},
@@ -464,7 +464,7 @@ func TestASettingThatTheChartRefuses(t *testing.T) {
 	expectImported(t, hub, conditions.ReasonSettingsInvalid)
 }
 
-func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
+func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 	const (
 		oldAgent       = "downstream remove Deployment cattle-fleet-system/fleet-agent"
 		oldCredentials = "downstream remove Namespace cattle-fleet-clusters-system"
@@ -475,15 +475,15 @@ func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
 		there          []hubtest.Object
 		want           []string
 	}{
-		"the usual one leaves none":          {"cattle-fleet-system", "", []hubtest.Object{usual}, nil},
-		"another one":                        {"hub-system", "", []hubtest.Object{usual}, []string{oldAgent, oldCredentials}},
-		"another one, and the usual is gone": {"hub-system", "", nil, []string{oldCredentials}},
-		"the agent itself is there":          {"hub-system", "cattle-fleet-system", []hubtest.Object{usual}, nil},
-		"a hub is there": {"hub-system", "", []hubtest.Object{usual, &appsv1.Deployment{
+		"the default system namespace: nothing":                                      {"cattle-fleet-system", "", []hubtest.Object{usual}, nil},
+		"another system namespace: agent and credentials are removed":                {"hub-system", "", []hubtest.Object{usual}, []string{oldAgent, oldCredentials}},
+		"another system namespace, the default one is gone: credentials are removed": {"hub-system", "", nil, []string{oldCredentials}},
+		"the agent runs in the default namespace: nothing":                           {"hub-system", "cattle-fleet-system", []hubtest.Object{usual}, nil},
+		"a hub runs in the default namespace: nothing": {"hub-system", "", []hubtest.Object{usual, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"},
 		}}, nil},
-		"another hub's agent is there": {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", otherHub)}, nil},
-		"this hub's agent is there":    {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
+		"an agent of another hub: nothing": {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", otherHub)}, nil},
+		"an agent of this hub: removed":    {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -505,8 +505,7 @@ func TestLeftoversOfAnotherSystemNamespace(t *testing.T) {
 	}
 }
 
-// A controller that finds an agent gone which it may not deploy anew tries ever more rarely, as any other does.
-func TestADeploymentThatIsRefusedWaits(t *testing.T) {
+func TestRefusedDeployment_IsRetriedWithBackoff(t *testing.T) {
 	hub, behind := imported(t, tolerate)
 	behind.there = nil
 	hub.Fail(applied, apierrors.NewForbidden(corev1.Resource("deployments"), "fleet-agent", nil))

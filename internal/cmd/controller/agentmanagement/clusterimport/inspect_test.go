@@ -160,7 +160,7 @@ func TestReportingAgent_IsNotLookedAt(t *testing.T) {
 	hubtest.ExpectWoken(t, hub)
 }
 
-func TestWhatALookSays(t *testing.T) {
+func TestInspection_ReportsTheReason(t *testing.T) {
 	refusal := func(message string) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{ObjectMeta: here("fleet-agent-x"), Status: appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{
 			Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: message,
@@ -174,19 +174,19 @@ func TestWhatALookSays(t *testing.T) {
 		reason string
 	}{
 		"a quota refuses the pod": {there: []hubtest.Object{agentDeployment(1), means("bearer"), refusal("exceeded quota: q, used: 1")}, reason: conditions.ReasonAgentPodRejected},
-		"its container ends": {
+		"its container crashes": {
 			there:  []hubtest.Object{agentDeployment(1), means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})},
 			reason: conditions.ReasonAgentPodFailing,
 		},
-		"its namespace is going": {
+		"its namespace is terminating": {
 			there:  []hubtest.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentNamespace, DeletionTimestamp: &deleted}}},
 			reason: conditions.ReasonNamespaceTerminating,
 		},
-		"the cluster has gone": {fail: asked, err: foreign.ErrUnreachable, reason: conditions.ReasonDownstreamUnreachable},
-		"the credential has ended": {
+		"the cluster is unreachable": {fail: asked, err: foreign.ErrUnreachable, reason: conditions.ReasonDownstreamUnreachable},
+		"the credential is rejected": {
 			fail: asked, err: apierrors.NewUnauthorized("no"), reason: conditions.ReasonDownstreamUnauthorized,
 		},
-		"it is another hub's": {
+		"it belongs to another hub": {
 			there:  []hubtest.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: "fleet-agent", Annotations: map[string]string{annotation.HubUID: "u-other"}}}},
 			reason: conditions.ReasonAnotherHub,
 		},
@@ -224,8 +224,8 @@ func TestWhatALookSays(t *testing.T) {
 	}
 }
 
-// What says nothing about the agent changes nothing in what is said of it.
-func TestALookThatFails(t *testing.T) {
+// The failure does not describe the agent.
+func TestFailedInspection_KeepsTheCondition(t *testing.T) {
 	hub, _ := awaited(t, agentDeployment(1))
 	hub.Fail(asked, errServer)
 	work(t, hub)
@@ -236,7 +236,7 @@ func TestALookThatFails(t *testing.T) {
 	expectRetry(t, hub, supervisionrule.NextLook(1, false))
 }
 
-func TestALookWithoutAKubeconfig(t *testing.T) {
+func TestInspectionWithoutKubeconfig_ReportsKubeconfigMissing(t *testing.T) {
 	hub, _ := awaited(t)
 	hub.Remove(kubeconfig())
 	work(t, hub)
@@ -244,7 +244,7 @@ func TestALookWithoutAKubeconfig(t *testing.T) {
 	expectImported(t, hub, conditions.ReasonKubeconfigMissing)
 }
 
-func TestAnotherKubeconfigIsLookedWithAtOnce(t *testing.T) {
+func TestChangedKubeconfig_InspectsAtOnce(t *testing.T) {
 	hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
 	hub.Fail(asked, foreign.ErrUnreachable)
 	work(t, hub)
@@ -261,10 +261,10 @@ func TestAnotherKubeconfigIsLookedWithAtOnce(t *testing.T) {
 	expectImported(t, hub, "")
 }
 
-func TestWhatIsMissingIsAppliedAgain(t *testing.T) {
+func TestMissingDeployment_IsAppliedAgain(t *testing.T) {
 	tests := map[string][]hubtest.Object{
-		"a Deployment that is gone":           {means("bearer")},
-		"a Deployment that was told to pause": {means("bearer"), agentDeployment(0)},
+		"missing Deployment":        {means("bearer")},
+		"Deployment scaled to zero": {means("bearer"), agentDeployment(0)},
 	}
 	for name, there := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -283,8 +283,8 @@ func TestWhatIsMissingIsAppliedAgain(t *testing.T) {
 	}
 }
 
-// An image that cannot be pulled, and is corrected in the hub's configuration, is looked at and applied at once.
-func TestACorrectedImageReachesAnAgentThatDoesNotRun(t *testing.T) {
+// A corrected image in the configuration is applied at once.
+func TestCorrectedImage_IsAppliedToAFailingAgent(t *testing.T) {
 	failing := agentDeployment(1)
 	failing.Spec.Template.Spec.Containers = []corev1.Container{{Image: "fleet-agent:dev"}}
 	hub, _ := awaited(t, failing, means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}))
@@ -305,23 +305,23 @@ func TestACorrectedImageReachesAnAgentThatDoesNotRun(t *testing.T) {
 	}
 }
 
-func TestTheMeansToRegisterAreHandedOverAgain(t *testing.T) {
+func TestAgentWithoutLiveIdentity_GetsTheBootstrapSecretAgain(t *testing.T) {
 	tests := map[string]struct {
 		there []hubtest.Object
 		hub   []hubtest.Object
 		want  []string
 		gets  bool
 	}{
-		"they are gone":                   {there: []hubtest.Object{agentDeployment(1), runningPod()}, gets: true},
-		"they are of another token":       {there: []hubtest.Object{agentDeployment(1), runningPod(), means("ended")}, gets: true},
-		"the hub does not know the agent": {there: []hubtest.Object{agentDeployment(1), runningPod(), storedIdentity()}, gets: true},
-		"a registration of the client is there, its account is not the agent's": {
+		"bootstrap Secret is missing":       {there: []hubtest.Object{agentDeployment(1), runningPod()}, gets: true},
+		"bootstrap Secret of another token": {there: []hubtest.Object{agentDeployment(1), runningPod(), means("ended")}, gets: true},
+		"the hub does not know the agent":   {there: []hubtest.Object{agentDeployment(1), runningPod(), storedIdentity()}, gets: true},
+		"registration with another account": {
 			there: []hubtest.Object{agentDeployment(1), runningPod(), identityWith("u-gone")}, hub: granted(), gets: true,
 		},
-		"a registration that is not granted": {
+		"registration that is not granted": {
 			there: []hubtest.Object{agentDeployment(1), runningPod(), identityWith("u-live")}, hub: []hubtest.Object{request()}, gets: true,
 		},
-		"the agent's account is live by now": {
+		"account of the agent is live: not delivered": {
 			there: []hubtest.Object{agentDeployment(1), runningPod(), identityWith("u-live")}, hub: granted(),
 		},
 	}
@@ -358,7 +358,7 @@ func TestTheMeansToRegisterAreHandedOverAgain(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
+func TestSilentNewAgent_GetsAFreshToken(t *testing.T) {
 	hub, behind := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
 	hub.Pass(5 * time.Minute)
 	hub.Told()
@@ -401,8 +401,8 @@ func TestAnAgentThatAsksForNothingGetsAFreshToken(t *testing.T) {
 
 func TestAgentWithARequest_GetsNoFreshToken(t *testing.T) {
 	for name, there := range map[string][]hubtest.Object{
-		"and waits":          {agentDeployment(1), runningPod(), means("bearer")},
-		"and has registered": {agentDeployment(1), runningPod(), storedIdentity()},
+		"request waits":      {agentDeployment(1), runningPod(), means("bearer")},
+		"request is granted": {agentDeployment(1), runningPod(), storedIdentity()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := awaited(t, there...)
@@ -416,10 +416,10 @@ func TestAgentWithARequest_GetsNoFreshToken(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsLostIsReplacedAtOnce(t *testing.T) {
+func TestLostToken_IsReplacedAtOnce(t *testing.T) {
 	tests := map[string]func(*hubtest.Hub){
-		"it was deleted": func(h *hubtest.Hub) { h.Remove(importToken()) },
-		"its time is over": func(h *hubtest.Hub) {
+		"token was deleted": func(h *hubtest.Hub) { h.Remove(importToken()) },
+		"token has expired": func(h *hubtest.Hub) {
 			h.Pass(11*time.Hour + 30*time.Minute)
 			if err := h.Handle("Cluster", "ws/c1"); err != nil || looks(h)[0] != deletesToken {
 				t.Errorf("the token is not ended: %v", err)
@@ -462,13 +462,13 @@ func TestTokenOfARegisteredAgent_IsNotRenewed(t *testing.T) {
 	hubtest.ExpectWoken(t, hub)
 }
 
-func TestATokenThatCannotBeEnded(t *testing.T) {
+func TestTokenDeletion_EventOnlyIfTheTokenIsGone(t *testing.T) {
 	tests := map[string]struct {
 		err  error
 		told int
 	}{
-		"is gone already": {err: apierrors.NewNotFound(schema.GroupResource{}, tokenName), told: 1},
-		"stays":           {err: errors.New("not now")},
+		"already deleted: Event":   {err: apierrors.NewNotFound(schema.GroupResource{}, tokenName), told: 1},
+		"deletion fails: no Event": {err: errors.New("not now")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -29,11 +29,11 @@ func TestMeasure(t *testing.T) {
 		want   []string
 		events []string
 	}{
-		"a quick one counts":                              {deploy, time.Second, nil, imported("1"), nil},
-		"a slow one is told of, too":                      {deploy, 7500 * time.Millisecond, nil, imported("7.5"), []string{"Normal AgentDeployed agent deployed after 7.5s"}},
-		"one that failed counts; its condition tells it":  {deploy, time.Minute, errors.New("no"), failed, nil},
-		"a removal is no import":                          {remove, time.Minute, nil, nil, nil},
-		"unless it failed: the cluster is as unreachable": {remove, time.Minute, errors.New("no"), failed, nil},
+		"quick import: counted":             {deploy, time.Second, nil, imported("1"), nil},
+		"slow import: counted, Event":       {deploy, 7500 * time.Millisecond, nil, imported("7.5"), []string{"Normal AgentDeployed agent deployed after 7.5s"}},
+		"failed import: counted, condition": {deploy, time.Minute, errors.New("no"), failed, nil},
+		"removal: not counted":              {remove, time.Minute, nil, nil, nil},
+		"failed removal: counted":           {remove, time.Minute, errors.New("no"), failed, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func newcomers(count int) (objects []hubtest.Object) {
 	return objects
 }
 
-func TestANewClusterThatAnswersIsAskedOnce(t *testing.T) {
+func TestNewCluster_IsProbedOnce(t *testing.T) {
 	hub, _ := start(t, newcomers(1)...)
 	doors := newDoors(hub)
 	for range 2 {
@@ -134,7 +134,7 @@ func TestUnreachableNewCluster_ReportsItAndIsProbedAgain(t *testing.T) {
 	}
 }
 
-func TestClustersWithoutAProbe(t *testing.T) {
+func TestClusterWithoutUsableKubeconfig_IsNotProbed(t *testing.T) {
 	failing := errors.New("etcd is gone")
 	tests := map[string]struct {
 		change  func(*fleet.Cluster)
@@ -143,12 +143,12 @@ func TestClustersWithoutAProbe(t *testing.T) {
 		fails   bool
 		request []string // empty: it is not even queued
 	}{
-		"one whose agent comes by itself":   {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
-		"one that names a forbidden Secret": {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, request: []string{"get Secret kube-system/kc"}},
-		"one whose Secret is not there":     {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, request: []string{"get Secret ws/other"}},
-		"one whose Secret is empty":         {secret: func(s *corev1.Secret) { s.Data = nil }, request: []string{"get Secret ws/kc"}},
-		"one whose Secret cannot be read":   {fails: true, request: []string{"get Secret ws/kc"}},
-		"the hub's own":                     {change: func(c *fleet.Cluster) { c.Name = "local" }, config: func(c *config.Config) { c.Bootstrap.Namespace = "ws" }},
+		"no kubeconfig":                 {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }},
+		"Secret in a refused namespace": {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, request: []string{"get Secret kube-system/kc"}},
+		"missing Secret":                {change: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "other" }, request: []string{"get Secret ws/other"}},
+		"empty Secret":                  {secret: func(s *corev1.Secret) { s.Data = nil }, request: []string{"get Secret ws/kc"}},
+		"unreadable Secret":             {fails: true, request: []string{"get Secret ws/kc"}},
+		"the hub's own Cluster":         {change: func(c *fleet.Cluster) { c.Name = "local" }, config: func(c *config.Config) { c.Bootstrap.Namespace = "ws" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -182,9 +182,8 @@ func TestClustersWithoutAProbe(t *testing.T) {
 	}
 }
 
-// Of many that are not there, a few at a time are given what every Cluster has; the next one follows when one of them
-// was worked on, or is gone.
-func TestThoseThatAreNotThereTakeTurns(t *testing.T) {
+// The next one follows when one of them was reconciled or deleted.
+func TestUnreachableNewClusters_AreProcessedAFewAtATime(t *testing.T) {
 	const turns = 4
 	const count = turns + 3
 	hub, _ := start(t, newcomers(count)...)

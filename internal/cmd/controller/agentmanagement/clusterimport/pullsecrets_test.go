@@ -45,29 +45,29 @@ func TestPullSecrets(t *testing.T) {
 		want   []string
 		err    error
 	}{
-		"a Secret is copied to the agent's namespace": {
+		"new Secret: copied to the agent's namespace": {
 			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			want: []string{read, within, applies},
 		},
-		"one with what it had before is changed": {
+		"changed Secret: copied again": {
 			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "rotated"),
 			there: registryLogin("cattle-fleet-system", "u-2", "secret"), want: []string{read, within, applies},
 		},
-		"one that is the same already is left alone": {
+		"same Secret: no request": {
 			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: registryLogin("cattle-fleet-system", "u-2", "secret"), want: []string{read},
 		},
-		"on the hub's own cluster it may be the very same": {
+		"the hub's own cluster: source and copy are the same": {
 			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: registryLogin("cattle-fleet-system", "u-1", "seen a moment ago"), want: []string{read},
 		},
-		"one of another type is replaced, for that cannot be changed": {
+		"Secret of another type: replaced": {
 			deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, source: registryLogin("cattle-fleet-system", "u-1", "secret"),
 			there: another, want: []string{read, removes, within, applies},
 		},
-		"one that has gone is said":              {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, want: []string{read}, err: errPullSecretGone},
-		"none is handed out where none is to be": {source: registryLogin("cattle-fleet-system", "u-1", "secret")},
-		"nor where nothing is applied":           {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}, InspectOnly: true}},
+		"missing Secret: reported":                  {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}}, want: []string{read}, err: errPullSecretGone},
+		"no pull Secrets: nothing is copied":        {source: registryLogin("cattle-fleet-system", "u-1", "secret")},
+		"import applies nothing: nothing is copied": {deploy: importing.AgentDeployment{PullSecrets: []string{"login"}, InspectOnly: true}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestPullSecrets(t *testing.T) {
 	}
 }
 
-func TestAPullSecretThatIsMissing(t *testing.T) {
+func TestMissingPullSecret_IsReported(t *testing.T) {
 	hub, _ := imported(t)
 	hub.Put(agentBundle())
 	change(hub, func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "login"}} })
@@ -133,10 +133,10 @@ func TestClustersOfPullSecret(t *testing.T) {
 		namespace, secret string
 		want              []types.NamespacedName
 	}{
-		"the imported ones'":                 {"cattle-fleet-system", "login", []types.NamespacedName{{Namespace: "ws", Name: "c1"}}},
-		"nobody's of another name":           {"cattle-fleet-system", "other", nil},
-		"nobody's in another namespace":      {"ws", "login", nil},
-		"nobody's in the agents' of the hub": {"cattle-fleet-local-system", "login", nil},
+		"a configured name: imported Clusters":   {"cattle-fleet-system", "login", []types.NamespacedName{{Namespace: "ws", Name: "c1"}}},
+		"another name: none":                     {"cattle-fleet-system", "other", nil},
+		"another namespace: none":                {"ws", "login", nil},
+		"namespace of the hub's own agent: none": {"cattle-fleet-local-system", "login", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, h.clustersOfPullSecret(types.NamespacedName{Namespace: test.namespace, Name: test.secret})); diff != "" {
@@ -146,7 +146,7 @@ func TestClustersOfPullSecret(t *testing.T) {
 	}
 }
 
-func TestTheVersionsThatWentAreNotedOnce(t *testing.T) {
+func TestPullSecretVersions_AreWrittenOnce(t *testing.T) {
 	hub, _ := imported(t)
 	h := &handler{app: hub.App}
 	c, err := h.notePullSecrets(current(t, hub), "login=7")
@@ -179,14 +179,14 @@ func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
 		there  *corev1.Secret
 		want   []string
 	}{
-		"a copy":                                {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("agents")), want: []string{"agents"}},
-		"a Secret of the same name of a user's": {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: registryLogin("agents", "u-2", "secret")},
-		"a copy of another agent's":             {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("other"))},
-		"a copy that stayed behind a move": {
+		"a copy":                              {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("agents")), want: []string{"agents"}},
+		"Secret of a user with the same name": {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: registryLogin("agents", "u-2", "secret")},
+		"copy of another agent":               {deploy: importing.AgentDeployment{DroppedPullSecrets: []string{"login"}}, there: copied("agents", names.AgentSetID("other"))},
+		"copy in the former namespace of the agent": {
 			deploy: importing.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: copied("cattle-fleet-system", names.AgentSetID("")),
 			want: []string{"cattle-fleet-system"},
 		},
-		"the original stays behind a move from the hub's own system namespace": {
+		"original in the hub's system namespace: stays": {
 			deploy: importing.AgentDeployment{LeaveNamespace: "cattle-fleet-system", LeftPullSecrets: []string{"login"}}, there: registryLogin("cattle-fleet-system", "u-1", "secret"),
 		},
 	}

@@ -38,7 +38,7 @@ func TestObstacle(t *testing.T) {
 		"no context":         {kubeconfigs.ErrKubeconfigContext, conditions.ReasonKubeconfigInvalid, "context"},
 		"no kubeconfig":      {kubeconfigs.ErrKubeconfigMalformed, conditions.ReasonKubeconfigInvalid, "malformed"},
 		"another CA":         {fmt.Errorf("asking: %w", foreign.ErrUntrusted), conditions.ReasonTLSUntrusted, "certificate-authority-data"},
-		"nobody there":       {fmt.Errorf("asking: %w", foreign.ErrUnreachable), conditions.ReasonDownstreamUnreachable, "reachable"},
+		"no server":          {fmt.Errorf("asking: %w", foreign.ErrUnreachable), conditions.ReasonDownstreamUnreachable, "reachable"},
 		"another cluster":    {install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "another cluster"},
 		"a bad token":        {apierrors.NewUnauthorized("no"), conditions.ReasonDownstreamUnauthorized, "token"},
 		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), conditions.ReasonDownstreamForbidden, "cluster-admin"},

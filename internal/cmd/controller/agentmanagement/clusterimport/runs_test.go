@@ -24,7 +24,7 @@ func newTestRuns() (*runs, *steppedClock) {
 	return newRuns(clock.read), clock
 }
 
-func TestOneJobForEachCluster(t *testing.T) {
+func TestRuns_OneJobForEachCluster(t *testing.T) {
 	r, _ := newTestRuns()
 	if begun, _, _ := r.begin("ws/a", "x"); !begun {
 		t.Fatal("the first job did not begin")
@@ -43,7 +43,7 @@ func TestOneJobForEachCluster(t *testing.T) {
 	}
 }
 
-func TestAFailedJobWaitsLongerEachTime(t *testing.T) {
+func TestFailedJob_WaitsLongerEachTime(t *testing.T) {
 	r, clock := newTestRuns()
 	least := []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 	for attempt, want := range least {
@@ -61,7 +61,7 @@ func TestAFailedJobWaitsLongerEachTime(t *testing.T) {
 	}
 }
 
-func TestSomethingElseIsTriedAtOnce(t *testing.T) {
+func TestFailedJob_AnotherInputIsTriedAtOnce(t *testing.T) {
 	r, clock := newTestRuns()
 	r.begin("ws/a", "wrong kubeconfig")
 	r.failed("ws/a", errServer)
@@ -78,7 +78,7 @@ func TestSomethingElseIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheWaitIsBounded(t *testing.T) {
+func TestFailedJob_WaitIsBounded(t *testing.T) {
 	r, clock := newTestRuns()
 	for failures := range 100 {
 		if begun, _, _ := r.begin("ws/a", "x"); !begun {
@@ -92,7 +92,7 @@ func TestTheWaitIsBounded(t *testing.T) {
 	}
 }
 
-func TestASuccessIsNotRepeatedFromAnOldCache(t *testing.T) {
+func TestSucceededJob_OlderVersionsAreBusy(t *testing.T) {
 	r, _ := newTestRuns()
 	r.begin("ws/a", "x")
 	r.succeeded("ws/a", "100")
@@ -106,7 +106,7 @@ func TestASuccessIsNotRepeatedFromAnOldCache(t *testing.T) {
 	}
 }
 
-func TestForgetting(t *testing.T) {
+func TestForget_KeepsRunningJobs(t *testing.T) {
 	r, _ := newTestRuns()
 	r.begin("ws/failed", "x")
 	r.failed("ws/failed", errServer)
@@ -145,8 +145,8 @@ func expectDue(t *testing.T, r *runs, of string, least time.Duration) time.Durat
 	return due
 }
 
-func TestLooksGetRarer(t *testing.T) {
-	for name, heard := range map[string]bool{"one that is awaited": false, "one that has gone": true} {
+func TestInspections_BecomeRarer(t *testing.T) {
+	for name, heard := range map[string]bool{"awaited agent": false, "stale agent": true} {
 		t.Run(name, func(t *testing.T) {
 			r, clock := newTestRuns()
 			r.deployed("ws/a", true, true)
@@ -162,7 +162,7 @@ func TestLooksGetRarer(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHasJustStartedLooksSoon(t *testing.T) {
+func TestNewProcess_InspectsSoon(t *testing.T) {
 	r, _ := newTestRuns()
 	if due := r.dueIn("ws/a", "x"); due < 0 || due > supervisionrule.FirstInspection {
 		t.Errorf("due after %s", due)
@@ -183,7 +183,7 @@ func TestChange_IsLookedAtAtOnce(t *testing.T) {
 	clock.now = clock.now.Add(expectDue(t, r, "another", supervisionrule.NextLook(1, false)))
 }
 
-func TestWhatALookHasFoundIsRepairedOnce(t *testing.T) {
+func TestRepair_IsRequestedOnce(t *testing.T) {
 	r, _ := newTestRuns()
 	if got := r.get("ws/a").silence.repair; got != supervisionrule.RepairNone {
 		t.Errorf("an agent that nobody has looked at needs %q", got)
@@ -212,8 +212,8 @@ func TestWhatALookHasFoundIsRepairedOnce(t *testing.T) {
 	}
 }
 
-// A fresh token begins another time of quiet; what was awaited before stays awaited since then.
-func TestQuietAndSince(t *testing.T) {
+// The time since the agent is awaited does not restart.
+func TestFreshToken_RestartsTheQuietTimeOnly(t *testing.T) {
 	r, clock := newTestRuns()
 	began := clock.now
 	r.deployed("ws/a", true, true)

@@ -8,9 +8,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 )
 
-// BenchmarkOneMore measures what another agent costs when its binding has as many subjects as with 10,000 clusters: one
-// write and a look at the result.
-func BenchmarkOneMore(b *testing.B) {
+// BenchmarkHandle_OneMoreAccount measures the cost of another agent when its binding has as many subjects as with
+// 10,000 clusters: one write and one pass over the result.
+func BenchmarkHandle_OneMoreAccount(b *testing.B) {
 	hub := hubtest.New(b)
 	hub.App.Log = slog.New(slog.DiscardHandler)
 	if err := Register(b.Context(), hub.App); err != nil {
@@ -44,8 +44,8 @@ func BenchmarkOneMore(b *testing.B) {
 	}
 }
 
-// BenchmarkNothingNew measures what a change of a binding costs that needs no write: each write causes one.
-func BenchmarkNothingNew(b *testing.B) {
+// BenchmarkHandle_Unchanged measures a pass that writes nothing. Each write causes one, by its event.
+func BenchmarkHandle_Unchanged(b *testing.B) {
 	hub := hubtest.New(b)
 	hub.App.Log = slog.New(slog.DiscardHandler)
 	if err := Register(b.Context(), hub.App); err != nil {

@@ -90,7 +90,7 @@ func expectShared(t *testing.T, hub *hubtest.Hub, want *rbacv1.ClusterRoleBindin
 	}
 }
 
-func TestAccountsComeAndGo(t *testing.T) {
+func TestAccounts_AreAddedAndRemoved(t *testing.T) {
 	hub := start(t, cluster(), request("r1"), request("r2"), request("r3"), account("r2"))
 	steps := []struct {
 		what     string
@@ -129,20 +129,20 @@ func TestNextWrite_StartsFromTheLastOne(t *testing.T) {
 	hubtest.ExpectRequests(t, hub) // and not written twice
 }
 
-// Whoever may make accounts in some namespace could annotate one as that of any request.
-func TestWhatAnAccountSaysOfItselfIsNotBelieved(t *testing.T) {
+// Any user who may create accounts in a namespace can copy the annotations of a request's account.
+func TestForgedAccount_IsNotBound(t *testing.T) {
 	tests := map[string]func(sa *corev1.ServiceAccount, r *fleet.ClusterRegistration, c *fleet.Cluster){
-		"it has another name":                 func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Name = "r1" },
-		"its request was made anew":           func(_ *corev1.ServiceAccount, r *fleet.ClusterRegistration, _ *fleet.Cluster) { r.UID = "u-2" },
+		"another name":                        func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Name = "r1" },
+		"its request was recreated":           func(_ *corev1.ServiceAccount, r *fleet.ClusterRegistration, _ *fleet.Cluster) { r.UID = "u-2" },
 		"its request is of another workspace": func(_ *corev1.ServiceAccount, r *fleet.ClusterRegistration, _ *fleet.Cluster) { r.Namespace = "ws2" },
-		"its Cluster is another": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) {
+		"annotation of another Cluster": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) {
 			sa.Annotations[fleet.AnnotationCluster] = "c2"
 		},
-		"it is not in its Cluster's namespace": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, c *fleet.Cluster) {
+		"another namespace than its Cluster's": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, c *fleet.Cluster) {
 			sa.Annotations[fleet.AnnotationCluster], c.Name = "c2", "c2"
 		},
-		"it does not say that it is a hub's":    func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Labels = nil },
-		"it does not say which request's it is": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Annotations = nil },
+		"no label of the hub":          func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Labels = nil },
+		"no annotation of the request": func(sa *corev1.ServiceAccount, _ *fleet.ClusterRegistration, _ *fleet.Cluster) { sa.Annotations = nil },
 	}
 	for name, modify := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,18 +158,18 @@ func TestWhatAnAccountSaysOfItselfIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestABindingIsHealed(t *testing.T) {
+func TestChangedBinding_IsRestored(t *testing.T) {
 	tests := map[string]struct {
 		modify   func(*rbacv1.ClusterRoleBinding)
 		requests []string
 	}{
-		"somebody has added an account": {func(b *rbacv1.ClusterRoleBinding) {
+		"account was added": {func(b *rbacv1.ClusterRoleBinding) {
 			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Namespace: "mine", Name: "mine"})
 		}, []string{"patch " + kind + " " + shared}},
-		"somebody has removed all": {func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }, []string{"patch " + kind + " " + shared}},
-		"it is for another role": {func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Name = "cluster-admin" },
+		"all subjects were removed": {func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }, []string{"patch " + kind + " " + shared}},
+		"another role": {func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Name = "cluster-admin" },
 			[]string{"delete " + kind + " " + shared, "create " + kind + " " + shared}},
-		"it has lost its label, and is in no cache": {func(b *rbacv1.ClusterRoleBinding) { b.Labels = nil },
+		"label was removed, so it is in no cache": {func(b *rbacv1.ClusterRoleBinding) { b.Labels = nil },
 			[]string{"create " + kind + " " + shared, "get " + kind + " " + shared, "patch " + kind + " " + shared}},
 	}
 	for name, test := range tests {
@@ -184,7 +184,7 @@ func TestABindingIsHealed(t *testing.T) {
 	}
 }
 
-func TestOtherBindingsAreLeftAlone(t *testing.T) {
+func TestOtherBinding_IsIgnored(t *testing.T) {
 	const name = "r1-content"
 	other := binding("r1")
 	other.Name = name
@@ -195,7 +195,7 @@ func TestOtherBindingsAreLeftAlone(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestErrorsOfTheServer(t *testing.T) {
+func TestFailedRequest_ReturnsTheError(t *testing.T) {
 	for asked, objects := range map[string][]hubtest.Object{
 		"create " + kind + " " + shared: {account("r1")},
 		"patch " + kind + " " + shared:  {account("r1"), binding("r1", "r2")},
@@ -210,7 +210,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 		})
 	}
 	for what, spoiled := range map[string]hubtest.Object{"Cluster": cluster(), "request": request("r1")} {
-		t.Run("a cache that holds no "+what, func(t *testing.T) {
+		t.Run("unreadable cache of "+what, func(t *testing.T) {
 			hub := start(t, account("r1"), cluster(), request("r1"), binding("r1"))
 			hub.Spoil(spoiled)
 			if err := hub.Handle(kind, shared); err == nil {
@@ -221,7 +221,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	}
 }
 
-func TestManyShareAFew(t *testing.T) {
+func TestManyAccounts_ShareAFewBindings(t *testing.T) {
 	hub := start(t)
 	const clusters = 200
 	var woken []string

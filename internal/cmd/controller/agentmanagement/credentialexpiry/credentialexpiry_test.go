@@ -50,8 +50,9 @@ func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 	return hub
 }
 
-// TestOfTwoRequestsOfOneNameOneEnds ends the credential of the one that has the name with its workspace's.
-func TestOfTwoRequestsOfOneNameOneEnds(t *testing.T) {
+// TestSameRequestNameInTwoWorkspaces_OnlyOwnReaderIsDeleted expires the credential of the request whose names contain
+// its workspace.
+func TestSameRequestNameInTwoWorkspaces_OnlyOwnReaderIsDeleted(t *testing.T) {
 	other := readerMeta("r1-creds")
 	other.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "older"}
 	own := readerMeta(grant.ReaderNames("ws", "r1")[1])
@@ -66,7 +67,7 @@ func TestOfTwoRequestsOfOneNameOneEnds(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "delete RoleBinding "+registration+"/"+own.Name, "delete Role "+registration+"/"+own.Name, "delete Secret "+registration+"/c-1")
 }
 
-func TestWhenACredentialEnds(t *testing.T) {
+func TestCredential_ExpiresAfter40Minutes(t *testing.T) {
 	deleting := metav1.Now()
 	ended := []string{"delete RoleBinding " + registration + "/r1-creds", "delete Role " + registration + "/r1-creds", "delete Secret " + registration + "/c-1"}
 	woken := func(in string) []string { return []string{"Secret " + registration + "/c-1 in " + in} }
@@ -76,16 +77,16 @@ func TestWhenACredentialEnds(t *testing.T) {
 		requests []string
 		woken    []string
 	}{
-		"a new one is looked at again when its time is over":             {age: 0, woken: woken("40m0s")},
-		"one that has been there is looked at again for what is left":    {age: 39*time.Minute + 59*time.Second, woken: woken("1s")},
-		"it lives to the last moment":                                    {age: 40*time.Minute - 1, woken: woken("1ns")},
-		"and ends in the next, with what made it readable":               {age: 40 * time.Minute, requests: ended},
-		"one that was forgotten while nobody looked ends":                {age: 1000 * time.Hour, requests: ended},
-		"one made by a clock that is ahead of ours waits for it":         {age: -5 * time.Minute, woken: woken("45m0s")},
-		"one that names no request ends alone":                           {modify: func(s *corev1.Secret) { s.Annotations = nil }, age: time.Hour, requests: ended[2:]},
-		"a Secret of no Cluster is somebody else's":                      {modify: func(s *corev1.Secret) { s.Labels = nil }, age: time.Hour},
-		"one that is being deleted is left to that":                      {modify: func(s *corev1.Secret) { s.DeletionTimestamp = &deleting }, age: time.Hour},
-		"a Secret of another type is not even seen, whatever its labels": {modify: func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }, age: time.Hour},
+		"new: requeued for its expiry":               {age: 0, woken: woken("40m0s")},
+		"older: requeued for the remaining time":     {age: 39*time.Minute + 59*time.Second, woken: woken("1s")},
+		"just before its expiry: stays":              {age: 40*time.Minute - 1, woken: woken("1ns")},
+		"expired: deleted with its readers":          {age: 40 * time.Minute, requests: ended},
+		"expired long ago: deleted":                  {age: 1000 * time.Hour, requests: ended},
+		"created by a clock that is ahead: requeued": {age: -5 * time.Minute, woken: woken("45m0s")},
+		"no request named: deleted alone":            {modify: func(s *corev1.Secret) { s.Annotations = nil }, age: time.Hour, requests: ended[2:]},
+		"no label of a Cluster: stays":               {modify: func(s *corev1.Secret) { s.Labels = nil }, age: time.Hour},
+		"being deleted: no request":                  {modify: func(s *corev1.Secret) { s.DeletionTimestamp = &deleting }, age: time.Hour},
+		"another type: stays":                        {modify: func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }, age: time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestExpiry_DeletesOnlyItsReaders(t *testing.T) {
 	hubtest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r2-creds")
 }
 
-func TestTheReaderOfARequestOfTheSameNameElsewhereStays(t *testing.T) {
+func TestReaderOfAnotherWorkspace_Stays(t *testing.T) {
 	elsewhere := readerMeta("r1-creds")
 	elsewhere.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "ws2"}
 	hub := start(t, credential(), &rbacv1.Role{ObjectMeta: elsewhere}, &rbacv1.RoleBinding{ObjectMeta: elsewhere})
@@ -172,7 +173,7 @@ func TestFailedRead_IsRetried(t *testing.T) {
 	}
 }
 
-func TestASecretThatIsGoneIsNoError(t *testing.T) {
+func TestDeletedSecret_IsNoError(t *testing.T) {
 	hub := start(t)
 	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
 		t.Fatal(err)
@@ -181,8 +182,8 @@ func TestASecretThatIsGoneIsNoError(t *testing.T) {
 	hubtest.ExpectWoken(t, hub)
 }
 
-// Another implementation marks the credential and what makes it readable as members of one set.
-func TestACredentialOfAnotherImplementationEndsWithItsReaders(t *testing.T) {
+// Rancher Fleet marks the credential and its readers as members of one set.
+func TestCredentialOfRancherFleet_ExpiresWithItsReaders(t *testing.T) {
 	member := func(name, hash string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: registration, Name: name, Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: hash}}
 	}

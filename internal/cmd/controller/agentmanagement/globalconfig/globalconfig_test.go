@@ -41,24 +41,24 @@ func TestOnChange(t *testing.T) {
 		told   int // how often those who asked were told
 		events []string
 	}{
-		"a new configuration is in effect at once": {
+		"new configuration: in effect at once": {
 			found: written("test", "apiServerURL: https://after"), told: 1,
 			want:   with(func(c *config.Config) { c.APIServerURL = "https://after" }),
 			events: []string{"Normal ConfigurationLoaded the configuration is in effect"},
 		},
-		"a key that is left out is its default again": {
+		"removed key: default again": {
 			found: written("test", "{}"), told: 1, want: config.Default("test"),
 			events: []string{"Normal ConfigurationLoaded the configuration is in effect"},
 		},
-		"one that says the same changes nothing": {
+		"equal configuration: no change": {
 			found: written("test", "apiServerURL: https://before"), want: running,
 		},
-		"a malformed one is refused": {
+		"malformed: refused": {
 			found: written("test", "- a"), want: running,
 			events: []string{"Warning ConfigurationMalformed reading the configuration: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array " +
 				"into Go value of type map[string]interface {}; the running configuration is kept"},
 		},
-		"a value that is none is dropped, and the rest is in effect": {
+		"invalid value: ignored, the rest is in effect": {
 			found: written("test", "gitClientTimeout: soon\ngarbageCollectionInterval: 15m"), told: 1,
 			want: with(func(c *config.Config) { c.GarbageCollectionInterval = metav1.Duration{Duration: 15 * time.Minute} }),
 			events: []string{
@@ -66,17 +66,17 @@ func TestOnChange(t *testing.T) {
 				"Normal ConfigurationLoaded the configuration is in effect",
 			},
 		},
-		"one for another version is left to that": {
+		"another version: ignored": {
 			found: written("next", "apiServerURL: https://after"), want: running,
 			events: []string{`Normal ConfigurationIgnored the configuration was written for version "next", this is version "test"; ` +
 				"it is ignored until the upgrade of one of the two"},
 		},
-		"so is one for no version": {
+		"no version: ignored": {
 			found: written("", "apiServerURL: https://after"), want: running,
 			events: []string{`Normal ConfigurationIgnored the configuration was written for version "", this is version "test"; ` +
 				"it is ignored until the upgrade of one of the two"},
 		},
-		"deleting it changes nothing": {want: running},
+		"deleted: no change": {want: running},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestVersionOfTheStart_IsAcceptedLater(t *testing.T) {
 	}
 }
 
-func TestOthersConfigMapsAreNothingToUs(t *testing.T) {
+func TestOtherConfigMaps_AreIgnored(t *testing.T) {
 	h := &handler{app: hubtest.New(t).App}
 	for _, other := range []*corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "other"}, Data: map[string]string{"config": "apiServerURL: https://x"}},

@@ -27,19 +27,19 @@ func readersOfContents(accounts ...string) *rbacv1.ClusterRoleBinding {
 	return contentreaders.Desired(contents, keys)
 }
 
-func TestNothingIsHandedOutBeforeContentsCanBeRead(t *testing.T) {
+func TestNoCredential_BeforeContentsCanBeRead(t *testing.T) {
 	elsewhere := readersOfContents(account)
 	elsewhere.Name = "fleet-content-readers-02"
 	another, unmarked := readersOfContents(account), readersOfContents(account)
 	another.RoleRef.Name, unmarked.Labels = "another", nil
 	tests := map[string][]hubtest.Object{
-		"nobody reads them":                             nil,
-		"others do":                                     {readersOfContents("r2-u-r2")},
-		"the account is where others share":             {elsewhere},
-		"it is bound to something else":                 {another},
-		"a binding of its own is nothing to build on":   {ownBinding()},
-		"its name is another's, in another namespace":   {contentreaders.Desired(contents, []types.NamespacedName{{Namespace: "ws", Name: account}})},
-		"a binding that no cache has counts for no one": {unmarked},
+		"no binding":                                    nil,
+		"binding with other accounts":                   {readersOfContents("r2-u-r2")},
+		"account in another shared binding":             {elsewhere},
+		"binding to another role":                       {another},
+		"account in a binding of its own":               {ownBinding()},
+		"account of the same name in another namespace": {contentreaders.Desired(contents, []types.NamespacedName{{Namespace: "ws", Name: account}})},
+		"binding without the label of the cache":        {unmarked},
 	}
 	for name, there := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func accountOf(workspace, request string) *corev1.ServiceAccount {
 	}}
 }
 
-func TestWhoseShareAppears(t *testing.T) {
+func TestContentReaders_EnqueueTheirRequests(t *testing.T) {
 	mute := accountOf("ws", "r3")
 	mute.Annotations = nil
 	hub := start(t, accountOf("ws", "r1"), accountOf("ws", "r2"), mute, accountOf("", "r4"))
@@ -88,13 +88,13 @@ func TestWhoseShareAppears(t *testing.T) {
 		binding *rbacv1.ClusterRoleBinding
 		want    []types.NamespacedName
 	}{
-		"an account's request, and no other one":                  {readersOfContents(account), keys("r1")},
-		"the requests of all that share it":                       {readersOfContents(account, "r2-u-r2"), keys("r1", "r2")},
-		"an account that is in no cache wakes its request itself": {readersOfContents("r0-u-r0", account), keys("r1")},
-		"an account that does not say whose it is":                {readersOfContents("r3-u-r3", "r4-u-r4", account), keys("r1")},
-		"nobody shares it":                                        {readersOfContents(), nil},
-		"a request's own binding":                                 {ownBinding(), nil},
-		"another binding":                                         {another, nil},
+		"one account: its request":                   {readersOfContents(account), keys("r1")},
+		"two accounts: both requests":                {readersOfContents(account, "r2-u-r2"), keys("r1", "r2")},
+		"account missing in the cache: not enqueued": {readersOfContents("r0-u-r0", account), keys("r1")},
+		"account without annotations: not enqueued":  {readersOfContents("r3-u-r3", "r4-u-r4", account), keys("r1")},
+		"no accounts: none":                          {readersOfContents(), nil},
+		"binding of one request: none":               {ownBinding(), nil},
+		"other binding: none":                        {another, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func (w *watched) AddEventHandler(handler cache.ResourceEventHandler) (cache.Res
 	return w.SharedIndexInformer.AddEventHandler(handler)
 }
 
-func TestAShareThatAppearsWakesItsRequest(t *testing.T) {
+func TestNewSubjectInABinding_EnqueuesItsRequest(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(accountOf("ws", "r1"), accountOf("ws", "r2"))
 	bindings := overheard{hub.App.ClusterRoleBindings, &watched{SharedIndexInformer: hub.App.ClusterRoleBindings.Informer()}}
@@ -144,8 +144,8 @@ func TestAShareThatAppearsWakesItsRequest(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1")
 }
 
-// The agent of a request that an older hub has granted reads Contents by a binding of its own.
-func TestWhatAnOlderHubGaveStaysUntilTheAccountSharesWithOthers(t *testing.T) {
+// Earlier releases created a binding for each agent.
+func TestOwnContentBinding_StaysUntilTheSharedOneHasTheAccount(t *testing.T) {
 	hub := grantedHub(t, ownBinding())
 	hub.Put(readersOfContents("r2-u-r2"))
 	for range 2 {
@@ -171,22 +171,22 @@ func TestBindingWithoutAccounts_IsDeletedAtOnce(t *testing.T) {
 	expectRequests(t, hub, "delete ClusterRoleBinding r1-content")
 }
 
-func TestWhichBindingsAreSpared(t *testing.T) {
+func TestOwnContentBinding_IsSparedIfNeeded(t *testing.T) {
 	tests := map[string]struct {
 		member hubtest.Object
 		shares []string
 		spoil  bool
 		want   bool
 	}{
-		"its account reads Contents by nothing else": {ownBinding(), []string{"r2-u-r2"}, false, true},
-		"its account shares another":                 {ownBinding(), []string{account, "r2-u-r2"}, false, false},
-		"one of its accounts does not": {ownBinding(func(b *rbacv1.ClusterRoleBinding) {
+		"account is not in a shared binding: spared": {ownBinding(), []string{"r2-u-r2"}, false, true},
+		"account is in a shared binding: deleted":    {ownBinding(), []string{account, "r2-u-r2"}, false, false},
+		"one of two accounts is not in a shared binding: spared": {ownBinding(func(b *rbacv1.ClusterRoleBinding) {
 			b.Subjects = append(b.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Namespace: clusterNamespace, Name: "r0-u-r0"})
 		}), []string{account}, false, true},
-		"its account is gone, and reads nothing": {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[0].Namespace = "gone" }), nil, false, false},
-		"it is for nobody":                       {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }), nil, false, false},
-		"nobody can say":                         {ownBinding(), []string{account}, true, true},
-		"it is something else":                   {&rbacv1.RoleBinding{ObjectMeta: child("ws", "r1-content")}, []string{account}, false, true},
+		"account is deleted: deleted":           {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects[0].Namespace = "gone" }), nil, false, false},
+		"no subjects: deleted":                  {ownBinding(func(b *rbacv1.ClusterRoleBinding) { b.Subjects = nil }), nil, false, false},
+		"shared binding cannot be read: spared": {ownBinding(), []string{account}, true, true},
+		"object of another kind: spared":        {&rbacv1.RoleBinding{ObjectMeta: child("ws", "r1-content")}, []string{account}, false, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -201,12 +201,12 @@ func TestWhichBindingsAreSpared(t *testing.T) {
 	}
 }
 
-// What was handed out goes on to work as soon as the binding is put right: there is nothing to say, and nothing to mint.
-func TestAGrantedAccountLosesItsShare(t *testing.T) {
+// The credential works again as soon as the binding is restored, so nothing is reported and no token is requested.
+func TestGrantedAccountWithoutBinding_OnlyEnqueuesTheBinding(t *testing.T) {
 	tests := map[string]func(*hubtest.Hub){
-		"somebody drops it":            func(h *hubtest.Hub) { h.Put(readersOfContents("r2-u-r2")) },
-		"somebody empties the binding": func(h *hubtest.Hub) { h.Put(readersOfContents()) },
-		"somebody deletes it":          func(h *hubtest.Hub) { h.Remove(readersOfContents()) },
+		"account is removed":       func(h *hubtest.Hub) { h.Put(readersOfContents("r2-u-r2")) },
+		"all subjects are removed": func(h *hubtest.Hub) { h.Put(readersOfContents()) },
+		"binding is deleted":       func(h *hubtest.Hub) { h.Remove(readersOfContents()) },
 	}
 	for name, harm := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestARequestOfAnUnknownClient(t *testing.T) {
+func TestUnknownClient_GetsACluster(t *testing.T) {
 	hub := start(t, request(), asked())
 	handle(t, hub)
 	const made = "cluster-948fe603f61d"
@@ -46,8 +46,8 @@ func TestARequestOfAnUnknownClient(t *testing.T) {
 	expectNothingHandedOut(t, hub)
 }
 
-// Somebody else may have made the Cluster, and no cache has it yet: it is theirs, and its appearing wakes the request.
-func TestAClusterThatIsThereAlready(t *testing.T) {
+// Another client has created the Cluster, and the cache is behind. Its event enqueues the request.
+func TestExistingCluster_IsNotChanged(t *testing.T) {
 	hub := start(t, request(), asked())
 	const made = "cluster-948fe603f61d"
 	hub.Have(&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: made, Labels: map[string]string{"mine": "yes"}}})
@@ -58,8 +58,8 @@ func TestAClusterThatIsThereAlready(t *testing.T) {
 	}
 }
 
-// Most requests are granted before anybody could read what they wait for: that is worth no request of ours.
-func TestWhatTakesAWhileIsSaid(t *testing.T) {
+// Most requests are granted before a user could read what they wait for, so short waits are not written.
+func TestSlowGrant_ReportsWhatItWaitsFor(t *testing.T) {
 	without := cluster(func(c *fleet.Cluster) { c.Status.Namespace = "" })
 	tests := map[string]struct {
 		there           []hubtest.Object
@@ -93,7 +93,7 @@ func TestWhatTakesAWhileIsSaid(t *testing.T) {
 	}
 }
 
-func TestARequestIsAnsweredInThisOrder(t *testing.T) {
+func TestRequest_IsAnsweredInOrder(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	hub := start(t, request(), cluster(seen(noon.Add(-time.Hour))), asked())
 	handle(t, hub)
@@ -165,7 +165,7 @@ func TestClusterOnlyInTheCache_DoesNotOwnTheRequest(t *testing.T) {
 	}
 }
 
-func TestNothingIsHandedOutBeforeTheRequestIsOwned(t *testing.T) {
+func TestNoCredential_BeforeTheRequestIsOwned(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	const own = "update ClusterRegistration ws/r1"
 	hub.Fail(own, errServer)
@@ -222,7 +222,7 @@ func expectCredential(t *testing.T, hub *hubtest.Hub) {
 	}
 }
 
-func TestReadersOfTheCredential(t *testing.T) {
+func TestCredential_IsReadableByOneToken(t *testing.T) {
 	imported := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "import-token-c1", UID: "u-i"}}
 	subject := func(name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "ws", Name: name}}
@@ -232,10 +232,10 @@ func TestReadersOfTheCredential(t *testing.T) {
 		want   []rbacv1.Subject
 		reason string
 	}{
-		"the token the request names":                       {[]hubtest.Object{asked()}, subject("t1-u-t1"), ""},
-		"the token it names, also after an import":          {[]hubtest.Object{asked(), imported}, subject("t1-u-t1"), ""},
-		"the import's, if the one it names is gone":         {[]hubtest.Object{imported}, subject("import-token-c1-u-i"), ""},
-		"nobody, if there is neither; granted all the same": {nil, nil, conditions.ReasonTokenUnknown},
+		"request names a token: its account":                                 {[]hubtest.Object{asked()}, subject("t1-u-t1"), ""},
+		"request names a token, Cluster is imported: its account":            {[]hubtest.Object{asked(), imported}, subject("t1-u-t1"), ""},
+		"named token is deleted, Cluster is imported: account of the import": {[]hubtest.Object{imported}, subject("import-token-c1-u-i"), ""},
+		"named token is deleted: granted without a reader":                   {nil, nil, conditions.ReasonTokenUnknown},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestReadersOfTheCredential(t *testing.T) {
 	}
 }
 
-func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
+func TestNoCredential_BeforeItsTokenWorks(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	settle(t, hub, 1)
 	hub.Requests()
@@ -280,7 +280,7 @@ func TestNothingIsHandedOutBeforeItWorks(t *testing.T) {
 	expectCredential(t, hub)
 }
 
-func TestATokenSecretThatIsBeingFilled(t *testing.T) {
+func TestEmptyTokenSecret_IsAwaited(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	hub.CapTokens(24 * time.Hour)
 	settle(t, hub, 1)
@@ -301,7 +301,7 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	expectCredential(t, hub)
 }
 
-func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
+func TestInterruptedAnswer_IsCompleted(t *testing.T) {
 	meta := metav1.ObjectMeta{
 		Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"},
 		Annotations: map[string]string{fleet.AnnotationClusterRegistration: "r1", fleet.AnnotationClusterRegistrationNamespace: "ws"},
@@ -316,9 +316,9 @@ func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
 		left hubtest.Object
 		want []string
 	}{
-		"a Role is put right":        {role, []string{"patch Role " + registration + "/r1-creds", "create RoleBinding " + registration + "/r1-creds"}},
-		"a RoleBinding is put right": {binding, []string{"create Role " + registration + "/r1-creds", "patch RoleBinding " + registration + "/r1-creds"}},
-		"a credential without a token gets one": {empty, []string{
+		"Role with other rules: restored":            {role, []string{"patch Role " + registration + "/r1-creds", "create RoleBinding " + registration + "/r1-creds"}},
+		"RoleBinding with another subject: restored": {binding, []string{"create Role " + registration + "/r1-creds", "patch RoleBinding " + registration + "/r1-creds"}},
+		"credential without a token: written": {empty, []string{
 			"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
 		}},
 	}
@@ -334,14 +334,14 @@ func TestWhatAnInterruptedAnswerLeft(t *testing.T) {
 	}
 }
 
-func TestRejections(t *testing.T) {
+func TestRejectedRequest_IsReportedOnce(t *testing.T) {
 	tests := map[string]struct {
 		there  []hubtest.Object
 		reason string
 	}{
-		"a request without a client ID": {
+		"no client ID": {
 			[]hubtest.Object{request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" })}, conditions.ReasonClientIDMissing},
-		"the name that belongs to the client ID is another's": {
+		"Cluster of the derived name has another client ID": {
 			[]hubtest.Object{request(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "cluster-948fe603f61d", "another" })}, conditions.ReasonClientIDTaken},
 	}
 	for name, test := range tests {
@@ -362,7 +362,7 @@ func TestRejections(t *testing.T) {
 	}
 }
 
-func TestAnotherManagersRequestIsLeftAlone(t *testing.T) {
+func TestRequestOfAnotherManager_IsIgnored(t *testing.T) {
 	hub := start(t, request(func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelClusterManagement] = "other" }), cluster(), asked())
 	handle(t, hub)
 	expectRequests(t, hub)
@@ -435,7 +435,7 @@ func TestNamespaceOfAnotherCluster_GrantsNothing(t *testing.T) {
 	}
 }
 
-func TestSuperseding(t *testing.T) {
+func TestFirstHeartbeat_SupersedesOlderRequests(t *testing.T) {
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	earlier := func(r *fleet.ClusterRegistration) { r.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) }
 	old := request(named("r0"), earlier)
@@ -468,18 +468,18 @@ func TestSuperseding(t *testing.T) {
 	expectRequests(t, hub)
 }
 
-func TestHealing(t *testing.T) {
+func TestGrantedRequest_IsRestored(t *testing.T) {
 	tests := map[string]struct {
 		harm func(*testing.T, *hubtest.Hub)
 		want []string
 	}{
-		"a right that is gone comes back": {
+		"deleted RoleBinding: created again": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: "r1", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
 			want: []string{"create RoleBinding cluster-ws-c1-552959a9c359/r1"},
 		},
-		"a right that somebody widened is narrowed": {
+		"widened Role: restored": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				role := hubtest.Get[*rbacv1.Role](h, "ws", "r1")
 				role.Rules[0].ResourceNames = nil
@@ -487,7 +487,7 @@ func TestHealing(t *testing.T) {
 			},
 			want: []string{"patch Role ws/r1"},
 		},
-		"a credential of an account that was replaced is made anew": {
+		"recreated account: credential is replaced": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				sa := hubtest.Get[*corev1.ServiceAccount](h, clusterNamespace, account)
 				sa.UID = "another"
@@ -498,13 +498,13 @@ func TestHealing(t *testing.T) {
 				"create Secret " + registration + "/" + credential, "get Secret " + registration + "/" + credential, "update Secret " + registration + "/" + credential,
 			},
 		},
-		"who may read a credential that is still to be fetched is healed": {
+		"deleted reader of a valid credential: created again": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				h.Remove(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
 			want: []string{"create RoleBinding " + registration + "/r1-creds"},
 		},
-		"a credential that has gone too early is made anew": {
+		"deleted credential before its expiry: created again": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
 				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: map[string]string{fleet.LabelManaged: "true"}}})
@@ -515,7 +515,7 @@ func TestHealing(t *testing.T) {
 				"create RoleBinding " + registration + "/r1-creds", "create Secret " + registration + "/" + credential,
 			},
 		},
-		"a right that is gone comes back, but not the right to read what has expired": {
+		"deleted RoleBinding, credential has expired: only the RoleBinding is created": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				h.Pass(grant.CredentialLife + time.Second)
 				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
@@ -525,7 +525,7 @@ func TestHealing(t *testing.T) {
 			},
 			want: []string{"create RoleBinding cluster-ws-c1-552959a9c359/r1"},
 		},
-		"a credential that has expired is not": {
+		"deleted credential after its expiry: stays deleted": {
 			harm: func(_ *testing.T, h *hubtest.Hub) {
 				h.Pass(grant.CredentialLife + time.Second)
 				h.Remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: credential}, Type: protocol.SecretTypeCredential})
@@ -547,7 +547,7 @@ func TestHealing(t *testing.T) {
 	}
 }
 
-func TestErrorsAreTriedAgain(t *testing.T) {
+func TestFailedStep_IsRetried(t *testing.T) {
 	tests := map[string]struct {
 		there   []hubtest.Object
 		settled int
@@ -555,14 +555,14 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		// never must not have been tried.
 		never string
 	}{
-		"making the Cluster":            {nil, 0, "create Cluster ws/cluster-948fe603f61d", "update"},
-		"owning the request":            {[]hubtest.Object{cluster()}, 0, "update " + kindRequest + " ws/r1", "update " + kindRequest + "/status"},
-		"making the account":            {[]hubtest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "update " + kindRequest + "/status"},
-		"asking for the token":          {[]hubtest.Object{cluster()}, 1, "mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "create"},
-		"proving the token":             {[]hubtest.Object{cluster()}, 1, "prove cluster-ws-c1-552959a9c359", "create"},
-		"letting it be read":            {[]hubtest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + kindRequest + "/status"},
-		"writing the credential":        {[]hubtest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + kindRequest + "/status"},
-		"saying that it was handed out": {[]hubtest.Object{cluster()}, 1, "update " + kindRequest + "/status ws/r1", "never"},
+		"creating the Cluster":   {nil, 0, "create Cluster ws/cluster-948fe603f61d", "update"},
+		"owning the request":     {[]hubtest.Object{cluster()}, 0, "update " + kindRequest + " ws/r1", "update " + kindRequest + "/status"},
+		"creating the account":   {[]hubtest.Object{cluster()}, 0, "create ServiceAccount cluster-ws-c1-552959a9c359/r1-u-r1", "update " + kindRequest + "/status"},
+		"requesting the token":   {[]hubtest.Object{cluster()}, 1, "mint cluster-ws-c1-552959a9c359/r1-u-r1 " + lifetime, "create"},
+		"proving the token":      {[]hubtest.Object{cluster()}, 1, "prove cluster-ws-c1-552959a9c359", "create"},
+		"creating its reader":    {[]hubtest.Object{cluster()}, 0, "create RoleBinding " + registration + "/r1-creds", "update " + kindRequest + "/status"},
+		"writing the credential": {[]hubtest.Object{cluster()}, 1, "create Secret " + registration + "/" + credential, "update " + kindRequest + "/status"},
+		"writing the status":     {[]hubtest.Object{cluster()}, 1, "update " + kindRequest + "/status ws/r1", "never"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -588,7 +588,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestConditions(t *testing.T) {
+func TestGrantedCondition_OfEachStage(t *testing.T) {
 	got := map[grant.Stage]string{}
 	for _, stage := range []grant.Stage{
 		grant.Rejected, grant.AwaitingCluster, grant.AwaitingNamespace,
@@ -613,11 +613,11 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Two requests with one client ID and one random have one credential between them: whoever came first is answered.
-func TestTwoRequestsForOneCredential(t *testing.T) {
+// Both requests name the same Secret. The older request is answered.
+func TestSecondRequestForACredential_IsRejected(t *testing.T) {
 	tests := map[string]func(*fleet.ClusterRegistration){
-		"asked for twice":             func(r *fleet.ClusterRegistration) { r.Name, r.UID = "r2", "u-r2" },
-		"copied to another workspace": func(r *fleet.ClusterRegistration) { r.Namespace, r.UID = "ws2", "u-r2" },
+		"same workspace":    func(r *fleet.ClusterRegistration) { r.Name, r.UID = "r2", "u-r2" },
+		"another workspace": func(r *fleet.ClusterRegistration) { r.Namespace, r.UID = "ws2", "u-r2" },
 	}
 	for name, modify := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -662,7 +662,7 @@ func TestCopyOfAnUnansweredRequest_IsNeverReadable(t *testing.T) {
 	}{
 		"original is processed first": {[]string{original, copied}, func(*fleet.ClusterRegistration) {}},
 		"copy is processed first":     {[]string{copied, original}, func(*fleet.ClusterRegistration) {}},
-		"values are divided otherwise": {[]string{copied, original}, func(r *fleet.ClusterRegistration) {
+		"values are divided differently": {[]string{copied, original}, func(r *fleet.ClusterRegistration) {
 			r.Spec.ClientID, r.Spec.ClientRandom = "clien", "trandom"
 		}},
 	} {

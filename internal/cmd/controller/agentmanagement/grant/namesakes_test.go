@@ -42,15 +42,15 @@ func shared(t *testing.T, hub *hubtest.Hub) map[string]string {
 	return found
 }
 
-func TestTwoRequestsOfOneName(t *testing.T) {
+func TestSameRequestNameInTwoWorkspaces_OlderKeepsTheName(t *testing.T) {
 	own := names.Namesake
 	tests := map[string]struct {
 		later time.Duration
 		want  map[string]string
 	}{
-		"the older one has the name":                {time.Minute, map[string]string{"ws": "r1 ", "ws2": own("ws2", "r1") + " "}},
-		"whichever that is":                         {-time.Minute, map[string]string{"ws": own("ws", "r1") + " ", "ws2": "r1 "}},
-		"of those of one second the first in order": {0, map[string]string{"ws": "r1 ", "ws2": own("ws2", "r1") + " "}},
+		"the first is older: it keeps the name":           {time.Minute, map[string]string{"ws": "r1 ", "ws2": own("ws2", "r1") + " "}},
+		"the second is older: it keeps the name":          {-time.Minute, map[string]string{"ws": own("ws", "r1") + " ", "ws2": "r1 "}},
+		"same second: the first workspace keeps the name": {0, map[string]string{"ws": "r1 ", "ws2": own("ws2", "r1") + " "}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +78,9 @@ func TestTwoRequestsOfOneName(t *testing.T) {
 	}
 }
 
-// TestAnOlderOneAppearsAndGoes begins with a request whose older namesake the cache does not show yet.
-func TestAnOlderOneAppearsAndGoes(t *testing.T) {
+// TestOlderRequestOfTheName_AppearsAndIsDeleted starts with a cache that does not contain the older request of the
+// same name.
+func TestOlderRequestOfTheName_AppearsAndIsDeleted(t *testing.T) {
 	first := request()
 	first.CreationTimestamp = metav1.NewTime(madeAt)
 	hub := start(t, first, cluster(), asked())

@@ -11,7 +11,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestReadersOfACredentialThatIsThere(t *testing.T) {
+func TestReadersOfRancherFleet_AreSparedWhileTheCredentialExists(t *testing.T) {
 	hub := start(t)
 	registration := hub.App.Namespaces.Registration
 	member := func(namespace, hash string) metav1.ObjectMeta {
@@ -22,10 +22,10 @@ func TestReadersOfACredentialThatIsThere(t *testing.T) {
 		member metav1.ObjectMeta
 		want   bool
 	}{
-		"the credential waits to be fetched":     {member(registration, "waits"), true},
-		"the credential is gone":                 {member(registration, "fetched"), false},
-		"a right in another namespace is no way": {member("ws", "waits"), false},
-		"one of no set reads nothing":            {metav1.ObjectMeta{Namespace: registration, Name: "x"}, false},
+		"credential exists: spared":             {member(registration, "waits"), true},
+		"credential is deleted: not spared":     {member(registration, "fetched"), false},
+		"Role in another namespace: not spared": {member("ws", "waits"), false},
+		"Role without a set: not spared":        {metav1.ObjectMeta{Namespace: registration, Name: "x"}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func stage(name, seconds string) []string {
 	}
 }
 
-func TestARegistrationIsMeasuredFromTheRequestToItsUse(t *testing.T) {
+func TestRegistrationStages_AreMeasuredUntilFirstUse(t *testing.T) {
 	hub := start(t, request(), cluster(func(c *fleet.Cluster) { c.Status.Namespace = "" }), asked())
 	handle(t, hub)
 	catchUp(t, hub)
@@ -78,7 +78,7 @@ func TestARegistrationIsMeasuredFromTheRequestToItsUse(t *testing.T) {
 	expectEvents(t, hub)
 }
 
-func TestAQuickRegistrationIsNotWorthAnEvent(t *testing.T) {
+func TestQuickRegistration_RecordsNoEvent(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	settle(t, hub, 2)
 	if !current(t, hub).Status.Granted {
@@ -87,7 +87,7 @@ func TestAQuickRegistrationIsNotWorthAnEvent(t *testing.T) {
 	expectEvents(t, hub)
 }
 
-func TestARejectionCountsOnce(t *testing.T) {
+func TestRejection_CountsOnce(t *testing.T) {
 	hub := start(t, request(func(r *fleet.ClusterRegistration) { r.Spec.ClientID = "" }))
 	for range 3 {
 		handle(t, hub)
@@ -96,7 +96,7 @@ func TestARejectionCountsOnce(t *testing.T) {
 	expectCounted(t, hub, `fleet_registrations_total{outcome="rejected"} 1`)
 }
 
-func TestARequestThatCameTooLateIsNotMeasured(t *testing.T) {
+func TestAbandonedRequest_IsNotMeasured(t *testing.T) {
 	hub := start(t)
 	h := &handler{app: hub.App, stages: metrics.NewStages(hub.App.Clock, hub.App.Metrics.Stage)}
 	in := grant.Input{Request: request()}
@@ -106,7 +106,7 @@ func TestARequestThatCameTooLateIsNotMeasured(t *testing.T) {
 	expectCounted(t, hub)
 }
 
-func TestARequestOfBeforeIsNotMeasured(t *testing.T) {
+func TestRequestGrantedBefore_IsNotMeasured(t *testing.T) {
 	hub := start(t, request(func(r *fleet.ClusterRegistration) { r.Status.Granted, r.Status.ClusterName = true, "c1" }), cluster(), asked())
 	settle(t, hub, 2)
 	got := metricstest.Counted(t, hub.App.Metrics)
@@ -117,7 +117,7 @@ func TestARequestOfBeforeIsNotMeasured(t *testing.T) {
 	}
 }
 
-func TestAFormerRegistrationCountsAsSuperseded(t *testing.T) {
+func TestSupersededRegistration_IsCounted(t *testing.T) {
 	older := request(named("r0"))
 	older.CreationTimestamp.Time = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	hub := grantedHub(t, older)

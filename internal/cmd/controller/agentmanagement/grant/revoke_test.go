@@ -49,27 +49,27 @@ func expectRevoked(t *testing.T, hub *hubtest.Hub, reads ...string) {
 	}
 }
 
-func TestRightsGo(t *testing.T) {
+func TestRights_AreRevokedWithTheRequestOrItsCluster(t *testing.T) {
 	deleting := metav1.Now()
 	tests := map[string]struct {
 		end func(*testing.T, *hubtest.Hub)
 		// reads are the requests that make sure that the Cluster is gone.
 		reads []string
 	}{
-		"with the request": {end: func(_ *testing.T, h *hubtest.Hub) { h.Remove(request()) }},
-		"with a request that somebody's finalizer holds": {end: func(t *testing.T, h *hubtest.Hub) {
+		"request is deleted": {end: func(_ *testing.T, h *hubtest.Hub) { h.Remove(request()) }},
+		"request with a finalizer is being deleted": {end: func(t *testing.T, h *hubtest.Hub) {
 			r := current(t, h)
 			r.DeletionTimestamp = &deleting
 			h.Put(r)
 		}},
-		"with the Cluster": {func(_ *testing.T, h *hubtest.Hub) { h.Remove(cluster()) }, []string{"get Cluster ws/c1"}},
-		"with a Cluster that is being deleted": {end: func(_ *testing.T, h *hubtest.Hub) {
+		"Cluster is deleted": {func(_ *testing.T, h *hubtest.Hub) { h.Remove(cluster()) }, []string{"get Cluster ws/c1"}},
+		"Cluster is being deleted": {end: func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.DeletionTimestamp = &deleting }))
 		}},
-		"with the workspace": {end: func(_ *testing.T, h *hubtest.Hub) {
+		"workspace is being deleted": {end: func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
 		}},
-		"with a Cluster that another took the name of": {func(_ *testing.T, h *hubtest.Hub) {
+		"Cluster was recreated": {func(_ *testing.T, h *hubtest.Hub) {
 			h.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
 		}, []string{"get Cluster ws/c1"}},
 	}
@@ -89,8 +89,8 @@ func TestRightsGo(t *testing.T) {
 // A new leader lists each kind on its own, perhaps from API servers that lag by different amounts.
 func TestRightsStay_IfOnlyTheCacheLacksTheCluster(t *testing.T) {
 	for name, cached := range map[string]func(*hubtest.Hub){
-		"none of the name":           func(*hubtest.Hub) {},
-		"an earlier one of the name": func(h *hubtest.Hub) { h.See(cluster(func(c *fleet.Cluster) { c.UID = "u-earlier" })) },
+		"no Cluster of the name":       func(*hubtest.Hub) {},
+		"a former Cluster of the name": func(h *hubtest.Hub) { h.See(cluster(func(c *fleet.Cluster) { c.UID = "u-earlier" })) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := grantedHub(t)
@@ -104,7 +104,7 @@ func TestRightsStay_IfOnlyTheCacheLacksTheCluster(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
+func TestRevoke_KeepsRightsOfOtherRequests(t *testing.T) {
 	// Of the same name in another workspace, and another one of the same workspace.
 	namesake := request(func(r *fleet.ClusterRegistration) { r.Namespace, r.Spec.ClientRandom = "ws2", "other" })
 	sibling := request(named("r2"))
@@ -130,7 +130,7 @@ func TestOnlyTheRequestsOwnRightsGo(t *testing.T) {
 	hubtest.MustGet[*rbacv1.Role](t, hub, registration, "r2-creds")
 }
 
-func TestRevokingIsTriedAgain(t *testing.T) {
+func TestRevoke_IsRetriedAfterAnyFailure(t *testing.T) {
 	for _, fail := range all() {
 		t.Run(fail, func(t *testing.T) {
 			hub := grantedBefore(t)
@@ -202,18 +202,18 @@ func TestGather(t *testing.T) {
 		want    found
 		fails   bool
 	}{
-		"what is not there is nil": {request: request(), want: found{Others: []string{"r1"}}},
-		"Clusters of the client are found, those of others and elsewhere are not": {
+		"missing objects: nil": {request: request(), want: found{Others: []string{"r1"}}},
+		"Clusters of the client in the workspace are found": {
 			request: request(),
 			there: []hubtest.Object{cluster(), cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = "c2", "another" }),
 				cluster(func(c *fleet.Cluster) { c.Namespace = "ws2" })},
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}},
 		},
-		"the Cluster it was given is found whatever its client ID": {
+		"named Cluster is found with any client ID": {
 			request: request(status), there: []hubtest.Object{cluster(func(c *fleet.Cluster) { c.Spec.ClientID = "another" })},
 			want: found{Named: true, Others: []string{"r1"}},
 		},
-		"so is the Cluster of the name that the client ID gives": {
+		"Cluster with the derived name is found": {
 			request: request(), there: []hubtest.Object{cluster(func(c *fleet.Cluster) { c.Name, c.Spec.ClientID = derived, "another" })},
 			want: found{Derived: true, Others: []string{"r1"}},
 		},
@@ -225,23 +225,23 @@ func TestGather(t *testing.T) {
 			request: request(status), there: append([]hubtest.Object{cluster(), asked(), imported, answer}, rights...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Named: true, Account: true, Rights: true, Credential: true, AskedFor: true, Imported: true},
 		},
-		"rights without one of them are none": {
+		"one right is missing: no rights": {
 			request: request(), there: append([]hubtest.Object{cluster()}, rights[:4]...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
-		"nor are they all without a share in what lets it read Contents": {
+		"account is not in a content binding: no rights": {
 			request: request(), there: append([]hubtest.Object{cluster(), ownBinding(), contentreaders.Desired(contents, []types.NamespacedName{{Namespace: clusterNamespace, Name: "r2-u-r2"}})}, rights[:4]...),
 			want: found{Clusters: []string{"c1"}, Others: []string{"r1"}, Account: true},
 		},
-		"a Cluster that cannot be read":       {request: request(status), spoil: cluster(), fails: true},
-		"a token that cannot be read":         {request: request(), spoil: asked(), fails: true},
-		"a credential that cannot be read":    {request: request(), spoil: answer, fails: true},
-		"an account that cannot be read":      {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[0], fails: true},
-		"a Role that cannot be read":          {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[1], fails: true},
-		"a RoleBinding that cannot be read":   {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[2], fails: true},
-		"another that cannot be read":         {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[3], fails: true},
-		"a ClusterRoleBinding that cannot":    {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[4], fails: true},
-		"an import token that cannot be read": {request: request(), there: []hubtest.Object{cluster()}, spoil: imported, fails: true},
+		"a Cluster that cannot be read":            {request: request(status), spoil: cluster(), fails: true},
+		"a token that cannot be read":              {request: request(), spoil: asked(), fails: true},
+		"a credential that cannot be read":         {request: request(), spoil: answer, fails: true},
+		"an account that cannot be read":           {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[0], fails: true},
+		"a Role that cannot be read":               {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[1], fails: true},
+		"a RoleBinding that cannot be read":        {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[2], fails: true},
+		"another RoleBinding that cannot be read":  {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[3], fails: true},
+		"a ClusterRoleBinding that cannot be read": {request: request(), there: []hubtest.Object{cluster()}, spoil: rights[4], fails: true},
+		"an import token that cannot be read":      {request: request(), there: []hubtest.Object{cluster()}, spoil: imported, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -281,12 +281,12 @@ func ofImport(r *fleet.ClusterRegistration) {
 	r.Labels = map[string]string{fleet.LabelRegistrationToken: names.ImportToken("c1")}
 }
 
-func TestARequestThatComesAfterItsImportIsDeleted(t *testing.T) {
+func TestRequestAfterItsImport_IsDeleted(t *testing.T) {
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "clusterregistrations"}, "r1")
 	for name, test := range map[string]struct{ answer, want error }{
-		"at once":                   {nil, nil},
-		"unless it is gone already": {missing, nil},
-		"and tried again":           {errServer, errServer},
+		"deletion succeeds":          {nil, nil},
+		"request is deleted already": {missing, nil},
+		"deletion fails: an error":   {errServer, errServer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := start(t, request(ofImport))

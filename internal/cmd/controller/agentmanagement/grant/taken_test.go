@@ -45,11 +45,11 @@ func TestRequestNamedAfterARole_TakesNothing(t *testing.T) {
 		there hubtest.Object
 		want  string
 	}{
-		"a Role":                    {&rbacv1.Role{ObjectMeta: meta("ws", nil), Rules: rules}, "Role ws/r1"},
-		"a Role that a cache has":   {&rbacv1.Role{ObjectMeta: meta("ws", managed), Rules: rules}, "Role ws/r1"},
-		"a RoleBinding":             {&rbacv1.RoleBinding{ObjectMeta: meta("ws", nil), RoleRef: bound}, "RoleBinding ws/r1"},
-		"one beside the deliveries": {&rbacv1.RoleBinding{ObjectMeta: meta(clusterNamespace, managed), RoleRef: bound}, "RoleBinding " + clusterNamespace + "/r1"},
-		"who may read a credential": {&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: managed}, Rules: rules}, "Role " + registration + "/r1-creds"},
+		"a Role":                                 {&rbacv1.Role{ObjectMeta: meta("ws", nil), Rules: rules}, "Role ws/r1"},
+		"a Role that a cache has":                {&rbacv1.Role{ObjectMeta: meta("ws", managed), Rules: rules}, "Role ws/r1"},
+		"a RoleBinding":                          {&rbacv1.RoleBinding{ObjectMeta: meta("ws", nil), RoleRef: bound}, "RoleBinding ws/r1"},
+		"a RoleBinding in the cluster namespace": {&rbacv1.RoleBinding{ObjectMeta: meta(clusterNamespace, managed), RoleRef: bound}, "RoleBinding " + clusterNamespace + "/r1"},
+		"a Role of the credential's reader":      {&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: registration, Name: "r1-creds", Labels: managed}, Rules: rules}, "Role " + registration + "/r1-creds"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func pendingHub(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 
 const takeoverMessage = "another agent is registered for this Cluster, and this request names another token or none: to replace that agent, even if it is silent, run `fleet confirm-takeover c1 r1 -n ws`, or register with that agent's token; otherwise this request is deleted 40 minutes after its creation"
 
-func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
+func TestTakeover_WaitsWithoutFurtherRequests(t *testing.T) {
 	hub := pendingHub(t)
 	expectRequests(t, hub, "update ClusterRegistration/status ws/r1")
 	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 40m0s")
@@ -69,12 +69,12 @@ func TestATakeoverWaitsAndCostsNothing(t *testing.T) {
 	}
 }
 
-func TestATakeoverIsGranted(t *testing.T) {
+func TestTakeover_IsGranted(t *testing.T) {
 	tests := map[string]func(*hubtest.Hub){
-		"when the operator confirms it": func(h *hubtest.Hub) {
+		"operator confirms it": func(h *hubtest.Hub) {
 			h.Put(served(func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.ConfirmTakeover: "r1"} }))
 		},
-		"when the agent's registration is deleted": func(h *hubtest.Hub) { h.Remove(live()) },
+		"registration of the agent is deleted": func(h *hubtest.Hub) { h.Remove(live()) },
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTakeover_IsDeletedWithItsCluster(t *testing.T) {
 	expectRequests(t, hub, "delete ClusterRegistration ws/r1") // and no Cluster is made for it
 }
 
-func TestWhatATakeoverHadGotGoes(t *testing.T) {
+func TestTakeoverAfterRights_IsRevoked(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	settle(t, hub, 1)
 	hub.Requests()
@@ -145,7 +145,7 @@ func TestRecreatedToken_DoesNotTakeOver(t *testing.T) {
 	expectNothingHandedOut(t, hub)
 }
 
-func TestATakeoverIsTriedAgain(t *testing.T) {
+func TestTakeover_FailedStatusUpdateIsRetried(t *testing.T) {
 	hub := start(t, request(), live(), served(), asked())
 	hub.Fail("update ClusterRegistration/status ws/r1", errServer)
 	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, errServer) {
@@ -164,7 +164,7 @@ func spoke(accountUID string) func(*fleet.Cluster) {
 	}
 }
 
-func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
+func TestHeartbeatAccount_DecidesWhichRequestIsDeleted(t *testing.T) {
 	older := func() *fleet.ClusterRegistration {
 		r := live()
 		r.Labels[fleet.LabelRegistrationToken] = "t1"
@@ -176,16 +176,16 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 		later time.Duration
 		want  []string
 	}{
-		"the new one: the older registration goes": {
+		"heartbeat of the new account: the older request is deleted": {
 			spoke: func(h *hubtest.Hub) string {
 				return string(hubtest.Get[*corev1.ServiceAccount](h, clusterNamespace, account).UID)
 			},
 			want: []string{"get Cluster ws/c1", "delete ClusterRegistration ws/r0"},
 		},
-		"the older one: nothing goes": {
+		"heartbeat of the older account: none is deleted": {
 			spoke: func(*hubtest.Hub) string { return "of r0" }, want: []string{"get Cluster ws/c1"},
 		},
-		"the older one, when the new one has ended unused: that goes": {
+		"heartbeat of the older account, new credential expired unused: the new request is deleted": {
 			spoke: func(*hubtest.Hub) string { return "of r0" }, later: grant.CredentialLife + time.Second,
 			want: []string{"get Cluster ws/c1", "delete ClusterRegistration ws/r1"},
 		},
@@ -204,7 +204,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 			expectRequests(t, hub, test.want...)
 		})
 	}
-	t.Run("who cannot be asked is asked again", func(t *testing.T) {
+	t.Run("Cluster cannot be read: retried", func(t *testing.T) {
 		hub := start(t, request(), older(), served(), asked())
 		settle(t, hub, 2)
 		hub.Put(served(seen(hub.Now().Add(time.Second))))
@@ -218,7 +218,7 @@ func TestAHeartbeatSaysWhichCredentialIsUsed(t *testing.T) {
 	})
 }
 
-func TestAnAccountThatWasDeleted(t *testing.T) {
+func TestDeletedAccount_IsReportedAndRecreated(t *testing.T) {
 	const message = "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: account, Labels: map[string]string{fleet.LabelManaged: "true"}}}
 	told := genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAccountReplaced, Message: message}
@@ -255,7 +255,7 @@ func TestAnAccountThatWasDeleted(t *testing.T) {
 	expectNothingHandedOut(t, hub)
 }
 
-func TestAnAgentThatNamesNoToken(t *testing.T) {
+func TestAgentWithoutTokenName_IsReadableByAllTokensOfTheWorkspace(t *testing.T) {
 	nameless := request(func(r *fleet.ClusterRegistration) { r.Labels = nil })
 	elsewhere := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws2", Name: "t3", UID: "u-t3"}}
 	another := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t0", UID: "u-t0"}}
@@ -272,8 +272,8 @@ func TestAnAgentThatNamesNoToken(t *testing.T) {
 	}
 }
 
-// A registration that the other implementation has granted, with the set it made.
-func TestARegistrationOfTheOtherImplementation(t *testing.T) {
+// Rancher Fleet granted the registration and created its objects.
+func TestRegistrationOfRancherFleet_IsContinued(t *testing.T) {
 	granted := request(func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "fleet.cattle.io/v1alpha1", Kind: "Cluster", Name: "c1", UID: "u-c1"}}
 		r.Status = fleet.ClusterRegistrationStatus{ClusterName: "c1", Granted: true}

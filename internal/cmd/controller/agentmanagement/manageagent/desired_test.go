@@ -113,48 +113,48 @@ func TestDecide(t *testing.T) {
 		remove bool
 		reason string
 	}{
-		"an agent that was heard of is managed":                                  {in: given(east()), stage: managed},
-		"so is one in a namespace of its own":                                    {in: given(east(belongsIn("a"), runsIn("a"))), stage: managed},
-		"one that does not say where it runs is believed to be where it belongs": {in: given(east(runsIn(""))), stage: managed},
-		"a Cluster without a client ID may be another implementation's":          {in: given(east(func(c *fleet.Cluster) { c.Spec.ClientID = "" })), stage: managed},
-		"the switch may say so, too":                                             {in: given(east(), switchedOn), stage: managed},
-		"a label of the Cluster is up to the target":                             {in: given(east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelNonManagedAgent: ""} })), stage: managed},
+		"agent has reported: managed":                                  {in: given(east()), stage: managed},
+		"agent in another namespace has reported: managed":             {in: given(east(belongsIn("a"), runsIn("a"))), stage: managed},
+		"agent reports no namespace: its desired namespace is assumed": {in: given(east(runsIn(""))), stage: managed},
+		"Cluster without a client ID: managed":                         {in: given(east(func(c *fleet.Cluster) { c.Spec.ClientID = "" })), stage: managed},
+		"manageAgent true: managed":                                    {in: given(east(), switchedOn), stage: managed},
+		"label for unmanaged agents: the target decides":               {in: given(east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelNonManagedAgent: ""} })), stage: managed},
 
-		"until the first heartbeat the import owns the agent":        {in: given(east(silent)), stage: awaitingAgent},
-		"deployed anew, an agent finds its Bundle with its settings": {in: given(east(silent), withBundleIn(system)), stage: managed},
-		"deployed anew in its own namespace, too":                    {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: managed},
+		"imported, has not reported: no Bundle":                       {in: given(east(silent)), stage: awaitingAgent},
+		"deployed again, Bundle exists: updated":                      {in: given(east(silent), withBundleIn(system)), stage: managed},
+		"deployed again in another namespace, Bundle exists: updated": {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn("a")), stage: managed},
 
-		"a PriorityClass comes before the Deployment that names it":       {in: given(east(imported, prioritised)), stage: awaitingImport},
-		"the Bundle stays as it is until then":                            {in: given(east(imported, prioritised), withBundleIn(system)), stage: awaitingImport},
-		"another one of before is not enough":                             {in: given(east(imported, prioritised, broughtBy("another")), withBundleIn(system)), stage: awaitingImport},
-		"once the import has brought it, the Bundle names it":             {in: given(east(imported, prioritised, broughtBy(""))), stage: managed},
-		"a budget alone is named nowhere":                                 {in: given(east(imported, limited)), stage: managed},
-		"an agent that comes by itself has what its admin has brought it": {in: given(east(prioritised)), stage: managed},
+		"PriorityClass is not imported yet: waits":                    {in: given(east(imported, prioritised)), stage: awaitingImport},
+		"PriorityClass is not imported yet, Bundle exists: unchanged": {in: given(east(imported, prioritised), withBundleIn(system)), stage: awaitingImport},
+		"another PriorityClass was imported: waits":                   {in: given(east(imported, prioritised, broughtBy("another")), withBundleIn(system)), stage: awaitingImport},
+		"PriorityClass is imported: Bundle names it":                  {in: given(east(imported, prioritised, broughtBy(""))), stage: managed},
+		"PodDisruptionBudget alone: managed":                          {in: given(east(imported, limited)), stage: managed},
+		"agent registered itself, PriorityClass: managed":             {in: given(east(prioritised)), stage: managed},
 
-		"another implementation's agent stays as it is":              {in: given(east(), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
-		"also one that was not heard of yet":                         {in: given(east(silent), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
-		"also one that should move":                                  {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
-		"switched off, it is not even said":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
-		"the operator's order makes it ours":                         {in: given(east(takeOver), theirs), stage: managed},
-		"also before it was heard of":                                {in: given(east(takeOver, silent), theirs), stage: managed},
-		"a Cluster that goes takes their Bundle with it":             {in: given(east(leaving), theirs), stage: unwanted, remove: true},
-		"a Bundle that came before the agent goes, for the import's": {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
-		"an agent that is to move loses its Bundle":                  {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
-		"one that is on its way has none":                            {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn(system)), stage: elsewhere, remove: true},
-		"one that should move back has none":                         {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
-		"an admin's choice of another namespace is nobody's to undo": {in: given(east(runsIn("mine"))), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
+		"agent of Rancher Fleet: unchanged":                                                {in: given(east(), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"agent of Rancher Fleet, has not reported: unchanged":                              {in: given(east(silent), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"agent of Rancher Fleet, another namespace: unchanged":                             {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"agent of Rancher Fleet, manageAgent false: not reported":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
+		"agent of Rancher Fleet, takeover ordered: managed":                                {in: given(east(takeOver), theirs), stage: managed},
+		"agent of Rancher Fleet, takeover ordered, has not reported: managed":              {in: given(east(takeOver, silent), theirs), stage: managed},
+		"agent of Rancher Fleet, Cluster is being deleted: Bundle is deleted":              {in: given(east(leaving), theirs), stage: unwanted, remove: true},
+		"imported, has not reported, Bundle exists: deleted":                               {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
+		"another namespace: Bundle is deleted":                                             {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
+		"moving to another namespace, Bundle is for the former one: deleted, not reported": {in: given(east(silent, belongsIn("a"), runsIn("a")), withBundleIn(system)), stage: elsewhere, remove: true},
+		"runs in another namespace with its Bundle: Bundle is deleted and reported":        {in: given(east(runsIn("a")), withBundleIn("a")), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
+		"runs in another namespace: Bundle is deleted and reported":                        {in: given(east(runsIn("mine"))), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},
 
-		"a Cluster that goes takes its Bundle with it":        {in: given(east(leaving)), stage: unwanted, remove: true},
-		"even where agents are not managed":                   {in: given(east(leaving), switchedOff), stage: unwanted, remove: true},
-		"in a workspace that goes nothing can be made":        {in: given(east(), workspaceGoing), stage: unwanted, remove: true},
-		"a workspace that is gone has nothing":                {in: given(east(leaving), func(in *input) { in.workspace = nil }), stage: unwanted, remove: true},
-		"another manager manages the agent":                   {in: given(east(external)), stage: unwanted, remove: true},
-		"the hub's own agent may be disabled":                 {in: given(east(isLocal), localDisabled), stage: unwanted, remove: true},
-		"which concerns no Cluster of that name elsewhere":    {in: given(east(func(c *fleet.Cluster) { c.Name = "local" }), localDisabled), stage: managed},
-		"the hub's own agent is managed like any other":       {in: given(east(isLocal)), stage: managed},
-		"switched off, Bundles stay as they are":              {in: given(east(), switchedOff, withBundleIn(system)), stage: unmanaged},
-		"switched off, none is made":                          {in: given(east(), switchedOff), stage: unmanaged},
-		"switched off, not even an agent that moves loses it": {in: given(east(belongsIn("a")), switchedOff), stage: unmanaged},
+		"Cluster is being deleted: Bundle is deleted":                                 {in: given(east(leaving)), stage: unwanted, remove: true},
+		"Cluster is being deleted, manageAgent false: Bundle is deleted":              {in: given(east(leaving), switchedOff), stage: unwanted, remove: true},
+		"workspace is being deleted: nothing is created":                              {in: given(east(), workspaceGoing), stage: unwanted, remove: true},
+		"workspace is deleted: Bundle is deleted":                                     {in: given(east(leaving), func(in *input) { in.workspace = nil }), stage: unwanted, remove: true},
+		"another manager: Bundle is deleted":                                          {in: given(east(external)), stage: unwanted, remove: true},
+		"local agent is disabled: no Bundle":                                          {in: given(east(isLocal), localDisabled), stage: unwanted, remove: true},
+		"local agent is disabled, Cluster of that name in another workspace: managed": {in: given(east(func(c *fleet.Cluster) { c.Name = "local" }), localDisabled), stage: managed},
+		"local agent: managed":                                                        {in: given(east(isLocal)), stage: managed},
+		"manageAgent false, Bundle exists: unchanged":                                 {in: given(east(), switchedOff, withBundleIn(system)), stage: unmanaged},
+		"manageAgent false, no Bundle: nothing is created":                            {in: given(east(), switchedOff), stage: unmanaged},
+		"manageAgent false, another namespace: Bundle stays":                          {in: given(east(belongsIn("a")), switchedOff), stage: unmanaged},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -180,14 +180,14 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestTheMessageNamesBothNamespaces(t *testing.T) {
+func TestAgentElsewhere_MessageNamesBothNamespaces(t *testing.T) {
 	got := decide(given(east(belongsIn("wanted"), runsIn("found"))))
 	if !strings.Contains(got.message, `"wanted"`) || !strings.Contains(got.message, `"found"`) {
 		t.Error(got.message)
 	}
 }
 
-func TestALongNameIsCutAsEverywhere(t *testing.T) {
+func TestLongClusterName_BundleNameIsShortened(t *testing.T) {
 	cluster := east(func(c *fleet.Cluster) { c.Name = strings.Repeat("long-", 12) + "name" })
 	made := bundle(cluster, system, nil)
 	if made.Name != names.AgentBundle(cluster.Name) || len(made.Name) > 63 || made.Spec.Targets[0].ClusterName != cluster.Name {

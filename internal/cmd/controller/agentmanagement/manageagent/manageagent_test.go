@@ -62,7 +62,7 @@ func joined(t *testing.T) *hubtest.Hub {
 	return hub
 }
 
-func TestABundleIsMadeOnceAndForOneCluster(t *testing.T) {
+func TestAgentBundle_IsCreatedOnce(t *testing.T) {
 	hub := newHub(t, workspace("ws"), east(), east(func(c *fleet.Cluster) { c.Name = "west" }))
 	handle(t, hub, "ws/east")
 	hubtest.ExpectRequests(t, hub, creates)
@@ -92,7 +92,7 @@ func TestBeforeTheFirstHeartbeat_CreatesNoBundle(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, creates)
 }
 
-func TestOneClustersChangeCostsOneRequest(t *testing.T) {
+func TestChangedCluster_PatchesOnlyItsBundle(t *testing.T) {
 	hub := joined(t)
 	hub.Put(east(func(c *fleet.Cluster) { c.Spec.PrivateRepoURL = "registry.example.com" }))
 	handle(t, hub, "ws/east")
@@ -100,7 +100,7 @@ func TestOneClustersChangeCostsOneRequest(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, patches)
 }
 
-func TestTheConfigurationConcernsAll(t *testing.T) {
+func TestChangedConfiguration_PatchesEveryBundle(t *testing.T) {
 	hub := joined(t)
 	next := hub.App.Config.Get()
 	next.AgentImage = "fleet-agent:2"
@@ -121,20 +121,20 @@ func set(list []string) map[string]bool {
 	return found
 }
 
-func TestBundleChangedByOthers(t *testing.T) {
+func TestChangedBundle_OwnFieldsAreRestored(t *testing.T) {
 	tests := map[string]struct {
 		change func(*fleet.Bundle)
 		want   []string
 	}{
-		"a user may pause it":                 {change: func(b *fleet.Bundle) { b.Spec.Paused = true }},
-		"the server fills in what is missing": {change: func(b *fleet.Bundle) { b.Spec.TargetCustomizationMode = fleet.TargetCustomizationFirstMatch }},
-		"the delivery adds its finalizer":     {change: func(b *fleet.Bundle) { b.Finalizers = []string{fleet.FinalizerBundle} }},
-		"its labels are theirs":               {change: func(b *fleet.Bundle) { b.Labels["theirs"] = "x" }},
-		"its targets are not":                 {change: func(b *fleet.Bundle) { b.Spec.Targets = nil }, want: []string{patches}},
-		"nor its resources":                   {change: func(b *fleet.Bundle) { b.Spec.Resources[0].Content += "\n" }, want: []string{patches}},
-		"nor its way of taking over":          {change: func(b *fleet.Bundle) { b.Spec.Helm = nil }, want: []string{patches}},
-		"nor where it goes":                   {change: func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "kube-system" }, want: []string{patches}},
-		"nor whose it is":                     {change: func(b *fleet.Bundle) { delete(b.Annotations, fleet.AnnotationSetID) }, want: []string{patches}},
+		"paused by a user: stays":          {change: func(b *fleet.Bundle) { b.Spec.Paused = true }},
+		"default set by the server: stays": {change: func(b *fleet.Bundle) { b.Spec.TargetCustomizationMode = fleet.TargetCustomizationFirstMatch }},
+		"finalizer of the delivery: stays": {change: func(b *fleet.Bundle) { b.Finalizers = []string{fleet.FinalizerBundle} }},
+		"other labels: stay":               {change: func(b *fleet.Bundle) { b.Labels["theirs"] = "x" }},
+		"targets: restored":                {change: func(b *fleet.Bundle) { b.Spec.Targets = nil }, want: []string{patches}},
+		"resources: restored":              {change: func(b *fleet.Bundle) { b.Spec.Resources[0].Content += "\n" }, want: []string{patches}},
+		"helm options: restored":           {change: func(b *fleet.Bundle) { b.Spec.Helm = nil }, want: []string{patches}},
+		"default namespace: restored":      {change: func(b *fleet.Bundle) { b.Spec.DefaultNamespace = "kube-system" }, want: []string{patches}},
+		"annotation of the set: restored":  {change: func(b *fleet.Bundle) { delete(b.Annotations, fleet.AnnotationSetID) }, want: []string{patches}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,21 +179,21 @@ func TestUsersBundleOfTheAgentsName_IsLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestABundleGoes(t *testing.T) {
+func TestAgentBundle_IsDeleted(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(*hubtest.Hub)
 		fails   bool
 		want    []string
 	}{
-		"with its Cluster":                           {prepare: func(h *hubtest.Hub) { h.Remove(east()) }, want: []string{deletes}},
-		"as soon as the Cluster begins to go":        {prepare: func(h *hubtest.Hub) { h.Put(east(leaving)) }, want: []string{deletes}},
-		"when another manager takes over":            {prepare: func(h *hubtest.Hub) { h.Put(east(external)) }, want: []string{deletes}},
-		"when the agent moves":                       {prepare: func(h *hubtest.Hub) { h.Put(east(belongsIn("a"))) }, want: []string{deletes, reports}},
-		"and a server that fails is asked again":     {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Fail(deletes, errServer) }, fails: true, want: []string{deletes}},
-		"and again while the Cluster is there":       {prepare: func(h *hubtest.Hub) { h.Put(east(leaving)); h.Fail(deletes, errServer) }, fails: true, want: []string{deletes}},
-		"but not where agents are not managed":       {prepare: func(h *hubtest.Hub) { h.App.Config.Set(off(h)) }},
-		"but not somebody else's of that name":       {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Put(foreign(h)) }},
-		"and nothing has to go that was never there": {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Remove(foreign(h)) }},
+		"Cluster is deleted: deleted":                        {prepare: func(h *hubtest.Hub) { h.Remove(east()) }, want: []string{deletes}},
+		"Cluster is being deleted: deleted":                  {prepare: func(h *hubtest.Hub) { h.Put(east(leaving)) }, want: []string{deletes}},
+		"another manager: deleted":                           {prepare: func(h *hubtest.Hub) { h.Put(east(external)) }, want: []string{deletes}},
+		"agent moves: deleted":                               {prepare: func(h *hubtest.Hub) { h.Put(east(belongsIn("a"))) }, want: []string{deletes, reports}},
+		"Cluster is deleted, deletion fails: an error":       {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Fail(deletes, errServer) }, fails: true, want: []string{deletes}},
+		"Cluster is being deleted, deletion fails: an error": {prepare: func(h *hubtest.Hub) { h.Put(east(leaving)); h.Fail(deletes, errServer) }, fails: true, want: []string{deletes}},
+		"manageAgent false: stays":                           {prepare: func(h *hubtest.Hub) { h.App.Config.Set(off(h)) }},
+		"Bundle of a user: stays":                            {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Put(foreign(h)) }},
+		"no Bundle: no request":                              {prepare: func(h *hubtest.Hub) { h.Remove(east()); h.Remove(foreign(h)) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func foreign(h *hubtest.Hub) *fleet.Bundle {
 	return theirs
 }
 
-func TestSettingsThatCannotBeUsedAreSaid(t *testing.T) {
+func TestInvalidSettings_AreReported(t *testing.T) {
 	hub := joined(t)
 	broken := func(c *fleet.Cluster) {
 		c.Spec.AgentEnvVars = []corev1.EnvVar{{Name: "", Value: "a variable without a name"}}
@@ -247,7 +247,7 @@ func TestSettingsThatCannotBeUsedAreSaid(t *testing.T) {
 	expectCondition(t, hub, corev1.ConditionTrue, "")
 }
 
-func TestAnAgentThatIsElsewhereIsSaid(t *testing.T) {
+func TestAgentElsewhere_IsReported(t *testing.T) {
 	hub := joined(t)
 	hub.Put(east(belongsIn("a"), runsIn(system)))
 	handle(t, hub, "ws/east")
@@ -266,18 +266,18 @@ func TestAnAgentThatIsElsewhereIsSaid(t *testing.T) {
 	}
 }
 
-// What was said of an agent that was to be managed is taken back when it is not to be any more.
-func TestTroubleOfAnAgentThatIsNotManaged(t *testing.T) {
+// The condition AgentManaged is removed when the agent is no longer to be managed.
+func TestAgentNoLongerManaged_ConditionIsRemoved(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(*hubtest.Hub, *fleet.Cluster)
 		want    []string
 		stays   bool
 	}{
-		"agents are not managed":      {prepare: func(h *hubtest.Hub, _ *fleet.Cluster) { h.App.Config.Set(off(h)) }, want: []string{reports}},
-		"it is to be deployed anew":   {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { c.Status.Agent = fleet.AgentStatus{} }, want: []string{reports}},
-		"another manager has it":      {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { external(c) }, stays: true},
-		"its Cluster goes":            {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { leaving(c) }, stays: true},
-		"it is where it was, and not": {prepare: func(*hubtest.Hub, *fleet.Cluster) {}, stays: true},
+		"agents are not managed":                   {prepare: func(h *hubtest.Hub, _ *fleet.Cluster) { h.App.Config.Set(off(h)) }, want: []string{reports}},
+		"it is to be deployed again":               {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { c.Status.Agent = fleet.AgentStatus{} }, want: []string{reports}},
+		"another manager":                          {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { external(c) }, stays: true},
+		"its Cluster is being deleted":             {prepare: func(_ *hubtest.Hub, c *fleet.Cluster) { leaving(c) }, stays: true},
+		"agent still runs in the former namespace": {prepare: func(*hubtest.Hub, *fleet.Cluster) {}, stays: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func expectCondition(t *testing.T, hub *hubtest.Hub, status corev1.ConditionStat
 	}
 }
 
-func TestCachesThatCannotBeRead(t *testing.T) {
+func TestUnreadableCache_ReturnsAnError(t *testing.T) {
 	for name, spoil := range map[string]hubtest.Object{"the workspace": workspace("ws"), "the Bundle": bundle(east(), system, nil)} {
 		hub := newHub(t, workspace("ws"), east())
 		hub.Spoil(spoil)
@@ -325,7 +325,7 @@ func TestCachesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceThatIsNotKnownYet(t *testing.T) {
+func TestUnknownWorkspace_ReturnsAnError(t *testing.T) {
 	hub := newHub(t, east())
 	if err := hub.Handle("Cluster", "ws/east"); !errors.Is(err, errNoWorkspace) {
 		t.Errorf("error %v", err)
@@ -333,7 +333,7 @@ func TestAWorkspaceThatIsNotKnownYet(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestAServerThatFailsIsAskedAgain(t *testing.T) {
+func TestFailedRequest_IsRetried(t *testing.T) {
 	hub := newHub(t, workspace("ws"), east())
 	hub.Fail(creates, errServer)
 	if err := hub.Handle("Cluster", "ws/east"); !errors.Is(err, errServer) {
@@ -356,17 +356,17 @@ func TestWatchBundles_EnqueuesTheCluster(t *testing.T) {
 		before, after any
 		want          bool
 	}{
-		"one that appears":                            {after: ours, want: true},
-		"one that goes":                               {before: ours, want: true},
-		"one that went while nobody looked":           {before: cache.DeletedFinalStateUnknown{Obj: ours}, want: true},
-		"a changed spec":                              {before: ours, after: other(func(b *fleet.Bundle) { b.Generation++ }), want: true},
-		"a changed label":                             {before: ours, after: other(func(b *fleet.Bundle) { b.Labels = map[string]string{"a": "b"} }), want: true},
-		"a lost annotation":                           {before: ours, after: other(func(b *fleet.Bundle) { b.Annotations = nil }), want: true},
-		"a target that was taken away":                {before: ours, after: other(func(b *fleet.Bundle) { b.Spec.Targets = nil; b.Generation++ }), want: true},
-		"a changed status":                            {before: ours, after: other(func(b *fleet.Bundle) { b.Status.Unavailable++ })},
-		"a user's Bundle":                             {after: other(func(b *fleet.Bundle) { b.Annotations = nil })},
-		"one of the set with a name of somebody else": {after: other(func(b *fleet.Bundle) { b.Name = "fleet-agent-west" })},
-		"something else":                              {after: "spoiled"},
+		"new Bundle":     {after: ours, want: true},
+		"deleted Bundle": {before: ours, want: true},
+		"Bundle deleted during an outage of the watch": {before: cache.DeletedFinalStateUnknown{Obj: ours}, want: true},
+		"a changed spec":                      {before: ours, after: other(func(b *fleet.Bundle) { b.Generation++ }), want: true},
+		"a changed label":                     {before: ours, after: other(func(b *fleet.Bundle) { b.Labels = map[string]string{"a": "b"} }), want: true},
+		"a lost annotation":                   {before: ours, after: other(func(b *fleet.Bundle) { b.Annotations = nil }), want: true},
+		"removed target":                      {before: ours, after: other(func(b *fleet.Bundle) { b.Spec.Targets = nil; b.Generation++ }), want: true},
+		"a changed status":                    {before: ours, after: other(func(b *fleet.Bundle) { b.Status.Unavailable++ })},
+		"Bundle of a user":                    {after: other(func(b *fleet.Bundle) { b.Annotations = nil })},
+		"Bundle of the set with another name": {after: other(func(b *fleet.Bundle) { b.Name = "fleet-agent-west" })},
+		"other object":                        {after: "spoiled"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestWatchBundles_EnqueuesTheCluster(t *testing.T) {
 	}
 }
 
-func TestWatchingAnInformerThatHasStopped(t *testing.T) {
+func TestStoppedInformer_ReturnsItsError(t *testing.T) {
 	if err := watchBundles(&tellingInformer{err: errServer}, nil); !errors.Is(err, errServer) {
 		t.Errorf("error %v", err)
 	}
@@ -413,7 +413,7 @@ func (i *tellingInformer) AddEventHandler(handler cache.ResourceEventHandler) (c
 	return nil, i.err
 }
 
-func TestManifestsAreRenderedOnce(t *testing.T) {
+func TestManifests_AreRenderedOnceAndBounded(t *testing.T) {
 	var rendered []string
 	m := newManifests()
 	m.render = func(v importing.AgentValues) ([]byte, error) {
@@ -446,7 +446,7 @@ func TestManifestsAreRenderedOnce(t *testing.T) {
 	}
 }
 
-func TestAnInheritedAgentIsTakenOverOnOrder(t *testing.T) {
+func TestInheritedAgent_IsTakenOverOnOrder(t *testing.T) {
 	hub := joined(t)
 	theirs := hubtest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
 	theirs.Annotations[fleet.AnnotationSetApplied] = "H4sIAAAA"

@@ -40,9 +40,9 @@ func recorded[T any](t *testing.T, name string) map[string]*T {
 	return found
 }
 
-// TestRecorded has the recorded hub's configuration, workspaces and Clusters give the recorded Bundles, all of them
-// and byte for byte, but for what is another controller's and what was decided: no applied annotation.
-func TestRecorded(t *testing.T) {
+// TestRecordedClusters_GiveTheRecordedBundles compares the Bundles byte for byte, except for fields of other
+// controllers and the applied annotation.
+func TestRecordedClusters_GiveTheRecordedBundles(t *testing.T) {
 	settings := recorded[corev1.ConfigMap](t, "configmaps")["cattle-fleet-system/fleet-controller"]
 	parsed, warnings, err := config.Parse([]byte(settings.Data["config"]), config.Config{})
 	if err != nil || len(warnings) > 0 {

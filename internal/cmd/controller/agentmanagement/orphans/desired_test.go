@@ -26,26 +26,26 @@ func TestOwnersOfRight(t *testing.T) {
 		obj  metav1.Object
 		want []owner
 	}{
-		"a Role of ours that says nothing":                {role(), nil},
-		"a child of a registration":                       {role(ofRequest("ws", "r1")), []owner{request}},
-		"a child of a token":                              {role(ofToken("ws", "t1")), []owner{token}},
-		"what lets a credential be read":                  {role(answering("ws", "r1")), []owner{request}},
-		"an answer without the workspace":                 {role(answering("", "r1")), nil},
-		"an answer without the request":                   {role(answering("ws", "")), nil},
-		"the other implementation's role for reading":     {role(ofRequest("ws", "r1"), annotated("objectset.rio.cattle.io/applied", "H4sI")), []owner{request}},
-		"without the label that makes it ours":            {role(ofRequest("ws", "r1"), labelled(fleet.LabelManaged, "")), nil},
-		"with another value of that label":                {role(ofRequest("ws", "r1"), labelled(fleet.LabelManaged, "false")), nil},
-		"of another manager":                              {role(ofRequest("ws", "r1"), labelled(fleet.LabelClusterManagement, "somebody")), nil},
-		"to stay without its owner":                       {role(ofRequest("ws", "r1"), labelled(fleet.LabelSetPrune, "false")), nil},
-		"going already":                                   {role(ofRequest("ws", "r1"), going), nil},
-		"a child of a set that is not ours":               {role(inSet("rancher-things", registrationKind, "ws", "r1")), nil},
-		"a set of ours with another kind of owner":        {role(inSet("cluster-registration", tokenKind, "ws", "t1")), nil},
-		"the set of tokens owned by a registration":       {role(inSet("cluster-group-token", registrationKind, "ws", "r1")), nil},
-		"an owner of another group":                       {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerGVK, "example.com/v1, Kind=ClusterRegistration")), nil},
-		"a copy whose owner was changed":                  {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerName, "r2")), nil},
-		"a copy in whose annotations a workspace is gone": {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerNamespace, "")), nil},
-		"a copy without the hash":                         {role(ofRequest("ws", "r1"), labelled(fleet.LabelSetHash, "")), nil},
-		"the hub's own Secret, which nobody owns":         {role(annotated(fleet.AnnotationSetID, "fleet-bootstrap")), nil},
+		"Role without an owner":                          {role(), nil},
+		"a child of a registration":                      {role(ofRequest("ws", "r1")), []owner{request}},
+		"a child of a token":                             {role(ofToken("ws", "t1")), []owner{token}},
+		"reader of a credential":                         {role(answering("ws", "r1")), []owner{request}},
+		"credential without the workspace":               {role(answering("", "r1")), nil},
+		"credential without the request":                 {role(answering("ws", "")), nil},
+		"reader Role of Rancher Fleet":                   {role(ofRequest("ws", "r1"), annotated("objectset.rio.cattle.io/applied", "H4sI")), []owner{request}},
+		"without the label of the hub":                   {role(ofRequest("ws", "r1"), labelled(fleet.LabelManaged, "")), nil},
+		"with another value of that label":               {role(ofRequest("ws", "r1"), labelled(fleet.LabelManaged, "false")), nil},
+		"of another manager":                             {role(ofRequest("ws", "r1"), labelled(fleet.LabelClusterManagement, "somebody")), nil},
+		"marked to stay":                                 {role(ofRequest("ws", "r1"), labelled(fleet.LabelSetPrune, "false")), nil},
+		"being deleted":                                  {role(ofRequest("ws", "r1"), going), nil},
+		"child of another set":                           {role(inSet("rancher-things", registrationKind, "ws", "r1")), nil},
+		"our set with another kind of owner":             {role(inSet("cluster-registration", tokenKind, "ws", "t1")), nil},
+		"the set of tokens owned by a registration":      {role(inSet("cluster-group-token", registrationKind, "ws", "r1")), nil},
+		"an owner of another group":                      {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerGVK, "example.com/v1, Kind=ClusterRegistration")), nil},
+		"a copy whose owner was changed":                 {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerName, "r2")), nil},
+		"a copy without the annotation of the workspace": {role(ofRequest("ws", "r1"), annotated(fleet.AnnotationSetOwnerNamespace, "")), nil},
+		"a copy without the hash":                        {role(ofRequest("ws", "r1"), labelled(fleet.LabelSetHash, "")), nil},
+		"the hub's own Secret":                           {role(annotated(fleet.AnnotationSetID, "fleet-bootstrap")), nil},
 		"the account of an agent": {
 			role(ofRequest("ws", "r1"), answering("ws", "r1"), annotated(fleet.AnnotationCluster, "c")),
 			[]owner{request, request, {clusterKind, "ws", "c"}},
@@ -61,16 +61,16 @@ func TestOwnersOfBundle(t *testing.T) {
 		bundle *fleet.Bundle
 		want   []owner
 	}{
-		"the Bundle of an agent":                 {agentBundle(), []owner{{clusterKind, "ws", "c"}}},
-		"a user's Bundle":                        {&fleet.Bundle{ObjectMeta: metadata("ws", "fleet-agent-c"), Spec: agentBundle().Spec}, nil},
-		"a Bundle that looks like an agent's":    {agentBundle(annotated(fleet.AnnotationSetID, "mine")), nil},
-		"a copy in another workspace":            {agentBundle(func(b metav1.Object) { b.SetNamespace("ws2") }), nil},
-		"a copy of another name":                 {agentBundle(func(b metav1.Object) { b.SetName("fleet-agent-d") }), nil},
-		"one that somebody has taken the set of": {agentBundle(labelled(fleet.LabelSetHash, "")), nil},
-		"one that is going already":              {agentBundle(going), nil},
-		"one of another manager":                 {agentBundle(labelled(fleet.LabelClusterManagement, "x")), nil},
-		"one without targets":                    {agentBundle(func(b metav1.Object) { b.(*fleet.Bundle).Spec.Targets = nil }), nil},
-		"one with a target for everybody":        {agentBundle(func(b metav1.Object) { b.(*fleet.Bundle).Spec.Targets[0].ClusterName = "" }), nil},
+		"the Bundle of an agent":              {agentBundle(), []owner{{clusterKind, "ws", "c"}}},
+		"a user's Bundle":                     {&fleet.Bundle{ObjectMeta: metadata("ws", "fleet-agent-c"), Spec: agentBundle().Spec}, nil},
+		"a Bundle that looks like an agent's": {agentBundle(annotated(fleet.AnnotationSetID, "mine")), nil},
+		"a copy in another workspace":         {agentBundle(func(b metav1.Object) { b.SetNamespace("ws2") }), nil},
+		"a copy of another name":              {agentBundle(func(b metav1.Object) { b.SetName("fleet-agent-d") }), nil},
+		"annotation of the set was removed":   {agentBundle(labelled(fleet.LabelSetHash, "")), nil},
+		"being deleted":                       {agentBundle(going), nil},
+		"of another manager":                  {agentBundle(labelled(fleet.LabelClusterManagement, "x")), nil},
+		"without targets":                     {agentBundle(func(b metav1.Object) { b.(*fleet.Bundle).Spec.Targets = nil }), nil},
+		"with a target for all Clusters":      {agentBundle(func(b metav1.Object) { b.(*fleet.Bundle).Spec.Targets[0].ClusterName = "" }), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { expectOwners(t, ownersOfBundle(test.bundle), test.want) })
@@ -83,15 +83,15 @@ func TestOwnersOfDeployment(t *testing.T) {
 		deployment *fleet.BundleDeployment
 		want       []owner
 	}{
-		"it needs its Bundle and its Cluster":  {deployment(), []owner{bundle, cluster}},
-		"it does not say which Bundle":         {deployment(labelled(fleet.LabelBundleName, "")), []owner{cluster}},
-		"it does not say where the Bundle is":  {deployment(labelled(fleet.LabelBundleNamespace, "")), []owner{cluster}},
-		"it does not say which Cluster":        {deployment(labelled(fleet.LabelCluster, "")), []owner{bundle}},
-		"somebody made it by hand":             {&fleet.BundleDeployment{}, nil},
-		"it is not ours":                       {deployment(labelled(fleet.LabelManaged, "")), nil},
-		"it is going already":                  {deployment(going), nil},
-		"its Cluster is that of another":       {deployment(labelled(fleet.LabelClusterManagement, "x")), nil},
-		"it is of a Bundle of another manager": {deployment(labelled(fleet.LabelSetPrune, "false")), nil},
+		"complete: Bundle and Cluster":    {deployment(), []owner{bundle, cluster}},
+		"without the Bundle's name":       {deployment(labelled(fleet.LabelBundleName, "")), []owner{cluster}},
+		"without the Bundle's workspace":  {deployment(labelled(fleet.LabelBundleNamespace, "")), []owner{cluster}},
+		"without the Cluster's name":      {deployment(labelled(fleet.LabelCluster, "")), []owner{bundle}},
+		"created by a user":               {&fleet.BundleDeployment{}, nil},
+		"without the label of the hub":    {deployment(labelled(fleet.LabelManaged, "")), nil},
+		"being deleted":                   {deployment(going), nil},
+		"of a Cluster of another manager": {deployment(labelled(fleet.LabelClusterManagement, "x")), nil},
+		"of a Bundle of another manager":  {deployment(labelled(fleet.LabelSetPrune, "false")), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { expectOwners(t, ownersOfDeployment(test.deployment), test.want) })
@@ -106,15 +106,15 @@ func TestOwnersOfNamespace(t *testing.T) {
 		modify             func(metav1.Object)
 		want               []owner
 	}{
-		"the namespace of a Cluster":               {"ws", "c", labelled("team", "blue"), cluster},
-		"of one with a long name":                  {"ws", long, labelled("team", "blue"), []owner{{clusterKind, "ws", long}}},
-		"a workspace that is annotated like one":   {"ws", "c", func(n metav1.Object) { n.SetName("ws") }, nil},
-		"the namespace of another Cluster":         {"ws", "c", annotated(fleet.AnnotationCluster, "d"), nil},
-		"one that does not say which Cluster":      {"ws", "c", annotated(fleet.AnnotationCluster, ""), nil},
-		"one that does not say where that is":      {"ws", "c", annotated(fleet.AnnotationClusterNamespace, ""), nil},
-		"one that was there before, without label": {"ws", "c", labelled(fleet.LabelManaged, ""), nil},
-		"one of another manager":                   {"ws", "c", labelled(fleet.LabelClusterManagement, "x"), nil},
-		"one that is going already":                {"ws", "c", going, nil},
+		"the namespace of a Cluster":                  {"ws", "c", labelled("team", "blue"), cluster},
+		"the namespace of a Cluster with a long name": {"ws", long, labelled("team", "blue"), []owner{{clusterKind, "ws", long}}},
+		"a workspace with the same annotations":       {"ws", "c", func(n metav1.Object) { n.SetName("ws") }, nil},
+		"the namespace of another Cluster":            {"ws", "c", annotated(fleet.AnnotationCluster, "d"), nil},
+		"without the Cluster's name":                  {"ws", "c", annotated(fleet.AnnotationCluster, ""), nil},
+		"without the Cluster's workspace":             {"ws", "c", annotated(fleet.AnnotationClusterNamespace, ""), nil},
+		"without the label of the hub":                {"ws", "c", labelled(fleet.LabelManaged, ""), nil},
+		"of another manager":                          {"ws", "c", labelled(fleet.LabelClusterManagement, "x"), nil},
+		"being deleted":                               {"ws", "c", going, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,13 +129,13 @@ func TestOrphaned(t *testing.T) {
 		owners, there []owner
 		want          bool
 	}{
-		"without owners it is nobody's orphan": {nil, nil, false},
-		"its owner is there":                   {[]owner{a}, []owner{a, b}, false},
-		"its owner is gone":                    {[]owner{a}, []owner{b}, true},
-		"all its owners are there":             {[]owner{a, b}, []owner{b, a}, false},
-		"one of its owners is gone":            {[]owner{a, b}, []owner{a}, true},
-		"a namesake of another kind is none":   {[]owner{a}, []owner{{bundleKind, "ws", "a"}}, true},
-		"a namesake elsewhere is none":         {[]owner{a}, []owner{{clusterKind, "ws2", "a"}}, true},
+		"no owners: not an orphan":                 {nil, nil, false},
+		"owner exists":                             {[]owner{a}, []owner{a, b}, false},
+		"owner is deleted":                         {[]owner{a}, []owner{b}, true},
+		"all owners exist":                         {[]owner{a, b}, []owner{b, a}, false},
+		"one owner is deleted":                     {[]owner{a, b}, []owner{a}, true},
+		"another kind of the same name is deleted": {[]owner{a}, []owner{{bundleKind, "ws", "a"}}, true},
+		"an owner of the same name in another workspace is deleted": {[]owner{a}, []owner{{clusterKind, "ws2", "a"}}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,9 +157,9 @@ type made struct {
 	needs  []owner
 }
 
-// TestNothingWithALivingOwnerIsAnOrphan makes worlds of objects at random, some of them somebody else's, with owners
-// some of which are gone.
-func TestNothingWithALivingOwnerIsAnOrphan(t *testing.T) {
+// TestOrphaned_OnlyIfAnOwnerIsMissing creates random objects, with and without our marks, some of whose owners are
+// deleted.
+func TestOrphaned_OnlyIfAnOwnerIsMissing(t *testing.T) {
 	for seed := range uint64(200) {
 		chance := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a world, not a secret
 		gone := map[owner]bool{}

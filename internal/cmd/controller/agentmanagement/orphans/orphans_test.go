@@ -80,7 +80,7 @@ func bundle() *fleet.Bundle {
 	return &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "b"}}
 }
 
-func TestOrphansGoRightsFirstAndNamespacesLast(t *testing.T) {
+func TestOrphans_RightsAreDeletedFirstAndNamespacesLast(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	log := sweepOf(t.Context(), hub)
@@ -100,14 +100,14 @@ func TestOrphansGoRightsFirstAndNamespacesLast(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestWhoseOwnersAreThereStay(t *testing.T) {
+func TestObjectsWithOwners_Stay(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(append(left(), cluster(), request(), token(), bundle())...)
 	expectLog(t, sweepOf(t.Context(), hub), "")
 	hubtest.ExpectRequests(t, hub) // the caches know it all
 }
 
-func TestAnOwnerThatOnlyTheServerKnowsIsThere(t *testing.T) {
+func TestOwnerMissingInTheCache_KeepsTheObject(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	hub.Have(cluster(), request(), token(), bundle())
@@ -115,7 +115,7 @@ func TestAnOwnerThatOnlyTheServerKnowsIsThere(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1", "get ClusterRegistrationToken ws/t1", "get Cluster ws/c", "get Bundle ws/b")
 }
 
-func TestAnOwnerThatGoesIsStillThere(t *testing.T) {
+func TestOwnerBeingDeleted_KeepsTheObject(t *testing.T) {
 	leaving := cluster()
 	leaving.DeletionTimestamp = &metav1.Time{Time: hubtest.New(t).Now()}
 	hub := hubtest.New(t)
@@ -129,8 +129,8 @@ func TestOwnerThatCannotBeLookedUp_KeepsTheObject(t *testing.T) {
 		err  error
 		want string
 	}{
-		"the server is upset": {errServer, "the server is upset"},
-		"we may not ask":      {apierrors.NewForbidden(resource, "r1", errServer), `clusterregistrations.fleet.cattle.io \"r1\" is forbidden: the server is upset`},
+		"the server fails":     {errServer, "the server is upset"},
+		"reading is forbidden": {apierrors.NewForbidden(resource, "r1", errServer), `clusterregistrations.fleet.cattle.io \"r1\" is forbidden: the server is upset`},
 		"the server does not know the kind": {
 			apierrors.NewGenericServerResponse(404, "get", resource, "r1", "404 page not found", 0, true),
 			"the server could not find the requested resource (get clusterregistrations.fleet.cattle.io r1)",
@@ -147,7 +147,7 @@ func TestOwnerThatCannotBeLookedUp_KeepsTheObject(t *testing.T) {
 	}
 }
 
-func TestNothingGoesBeforeTheRightsAreGone(t *testing.T) {
+func TestFailedDeletionOfRights_KeepsTheRest(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	account := "ServiceAccount " + names.ClusterNamespace("ws", "c") + "/r1-u1"
@@ -220,16 +220,17 @@ func TestSweep_StopsWithTheProcess(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
 }
 
-// TestTheOtherImplementationsObjects takes an owner away from a recorded hub, and expects exactly what was its.
-func TestTheOtherImplementationsObjects(t *testing.T) {
+// TestObjectsOfRancherFleet_AreDeletedWithTheirOwner deletes one owner on a recorded hub and expects the deletion of
+// exactly its objects.
+func TestObjectsOfRancherFleet_AreDeletedWithTheirOwner(t *testing.T) {
 	const west, westNamespace = "cluster-3f8a81b9896a", "cluster-fleet-default-cluster-3f8a81b9896a-c330adc823da"
 	const account, swarm = westNamespace + "/request-pvwtt-789af420-89ab-4b93-8745-8b84267b8d74", "swarm-ffc23186-d4e6-468d-b409-323578d126f4"
 	tests := map[string]struct {
 		gone hubtest.Object
 		want []string
 	}{
-		"all owners are there": {&fleet.Cluster{}, nil},
-		"a registration is gone": {
+		"all owners exist": {&fleet.Cluster{}, nil},
+		"a registration is deleted": {
 			&fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "request-pvwtt"}},
 			[]string{
 				"get ClusterRegistration fleet-default/request-pvwtt", "delete ClusterRoleBinding request-pvwtt-content",
@@ -239,7 +240,7 @@ func TestTheOtherImplementationsObjects(t *testing.T) {
 				"delete Secret " + registrationNamespace + "/c-40fc3c1869b8b4f993dd574c33cd29b01f352d4c0cae3b255bd69df90ff66",
 			},
 		},
-		"a Cluster is gone": {
+		"a Cluster is deleted": {
 			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: west}},
 			[]string{
 				"get Cluster fleet-default/" + west, "delete ServiceAccount " + account, "delete Bundle fleet-default/fleet-agent-" + west,
@@ -247,11 +248,11 @@ func TestTheOtherImplementationsObjects(t *testing.T) {
 				"delete Namespace " + westNamespace,
 			},
 		},
-		"a Bundle is gone": {
+		"a Bundle is deleted": {
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "raw"}},
 			[]string{"get Bundle fleet-default/raw", "delete BundleDeployment cluster-fleet-default-east-0f0350029557/raw"},
 		},
-		"a token is gone": {
+		"a token is deleted": {
 			&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "swarm"}},
 			[]string{
 				"get ClusterRegistrationToken fleet-default/swarm", "delete RoleBinding fleet-default/" + swarm + "-to-role",

@@ -278,7 +278,7 @@ func TestChangedRecoveryData_IsWrittenOnceUntilTheCacheShowsIt(t *testing.T) {
 	hubtest.ExpectRequests(t, hub)
 }
 
-func TestNothingIsCreated(t *testing.T) {
+func TestOtherClusters_GetNoRecovery(t *testing.T) {
 	now := metav1.Now()
 	for name, modify := range map[string]func(*fleet.Cluster){
 		"for a Cluster that is being deleted": func(c *fleet.Cluster) { c.DeletionTimestamp, c.Finalizers = &now, []string{"x"} },

@@ -98,7 +98,7 @@ func expectReady(t *testing.T, hub *hubtest.Hub, want genericcondition.GenericCo
 	}
 }
 
-func TestATokenBecomesValues(t *testing.T) {
+func TestToken_GetsAccountRightsAndValues(t *testing.T) {
 	hub := start(t, token())
 	handle(t, hub)
 	requests := expectRequests(t, hub,
@@ -137,7 +137,7 @@ func TestATokenBecomesValues(t *testing.T) {
 	expectRequests(t, hub) // all is well
 }
 
-func TestRightsAreOnlyToAsk(t *testing.T) {
+func TestRights_OnlyAllowCreatingRequests(t *testing.T) {
 	hub := start(t, token())
 	handle(t, hub)
 	role := hubtest.MustGet[*rbacv1.Role](t, hub, "ws", "t1-u1-role")
@@ -164,7 +164,7 @@ func TestRightsAreOnlyToAsk(t *testing.T) {
 	}
 }
 
-func TestATokenWithATimeToLive(t *testing.T) {
+func TestTokenWithTTL_ExpiresOrIsRequeued(t *testing.T) {
 	tests := map[string]struct {
 		ttl      time.Duration
 		required bool
@@ -173,13 +173,13 @@ func TestATokenWithATimeToLive(t *testing.T) {
 		woken    []string
 		lifetime string
 	}{
-		"is looked at again when its time is over, and the bearer token lives as long": {ttl: 2 * time.Hour, woken: []string{tokens + " ws/t1 in 2h0m1s"}, lifetime: "2h0m0s"},
-		"has a bearer token of ten minutes at least":                                   {ttl: time.Minute, woken: []string{tokens + " ws/t1 in 1m1s"}, lifetime: "10m0s"},
-		"lives at the last moment":                                                     {ttl: time.Hour, pass: time.Hour, woken: []string{tokens + " ws/t1 in 1s"}, lifetime: "1193046h28m15s"},
-		"ends after its time":                                                          {ttl: time.Hour, pass: time.Hour + time.Second, ends: true},
-		"of zero has no end, and is not looked at for ever":                            {ttl: 0, pass: time.Hour, lifetime: "1193046h28m15s"},
-		"of zero ends where an end is required":                                        {ttl: 0, required: true, ends: true},
-		"of two hours may live where an end is required":                               {ttl: 2 * time.Hour, required: true, woken: []string{tokens + " ws/t1 in 2h0m1s"}, lifetime: "2h0m0s"},
+		"two hours: requeued, bearer token lasts as long": {ttl: 2 * time.Hour, woken: []string{tokens + " ws/t1 in 2h0m1s"}, lifetime: "2h0m0s"},
+		"a minute: bearer token lasts ten minutes":        {ttl: time.Minute, woken: []string{tokens + " ws/t1 in 1m1s"}, lifetime: "10m0s"},
+		"expires now: stays":                              {ttl: time.Hour, pass: time.Hour, woken: []string{tokens + " ws/t1 in 1s"}, lifetime: "1193046h28m15s"},
+		"expired: deleted":                                {ttl: time.Hour, pass: time.Hour + time.Second, ends: true},
+		"zero: never expires":                             {ttl: 0, pass: time.Hour, lifetime: "1193046h28m15s"},
+		"zero, TTL is required: deleted":                  {ttl: 0, required: true, ends: true},
+		"two hours, TTL is required: stays":               {ttl: 2 * time.Hour, required: true, woken: []string{tokens + " ws/t1 in 2h0m1s"}, lifetime: "2h0m0s"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,22 +203,22 @@ func TestATokenWithATimeToLive(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAToken(t *testing.T) {
+func TestExpiredToken_IsReportedAndDeleted(t *testing.T) {
 	ended := token(withTTL(time.Minute))
 	tests := map[string]struct {
 		prepare func(*hubtest.Hub)
 		fails   bool
 		want    []string
 	}{
-		"is said":         {prepare: func(h *hubtest.Hub) { h.Fail("update "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"update " + tokens + "/status ws/t1"}},
-		"is deleted":      {prepare: func(*hubtest.Hub) {}},
-		"is gone already": {prepare: func(h *hubtest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
-		"is another of its name by now": {
+		"status cannot be written: an error, not deleted": {prepare: func(h *hubtest.Hub) { h.Fail("update "+tokens+"/status ws/t1", errServer) }, fails: true, want: []string{"update " + tokens + "/status ws/t1"}},
+		"deletion succeeds":        {prepare: func(*hubtest.Hub) {}},
+		"already deleted: success": {prepare: func(h *hubtest.Hub) { h.Before("delete "+tokens+" ws/t1", func() { h.Remove(ended) }) }},
+		"recreated: the new token stays": {
 			prepare: func(h *hubtest.Hub) { h.Have(token(func(t *fleet.ClusterRegistrationToken) { t.UID = "u2" })) },
 			want:    []string{"update " + tokens + "/status ws/t1", "get " + tokens + " ws/t1", "delete " + tokens + " ws/t1"},
 		},
-		"is tried again if it cannot be":   {prepare: func(h *hubtest.Hub) { h.Fail("delete "+tokens+" ws/t1", errServer) }, fails: true},
-		"does not wait for anything of it": {prepare: func(h *hubtest.Hub) { h.Fail("get Secret ws/t1", errServer) }},
+		"deletion fails: an error":           {prepare: func(h *hubtest.Hub) { h.Fail("delete "+tokens+" ws/t1", errServer) }, fails: true},
+		"its Secret cannot be read: deleted": {prepare: func(h *hubtest.Hub) { h.Fail("get Secret ws/t1", errServer) }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -232,14 +232,14 @@ func TestTheEndOfAToken(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			expectRequests(t, hub, test.want...)
-			if name == "is another of its name by now" && hubtest.Get[*fleet.ClusterRegistrationToken](hub, "ws", "t1") == nil {
+			if name == "recreated: the new token stays" && hubtest.Get[*fleet.ClusterRegistrationToken](hub, "ws", "t1") == nil {
 				t.Error("the token that lives was deleted")
 			}
 		})
 	}
 }
 
-func TestATokenThatNoAgentCanNameGetsNothing(t *testing.T) {
+func TestTooLongTokenName_GetsNoObjects(t *testing.T) {
 	long := strings.Repeat("t", 64)
 	hub := start(t, token(func(t *fleet.ClusterRegistrationToken) { t.Name = long }))
 	for range 2 {
@@ -258,11 +258,11 @@ func TestATokenThatNoAgentCanNameGetsNothing(t *testing.T) {
 	}
 }
 
-func TestADeletedTokenTakesItsAccountAlongAtOnce(t *testing.T) {
+func TestDeletedToken_DeletesItsAccountAtOnce(t *testing.T) {
 	deleting := metav1.NewTime(time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC))
 	tests := map[string]func(*hubtest.Hub){
 		"gone": func(h *hubtest.Hub) { h.Remove(token()) },
-		"being deleted, held by somebody's finalizer": func(h *hubtest.Hub) {
+		"being deleted, with a finalizer": func(h *hubtest.Hub) {
 			h.Put(token(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = &deleting }))
 		},
 		"its workspace is deleted": func(h *hubtest.Hub) {
@@ -313,7 +313,7 @@ func TestSecretOfAnotherOwner_IsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestATokenSecretThatIsBeingFilled(t *testing.T) {
+func TestEmptyTokenSecret_IsAwaited(t *testing.T) {
 	hub := start(t, token())
 	hub.CapTokens(24 * time.Hour)
 	settle(t, hub, 1)
@@ -339,7 +339,7 @@ func TestATokenSecretThatIsBeingFilled(t *testing.T) {
 	expectRequests(t, hub)
 }
 
-func TestHealing(t *testing.T) {
+func TestTokenObjects_AreRestored(t *testing.T) {
 	secret := func(hub *hubtest.Hub) *corev1.Secret { return hubtest.Get[*corev1.Secret](hub, "ws", "t1") }
 	tests := map[string]struct {
 		harm func(*hubtest.Hub)
@@ -347,13 +347,13 @@ func TestHealing(t *testing.T) {
 		// sameToken says that agents keep the token they were given.
 		sameToken bool
 	}{
-		"a Role that is gone comes back, the token stays": {
+		"deleted Role: created again, token stays": {
 			harm: func(h *hubtest.Hub) {
 				h.Remove(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1-u1-role", Labels: map[string]string{fleet.LabelManaged: "true"}}})
 			},
 			want: []string{"create Role ws/t1-u1-role"}, sameToken: true,
 		},
-		"rules that somebody widened are narrowed": {
+		"widened rules: restored": {
 			harm: func(h *hubtest.Hub) {
 				role := hubtest.Get[*rbacv1.Role](h, "ws", "t1-u1-role")
 				role.Rules[0].Verbs = []string{"*"}
@@ -361,13 +361,13 @@ func TestHealing(t *testing.T) {
 			},
 			want: []string{"patch Role ws/t1-u1-role"}, sameToken: true,
 		},
-		"values with another address are put right with the same token": {
+		"another hub address: values are updated, token stays": {
 			harm: func(h *hubtest.Hub) {
 				h.App.Config.Set(config.Config{APIServerURL: "https://elsewhere", APIServerCA: []byte("PEM")})
 			},
 			want: []string{"patch Secret ws/t1"}, sameToken: true,
 		},
-		"values that nobody can read are made anew": {
+		"invalid values: written again": {
 			harm: func(h *hubtest.Hub) {
 				s := secret(h)
 				s.Data = map[string][]byte{"values": []byte("{")}
@@ -375,7 +375,7 @@ func TestHealing(t *testing.T) {
 			},
 			want: []string{"update " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "update " + tokens + "/status ws/t1"},
 		},
-		"a token of an account that was replaced is made anew": {
+		"recreated account: token is replaced": {
 			harm: func(h *hubtest.Hub) {
 				a := hubtest.Get[*corev1.ServiceAccount](h, "ws", account)
 				a.UID = "another"
@@ -429,18 +429,18 @@ func TestValuesSecretOfAnother_IsLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestErrorsAreTriedAgain(t *testing.T) {
+func TestFailedStep_IsRetried(t *testing.T) {
 	tests := map[string]struct {
 		settled int
 		fail    string
 		// never must not have been tried.
 		never string
 	}{
-		"reading the Secret of its name":   {1, "get Secret ws/t1", "mint"},
-		"asking for the token":             {1, "mint ws/t1-u1 1193046h28m15s", "create Secret"},
-		"making the account":               {0, "create ServiceAccount ws/t1-u1", "update " + tokens},
-		"writing the values":               {1, "create Secret ws/t1", "update " + tokens},
-		"writing the status of the values": {1, "update " + tokens + "/status ws/t1", "never"},
+		"reading the Secret of the same name": {1, "get Secret ws/t1", "mint"},
+		"requesting the token":                {1, "mint ws/t1-u1 1193046h28m15s", "create Secret"},
+		"creating the account":                {0, "create ServiceAccount ws/t1-u1", "update " + tokens},
+		"writing the values":                  {1, "create Secret ws/t1", "update " + tokens},
+		"writing the status of the values":    {1, "update " + tokens + "/status ws/t1", "never"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -483,15 +483,15 @@ func TestGather(t *testing.T) {
 		requests []string
 		fails    bool
 	}{
-		"what is not there is nil":                          {want: found{}},
-		"half of the rights are none":                       {there: []hubtest.Object{sa, role}, want: found{Account: true}},
-		"the values are read from the cache":                {there: []hubtest.Object{sa, role, binding, ours}, want: found{true, true, protocol.SecretTypeValues}},
-		"a Secret of another type is looked for, if needed": {there: []hubtest.Object{sa, role, binding, theirs}, want: found{true, true, corev1.SecretTypeOpaque}, requests: []string{"get Secret ws/t1"}},
-		"and not before":                                    {there: []hubtest.Object{sa, role, theirs}, want: found{Account: true}},
-		"an account that cannot be read":                    {spoil: sa, fails: true},
-		"a Role that cannot be read":                        {spoil: role, fails: true},
-		"a RoleBinding that cannot be read":                 {spoil: binding, fails: true},
-		"values that cannot be read":                        {spoil: ours, fails: true},
+		"missing objects: nil":                    {want: found{}},
+		"one right is missing: no rights":         {there: []hubtest.Object{sa, role}, want: found{Account: true}},
+		"values are read from the cache":          {there: []hubtest.Object{sa, role, binding, ours}, want: found{true, true, protocol.SecretTypeValues}},
+		"Secret of another type: read if needed":  {there: []hubtest.Object{sa, role, binding, theirs}, want: found{true, true, corev1.SecretTypeOpaque}, requests: []string{"get Secret ws/t1"}},
+		"Secret of another type: not read before": {there: []hubtest.Object{sa, role, theirs}, want: found{Account: true}},
+		"an account that cannot be read":          {spoil: sa, fails: true},
+		"a Role that cannot be read":              {spoil: role, fails: true},
+		"a RoleBinding that cannot be read":       {spoil: binding, fails: true},
+		"values that cannot be read":              {spoil: ours, fails: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -519,7 +519,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-func TestANewAddressOfTheHubWakesAllTokens(t *testing.T) {
+func TestHubAddressChanges_EnqueuesAllTokens(t *testing.T) {
 	base := config.Config{APIServerURL: "https://hub", APIServerCA: []byte("PEM")}
 	tests := map[string]struct {
 		change func(*config.Config)
@@ -547,7 +547,7 @@ func TestReadiness(t *testing.T) {
 		want string
 	}{
 		"waiting":                  {tokenrule.Outcome{Stage: tokenrule.AwaitingRights}, "False AwaitingRights the account of the token is being created"},
-		"waiting in trouble":       {tokenrule.Outcome{Stage: tokenrule.AwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
+		"waits with a problem":     {tokenrule.Outcome{Stage: tokenrule.AwaitingRights, Reason: "Given", Message: "said"}, "False Given said"},
 		"blocked":                  {tokenrule.Outcome{Stage: tokenrule.Blocked, Reason: "Given", Message: "said"}, "False Given said"},
 		"about to have its values": {tokenrule.Outcome{Stage: tokenrule.Minting}, "True  "},
 		"ready":                    {tokenrule.Outcome{Stage: tokenrule.Ready}, "True  "},
@@ -563,16 +563,16 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestASecretThatTakesATokensNameIsTheTokensBusiness(t *testing.T) {
+func TestSecretWithTheNameOfAToken_EnqueuesIt(t *testing.T) {
 	hub := start(t, token())
 	h := &handler{app: hub.App, set: reconcile.NewSet(tokenrule.SetID)}
 	tests := map[string]struct {
 		secret types.NamespacedName
 		want   []types.NamespacedName
 	}{
-		"of its name":          {types.NamespacedName{Namespace: "ws", Name: "t1"}, []types.NamespacedName{{Namespace: "ws", Name: "t1"}}},
-		"of another name":      {types.NamespacedName{Namespace: "ws", Name: "t2"}, nil},
-		"in another workspace": {types.NamespacedName{Namespace: "ws2", Name: "t1"}, nil},
+		"same name":         {types.NamespacedName{Namespace: "ws", Name: "t1"}, []types.NamespacedName{{Namespace: "ws", Name: "t1"}}},
+		"another name":      {types.NamespacedName{Namespace: "ws", Name: "t2"}, nil},
+		"another workspace": {types.NamespacedName{Namespace: "ws2", Name: "t1"}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -583,7 +583,7 @@ func TestASecretThatTakesATokensNameIsTheTokensBusiness(t *testing.T) {
 	}
 }
 
-func TestGoneNamesTheOwner(t *testing.T) {
+func TestGone_NamesTheOwner(t *testing.T) {
 	owner := gone("ws/t1")
 	if got := (types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}); got.String() != "ws/t1" || owner.GVK.Kind != tokens || owner.UID != "" {
 		t.Errorf("gone is %+v", owner)

@@ -75,7 +75,7 @@ func TestClusterMatters(t *testing.T) {
 		"a Schedule":          {func(c *fleet.Cluster) { c.Status.Scheduled = true }, true},
 		"a Schedule's window": {func(c *fleet.Cluster) { c.Status.ActiveSchedule = true }, true},
 		"its deletion":        {func(c *fleet.Cluster) { c.DeletionTimestamp = &gone }, true},
-		"another of a name":   {func(c *fleet.Cluster) { c.UID = "other" }, true},
+		"a recreated object":  {func(c *fleet.Cluster) { c.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,15 +117,15 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 		change func(*watched)
 		want   bool
 	}{
-		"a cluster leaves what it is about to get":   {[]func(*fleet.Bundle){to(map[string]string{"env": "dev"})}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a cluster comes":                            {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a cluster that neither leaves nor comes":    {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
-		"a cluster is gone":                          {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
-		"a cluster that a target names only":         {[]func(*fleet.Bundle){naming}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a group that a partition names":             {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
-		"a group that a partition selects":           {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
-		"a group, and partitions by other means":     {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},
-		"a group, and a Bundle that asks for no one": {[]func(*fleet.Bundle){everywhere}, grouped, false},
+		"a cluster leaves the targets before it is deployed": {[]func(*fleet.Bundle){to(map[string]string{"env": "dev"})}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a new cluster":                         {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a cluster whose targets do not change": {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
+		"a deleted cluster":                     {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
+		"a cluster that a target names":         {[]func(*fleet.Bundle){naming}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a group that a partition names":        {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
+		"a group that a partition selects":      {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
+		"a group, partitions without groups":    {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},
+		"a group, a Bundle without groups":      {[]func(*fleet.Bundle){everywhere}, grouped, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -72,12 +72,12 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 		in   input
 		want told
 	}{
-		"a broken group keeps what is there and brings nothing": {
+		"invalid group: deployments stay, no new ones": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Outcome: selection.Outcome{Blocked: byGroup, Targets: []selection.Target{target("ws", "one")}}},
 		},
-		"clusters that do not depend on it go on": {
+		"invalid group: other clusters continue": {
 			input{bundle: bundle(toCluster("two"), toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two"), cluster("three")},
 				existing: []*fleet.BundleDeployment{existing("three"), existing("one"), existing("two")}},
 			told{
@@ -85,48 +85,48 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 				Outcome: selection.Outcome{Blocked: byGroup, Targets: []selection.Target{target("ws", "one"), target("ws", "three"), target("ws", "two")}},
 			},
 		},
-		"Bundles that do not depend on it do not mind": {
+		"invalid group: other Bundles continue": {
 			input{bundle: bundle(toCluster("two")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Writes: []string{"create c-two"}, Orphans: []string{"c-one"}, Content: true, Outcome: selection.Outcome{Targets: []selection.Target{target("ws", "two")}}},
 		},
-		"without clusters nothing depends on it": {
+		"invalid group, no clusters: no effect": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, existing: []*fleet.BundleDeployment{existing("gone")}},
 			told{Orphans: []string{"c-gone"}},
 		},
-		"a cluster that is deleted depends on nothing": {
+		"invalid group, cluster is being deleted: no effect": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one", leaving)},
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			told{},
 		},
-		"what is being deleted is not held": {
+		"invalid group, deployment is being deleted: not held": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: broken, clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("one", deleted)}},
 			told{Outcome: selection.Outcome{Blocked: byGroup}},
 		},
-		"a broken mapping keeps what is in other workspaces": {
+		"invalid mapping: deployments of other workspaces stay": {
 			input{bundle: bundle(everywhere), reach: brokenReach(), clusters: []*fleet.Cluster{cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Writes: []string{"create c-one"}, Content: true, Outcome: selection.Outcome{Blocked: byMapping, Targets: []selection.Target{target("away", "far"), target("ws", "one")}}},
 		},
-		"and not what is in a workspace that does not accept it": {
+		"invalid mapping, workspace refuses the Bundle: deleted": {
 			input{bundle: bundle(everywhere), reach: brokenReach("away"), existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Orphans: []string{"c-far"}, Outcome: selection.Outcome{Blocked: byMapping}},
 		},
-		"and not what is no target's at home": {
+		"invalid mapping, no target in its own workspace: deleted": {
 			input{bundle: bundle(everywhere), reach: brokenReach(), existing: []*fleet.BundleDeployment{existing("two")}},
 			told{Orphans: []string{"c-two"}, Outcome: selection.Outcome{Blocked: byMapping}},
 		},
-		"without a mapping, what is in other workspaces is an orphan": {
+		"no mapping: deployments of other workspaces are deleted": {
 			input{bundle: bundle(everywhere), reach: own, existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Orphans: []string{"c-far"}},
 		},
-		"a mapped cluster is like any other": {
+		"mapped cluster: deployed": {
 			input{bundle: bundle(everywhere), reach: targeting.Reach{Namespaces: []string{"away", "ws"}}, clusters: []*fleet.Cluster{cluster("far", within("away")), cluster("one")},
 				existing: []*fleet.BundleDeployment{existing("far", ofWorkspace("away"))}},
 			told{Writes: []string{"update c-far", "create c-one"}, Content: true, Outcome: selection.Outcome{Targets: []selection.Target{target("away", "far"), target("ws", "one")}}},
 		},
-		"group and mapping broken: the mapping is reported, because it concerns more": {
+		"invalid group and mapping: the mapping is reported, because it concerns more": {
 			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), groups: broken, clusters: []*fleet.Cluster{cluster("one")}},
 			told{Outcome: selection.Outcome{Blocked: byMapping}},
 		},
@@ -156,9 +156,9 @@ func TestHeldDeployment_LeavesRoom(t *testing.T) {
 		unreachable map[types.NamespacedName]bool
 		want        rollout.Verdict
 	}{
-		"without a limit":           {nil, nil, rollout.Promote},
-		"with one that is used up":  {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, rollout.Stage},
-		"by one that is not silent": {&fleet.RolloutStrategy{MaxUnavailable: &one}, map[types.NamespacedName]bool{{Namespace: "ws", Name: "one"}: true}, rollout.Promote},
+		"without a limit":      {nil, nil, rollout.Promote},
+		"limit is used up":     {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, rollout.Stage},
+		"held cluster reports": {&fleet.RolloutStrategy{MaxUnavailable: &one}, map[types.NamespacedName]bool{{Namespace: "ws", Name: "one"}: true}, rollout.Promote},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -105,18 +105,18 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 		"a report": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Status.Ready, bd.ResourceVersion = true, "9" })
 		}, " worked out,  written"},
-		"an unused label of a cluster": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Labels["more"] = "1" }) }, "c-two worked out,  written"},
-		"a name that is in the values": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Name = "zwei" }) }, "c-two worked out, c-two written"},
-		"a cluster's pause":            {func(in *input) { changed(in, pausedCluster) }, " worked out, c-two written"},
-		"a Schedule":                   {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Scheduled = true }) }, " worked out, c-two written"},
+		"an unused label of a cluster":         {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Labels["more"] = "1" }) }, "c-two worked out,  written"},
+		"a display name that is in the values": {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Name = "zwei" }) }, "c-two worked out, c-two written"},
+		"a cluster's pause":                    {func(in *input) { changed(in, pausedCluster) }, " worked out, c-two written"},
+		"a Schedule":                           {func(in *input) { changed(in, func(c *fleet.Cluster) { c.Status.Scheduled = true }) }, " worked out, c-two written"},
 		"a spec edited by another client": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Generation, bd.Spec.Options.KeepResources = 2, true })
 		}, " worked out, c-two written"},
 		"a label edited by another client": {func(in *input) {
 			edited(in, func(bd *fleet.BundleDeployment) { bd.Labels["more"] = "1" })
 		}, " worked out, c-two written"},
-		"one deleted by another client": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
-		"a Secret that is doubted": {func(in *input) {
+		"a deployment deleted by another client": {func(in *input) { in.existing = in.existing[:2] }, " worked out, c-two written"},
+		"a Secret that must be checked": {func(in *input) {
 			doubted := in.existing[2].UID
 			in.secretHolds = func(uid types.UID) bool { return uid != doubted }
 		}, " worked out, c-two written"},
@@ -126,8 +126,8 @@ func TestSettledTarget_IsSkipped(t *testing.T) {
 		"the Bundle's spec": {func(in *input) {
 			newBundle(in, func(b *fleet.Bundle) { b.Generation, b.Spec.DefaultNamespace = 4, "other" })
 		}, "c-one,c-three,c-two worked out, c-one,c-three,c-two written"},
-		"a cluster less": {func(in *input) { in.clusters = in.clusters[:2] }, " worked out,  written"},
-		"a cluster more": {func(in *input) {
+		"a cluster was removed": {func(in *input) { in.clusters = in.clusters[:2] }, " worked out,  written"},
+		"another cluster": {func(in *input) {
 			in.clusters = append(slices.Clone(in.clusters), cluster("xy", func(c *fleet.Cluster) { c.UID = "u-xy" }))
 		}, "c-xy worked out, c-xy written"},
 	}
@@ -170,8 +170,8 @@ func TestFormerTarget_IsForgotten(t *testing.T) {
 	}
 }
 
-// A rollout of a thousand clusters has many rounds, and as many passes as clusters come.
-func BenchmarkAPassWithNothingToDo(b *testing.B) {
+// A rollout to a thousand clusters has many rounds, and each reporting cluster causes a pass.
+func BenchmarkPassWithoutChanges(b *testing.B) {
 	in := input{bundle: bundle(withName), cache: newCache(), secretHolds: certain, contentThere: true}
 	for i := range 1000 {
 		name := "c" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26)

@@ -27,17 +27,17 @@ func TestFailures(t *testing.T) {
 		uncertain bool
 		again     bool
 	}{
-		"another Bundle is in the way":    {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false, false},
-		"the namespace goes":              {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, false, true},
-		"the store does not take it":      {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", false, true},
-		"the API server does not take it": {tooLarge, "write error: limit is 3145728", false, true},
-		"a webhook does not take it":      {errDenied, "write error: " + errDenied.Error(), false, true},
-		"a webhook does not answer":       {errWebhook, "write error: " + errWebhook.Error(), true, true},
-		"nor twice over one connection": {
+		"another Bundle has the name":  {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false, false},
+		"the namespace is terminating": {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, false, true},
+		"the store refuses it":         {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", false, true},
+		"the API server refuses it":    {tooLarge, "write error: limit is 3145728", false, true},
+		"a webhook denies it":          {errDenied, "write error: " + errDenied.Error(), false, true},
+		"a webhook does not answer":    {errWebhook, "write error: " + errWebhook.Error(), true, true},
+		"a webhook does not answer twice over one connection": {
 			fmt.Errorf("writing b/web: %w", apierrors.NewInternalError(errors.New(`failed calling webhook "w": read tcp 10.0.0.1:41234->10.0.0.2:443: connection reset by peer`))),
 			`write error: Internal error occurred: failed calling webhook "w": read tcp 10.0.0.1->10.0.0.2:443: connection reset by peer`, true, true,
 		},
-		"nor over one of IPv6": {
+		"a webhook does not answer over IPv6": {
 			apierrors.NewInternalError(errors.New(`write tcp [fd00::1]:41234->[fd00::2]:443: broken pipe`)),
 			`write error: Internal error occurred: write tcp [fd00::1]->[fd00::2]:443: broken pipe`, true, true,
 		},

@@ -15,7 +15,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// The Bundle of an agent looks at its own cluster only; one that is not as it should be at all, as others do.
+// The Bundle of an agent lists only its own cluster. An agent's Bundle that is not valid lists all, like other
+// Bundles.
 func TestClustersFor(t *testing.T) {
 	ofAgent := func(name string, targets ...string) *fleet.Bundle {
 		b := bundle()
@@ -32,12 +33,12 @@ func TestClustersFor(t *testing.T) {
 		bundle *fleet.Bundle
 		want   []string
 	}{
-		"that of an agent":                                       {ofAgent(names.AgentBundle("two"), "two"), []string{"two"}},
-		"one whose second target names it":                       {ofAgent(names.AgentBundle("two"), "one", "two"), []string{"two"}},
-		"one that names another":                                 {ofAgent(names.AgentBundle("two"), "one"), all},
-		"one that names a cluster by the name it has for people": {ofAgent(names.AgentBundle("two"), "Zwei"), all},
-		"one without targets":                                    {ofAgent(names.AgentBundle("two")), all},
-		"one called like an agent's":                             {users, all},
+		"Bundle of an agent: its cluster":              {ofAgent(names.AgentBundle("two"), "two"), []string{"two"}},
+		"a second target names the cluster":            {ofAgent(names.AgentBundle("two"), "one", "two"), []string{"two"}},
+		"target names another cluster":                 {ofAgent(names.AgentBundle("two"), "one"), all},
+		"target names the cluster by its display name": {ofAgent(names.AgentBundle("two"), "Zwei"), all},
+		"no targets": {ofAgent(names.AgentBundle("two")), all},
+		"Bundle of a user with the name of an agent's": {users, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)

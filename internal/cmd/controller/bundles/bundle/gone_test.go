@@ -22,13 +22,13 @@ func TestBundleGoneWithoutItsFinalizer_LeavesNoDeployments(t *testing.T) {
 		returns  bool
 		requests []string
 	}{
-		"they are deleted":                      {requests: []string{"get Bundle ws/web", "get Namespace ws", "delete " + one}},
-		"another Bundle of the name is there":   {returns: true, requests: []string{"get Bundle ws/web"}},
-		"one that is being deleted is left":     {change: deleted},
-		"one that the hub has not made is left": {change: func(bd *fleet.BundleDeployment) { delete(bd.Labels, fleet.LabelManaged) }},
-		"one of another manager is left":        {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelClusterManagement] = "other" }},
-		"one that is to stay is left":           {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelSetPrune] = "false" }},
-		"one of a shard is left to it":          {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelShardRef] = "a" }},
+		"deployment of the Bundle: deleted":        {requests: []string{"get Bundle ws/web", "get Namespace ws", "delete " + one}},
+		"another Bundle of the name exists: stays": {returns: true, requests: []string{"get Bundle ws/web"}},
+		"being deleted: no request":                {change: deleted},
+		"not created by the hub: stays":            {change: func(bd *fleet.BundleDeployment) { delete(bd.Labels, fleet.LabelManaged) }},
+		"of another manager: stays":                {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelClusterManagement] = "other" }},
+		"marked to stay: stays":                    {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelSetPrune] = "false" }},
+		"of a shard: left to the shard":            {change: func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelShardRef] = "a" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -52,29 +52,29 @@ func TestNewest(t *testing.T) {
 		// left is how many are still remembered.
 		left int
 	}{
-		"what the cache has, by namespace": {
+		"nothing written: the cache by namespace": {
 			func(*mutations) {}, someDeployments(existing("two", version("2")), existing("one", version("1"))), 0, []string{"one 1", "two 2"}, nil, 0,
 		},
-		"what was written is newer than the cache": {
+		"written: newer than the cache": {
 			func(m *mutations) { m.note(web, existing("one", version("10"))) }, someDeployments(existing("one", version("9"))), 0, []string{"one 10"}, nil, 1,
 		},
-		"versions are numbers": {
+		"versions are compared as numbers": {
 			func(m *mutations) { m.note(web, existing("one", version("9"))) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
 		},
-		"until the cache has it, or a later one": {
+		"cache has the written or a later version: the cache": {
 			func(m *mutations) { m.note(web, existing("one", version("9")), existing("two", version("8"))) },
 			someDeployments(existing("one", version("9")), existing("two", version("11"))), 0, []string{"one 9", "two 11"}, nil, 0,
 		},
-		"an answer that comes late is not the newest": {
+		"late response: not the newest": {
 			func(m *mutations) { m.note(web, existing("one", version("9")), existing("one", version("8"))) }, someDeployments(existing("one", version("7"))), 0, []string{"one 9"}, nil, 1,
 		},
-		"what was created is there before the cache has it": {
+		"created: known before the cache has it": {
 			func(m *mutations) { m.note(web, existing("one", version("9"))) }, nil, unseen, []string{"one 9"}, nil, 1,
 		},
-		"but not for ever": {
+		"created, not in the cache for long: forgotten": {
 			func(m *mutations) { m.note(web, existing("one", version("9"))) }, nil, unseen + time.Second, nil, nil, 0,
 		},
-		"nor when it is gone": {
+		"created, then deleted: forgotten": {
 			func(m *mutations) {
 				m.note(web, existing("one", version("9")), existing("two", version("9")))
 				m.gone(web, existing("one"))
@@ -82,19 +82,19 @@ func TestNewest(t *testing.T) {
 				m.gone(types.NamespacedName{Name: "other"}, existing("two"))
 			}, nil, 0, []string{"two 9"}, nil, 1,
 		},
-		"a recreated one is newer": {
+		"recreated: the new one": {
 			func(m *mutations) { m.note(web, existing("one", anew, version("9"))) }, someDeployments(existing("one", version("8"))), 0, []string{"one-again 9"}, nil, 1,
 		},
-		"one recreated since then is newer, too": {
+		"written, then recreated: the new one": {
 			func(m *mutations) { m.note(web, existing("one", version("8"))) }, someDeployments(existing("one", anew, version("9"))), 0, []string{"one-again 9"}, nil, 0,
 		},
-		"what may have been written is in doubt": {
+		"uncertain write: in doubt": {
 			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), time.Minute, []string{"one 9"}, []string{"c-one"}, 1,
 		},
-		"until the API server can no longer write it": {
+		"uncertain write, request has timed out: no doubt": {
 			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("9"))), 2 * time.Minute, []string{"one 9"}, nil, 0,
 		},
-		"the last try counts": {
+		"uncertain write twice: the last one counts": {
 			func(m *mutations) {
 				now := m.clock()
 				m.clock = func() time.Time { return now.Add(-time.Hour) }
@@ -103,19 +103,19 @@ func TestNewest(t *testing.T) {
 				m.noteUncertain(web, existing("one", version("9")), errLost)
 			}, someDeployments(existing("one", version("9"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
 		},
-		"so is what was refused because it was written before, perhaps by us": {
+		"conflict, perhaps with an own write: in doubt": {
 			func(m *mutations) {
 				m.noteUncertain(web, existing("one", version("9")), fmt.Errorf("patching: %w", conflict))
 			},
 			someDeployments(existing("one", version("8"))), 0, []string{"one 9"}, []string{"c-one"}, 1,
 		},
-		"until anything later is seen": {
+		"uncertain write, later version in the cache: no doubt": {
 			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, someDeployments(existing("one", version("10"))), 0, []string{"one 10"}, nil, 0,
 		},
-		"or it is gone": {
+		"uncertain write, then deleted: no doubt": {
 			func(m *mutations) { m.noteUncertain(web, existing("one", version("9")), errLost) }, nil, 0, nil, nil, 0,
 		},
-		"what was refused for good is in no doubt": {
+		"refused write: no doubt": {
 			func(m *mutations) {
 				m.noteUncertain(web, existing("one", version("9")), apierrors.NewForbidden(schema.GroupResource{}, "web", nil))
 				m.noteUncertain(web, existing("one", version("9")), apierrors.NewNotFound(schema.GroupResource{}, "web"))
@@ -155,7 +155,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-func TestAListIsNeededOnceForEachBundle(t *testing.T) {
+func TestIsListed_OncePerBundle(t *testing.T) {
 	m := newMutations(func() time.Time { return gone.Time })
 	if m.isListed(web) {
 		t.Error("a new process knows what was written before it began")
@@ -173,8 +173,7 @@ func TestAListIsNeededOnceForEachBundle(t *testing.T) {
 	}
 }
 
-// Nothing is kept in memory twice for longer than the cache lags.
-func TestWhatTheCacheHasIsForgotten(t *testing.T) {
+func TestCachedMutations_AreForgotten(t *testing.T) {
 	m := newMutations(func() time.Time { return gone.Time })
 	m.cached(web, existing("one", version("9"))) // nothing was written
 	if len(m.bundles) > 0 {

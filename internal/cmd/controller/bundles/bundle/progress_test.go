@@ -23,14 +23,14 @@ func TestRoundResult_HasMore(t *testing.T) {
 		again, gated bool
 		want         bool
 	}{
-		"all that could be done was done":                      {result: roundResult{written: 3}},
-		"as many were created as may be":                       {result: roundResult{written: 50}, again: true, want: true},
-		"some of them were refused":                            {result: roundResult{written: 48, refused: 2}, again: true, want: true},
-		"all of them were refused":                             {result: roundResult{refused: 50}, again: true, want: true},
-		"nothing was achieved and nothing found out":           {again: true, gated: true},
-		"what was refused has taken up room":                   {result: roundResult{written: 1, refused: 1}, gated: true, want: true},
-		"what was refused has taken up nothing":                {result: roundResult{written: 1, refused: 1}},
-		"others wait for what was written":                     {result: roundResult{written: 1}, gated: true},
+		"everything was written":                               {result: roundResult{written: 3}},
+		"maxNew were created":                                  {result: roundResult{written: 50}, again: true, want: true},
+		"some creations were refused":                          {result: roundResult{written: 48, refused: 2}, again: true, want: true},
+		"all creations were refused":                           {result: roundResult{refused: 50}, again: true, want: true},
+		"nothing written and nothing learned":                  {again: true, gated: true},
+		"a refused promotion counted against the limit":        {result: roundResult{written: 1, refused: 1}, gated: true, want: true},
+		"a refused write counted against no limit":             {result: roundResult{written: 1, refused: 1}},
+		"others wait for written targets":                      {result: roundResult{written: 1}, gated: true},
 		"other writes would fail too":                          {result: roundResult{written: 40, refused: 2, over: true}, again: true, gated: true},
 		"other writes would fail too, and nothing was written": {result: roundResult{over: true}},
 	}
@@ -48,20 +48,20 @@ func TestConcernsAll(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"no answer":                          {errDown, true},
-		"no answer to one of several":        {fmt.Errorf("creating the values secret: %w", errDown), true},
-		"the end of the process":             {context.Canceled, true},
-		"a credential that is not valid":     {apierrors.NewUnauthorized("no"), true},
-		"an API server that begins":          {apierrors.NewServiceUnavailable("no"), true},
-		"a quota":                            {errQuota, false},
-		"an object that is not valid":        {apierrors.NewInvalid(schema.GroupKind{Kind: "BundleDeployment"}, "web", nil), false},
-		"a size":                             {apierrors.NewRequestEntityTooLargeError("no"), false},
-		"a webhook's answer":                 {errDenied, false},
-		"a webhook that does not answer":     {errWebhook, false},
-		"a conflict":                         {fmt.Errorf("patching: %w", errFaster), false},
-		"a namespace that is not there":      {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c-one"), false},
-		"another Bundle's BundleDeployment":  {errForeign, false},
-		"one that the cache did not know of": {errors.Join(apierrors.NewAlreadyExists(deployments, "web"), errForeign), false},
+		"no answer":                               {errDown, true},
+		"no answer to one of several":             {fmt.Errorf("creating the values secret: %w", errDown), true},
+		"the process is stopping":                 {context.Canceled, true},
+		"an invalid credential":                   {apierrors.NewUnauthorized("no"), true},
+		"an API server that is starting":          {apierrors.NewServiceUnavailable("no"), true},
+		"a quota":                                 {errQuota, false},
+		"an invalid object":                       {apierrors.NewInvalid(schema.GroupKind{Kind: "BundleDeployment"}, "web", nil), false},
+		"an object that is too large":             {apierrors.NewRequestEntityTooLargeError("no"), false},
+		"a webhook that denies":                   {errDenied, false},
+		"a webhook that does not answer":          {errWebhook, false},
+		"a conflict":                              {fmt.Errorf("patching: %w", errFaster), false},
+		"a missing namespace":                     {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "c-one"), false},
+		"a BundleDeployment of another Bundle":    {errForeign, false},
+		"a BundleDeployment missing in the cache": {errors.Join(apierrors.NewAlreadyExists(deployments, "web"), errForeign), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

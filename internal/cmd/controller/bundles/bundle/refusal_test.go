@@ -74,15 +74,15 @@ func TestRefusingCluster_DoesNotBlockOthers(t *testing.T) {
 		told           string
 		errs           int
 	}{
-		"two of many that always refuse": {
+		"two clusters always refuse": {
 			clusters: 300, bundle: bundle(everywhere), fail: errQuota, of: []int{3, 120},
 			created: 298, tried: 300, told: "write error: " + errQuota.Error(), errs: 2,
 		},
-		"more than one round may create, and the first of all": {
+		"more than maxNew refuse, among them the first": {
 			clusters: 130, bundle: bundle(everywhere), fail: errDenied, of: upTo(60),
 			created: 70, tried: 130, told: "write error: " + errDenied.Error(), errs: 60,
 		},
-		"all of them": {
+		"all clusters refuse": {
 			clusters: 120, bundle: bundle(everywhere), fail: errQuota, of: upTo(120),
 			created: 0, tried: 120, told: "write error: " + errQuota.Error(), errs: 120,
 		},
@@ -90,7 +90,7 @@ func TestRefusingCluster_DoesNotBlockOthers(t *testing.T) {
 			clusters: 120, bundle: bundle(everywhere), fail: errWebhook, of: []int{3},
 			created: 119, tried: 120, told: "write error: " + errWebhook.Error(), errs: 1,
 		},
-		"what was created already, as the cache does not know": {
+		"created already, cache is behind": {
 			clusters: 9, bundle: bundle(everywhere, mostNew(2)), fail: apierrors.NewAlreadyExists(deployments, "web"), of: []int{0},
 			created: 8, tried: 9, errs: 1,
 		},
@@ -155,8 +155,8 @@ func lines(err error) int {
 	return len(strings.Split(err.Error(), "\n"))
 }
 
-// A cluster that accepts writes again is deployed with the next pass, and its failure is no longer reported.
-func TestAClusterThatNoLongerRefuses(t *testing.T) {
+// The failure of the cluster is no longer reported after that pass.
+func TestClusterAcceptsWritesAgain_IsDeployedNextPass(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere, mostNew(2)), 7)
 	d.fail(errQuota, newOnes(0, 1, 5)...)
 	if err := d.pass(t.Context()); lines(err) != 3 {
@@ -215,11 +215,11 @@ func TestErrorOfAllClusters_EndsThePass(t *testing.T) {
 	tests := map[string]error{
 		"no answer":                     errDown,
 		"the credential is not valid":   apierrors.NewUnauthorized("expired"),
-		"the API server has too much":   apierrors.NewTooManyRequests("later", 1),
-		"it is not there":               apierrors.NewServiceUnavailable("starting"),
-		"its store does not answer":     apierrors.NewTimeoutError("no answer", 1),
-		"its store is slow":             apierrors.NewServerTimeout(deployments, "create", 1),
-		"the controllers lost the lead": context.Canceled,
+		"the API server is overloaded":  apierrors.NewTooManyRequests("later", 1),
+		"the API server is unreachable": apierrors.NewServiceUnavailable("starting"),
+		"the store does not answer":     apierrors.NewTimeoutError("no answer", 1),
+		"the store is slow":             apierrors.NewServerTimeout(deployments, "create", 1),
+		"the leadership is lost":        context.Canceled,
 	}
 	for name, failure := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -321,8 +321,7 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 	})
 }
 
-// The deletion of an orphan is requested once per pass.
-func TestOrphansAreDeletedOnce(t *testing.T) {
+func TestOrphans_AreDeletedOncePerPass(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 120)
 	for _, name := range []string{"x", "y"} {
 		d.hub.Put(deployedIn(name, func(bd *fleet.BundleDeployment) {
@@ -359,16 +358,16 @@ func TestRefusedPromotion_LeavesItsRoomToOthers(t *testing.T) {
 		refused, unsure, late []int
 		want                  []string
 	}{
-		"without trouble, as many as may be unavailable":              {strategy: atMost("2"), want: []string{"k-000", "k-001"}},
-		"the first two refuse":                                        {strategy: atMost("2"), refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
-		"one of them, and the one that gets its room":                 {strategy: atMost("2"), refused: []int{0, 2}, want: []string{"k-001", "k-003"}},
-		"what may have been written keeps its room":                   {strategy: atMost("2"), unsure: []int{0}, want: []string{"k-001"}},
-		"also when there is another round":                            {strategy: atMost("2"), unsure: []int{0}, refused: []int{1}, want: []string{"k-002"}},
-		"so does a conflict, which may be the answer to a repetition": {strategy: atMost("2"), late: []int{1}, refused: []int{0}, want: []string{"k-002"}},
-		"without trouble, a partition waits for another":              {strategy: inTwo, want: []string{"k-000"}},
-		"a partition that refuses keeps no other waiting":             {strategy: inTwo, refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
-		"a write with an unknown result does":                         {strategy: inTwo, unsure: []int{0, 1}},
-		"also when others refuse":                                     {strategy: atMost("1"), unsure: []int{0}, refused: []int{3, 4}},
+		"no failure: maxUnavailable are promoted":                                 {strategy: atMost("2"), want: []string{"k-000", "k-001"}},
+		"the first two refuse: the next two are promoted":                         {strategy: atMost("2"), refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
+		"one refuses, and so does its replacement":                                {strategy: atMost("2"), refused: []int{0, 2}, want: []string{"k-001", "k-003"}},
+		"uncertain write: counts against the limit":                               {strategy: atMost("2"), unsure: []int{0}, want: []string{"k-001"}},
+		"uncertain write, another round: counts against the limit":                {strategy: atMost("2"), unsure: []int{0}, refused: []int{1}, want: []string{"k-002"}},
+		"conflict, which may answer a repeated request: counts against the limit": {strategy: atMost("2"), late: []int{1}, refused: []int{0}, want: []string{"k-002"}},
+		"no failure: the second partition waits":                                  {strategy: inTwo, want: []string{"k-000"}},
+		"first partition refuses: the second does not wait":                       {strategy: inTwo, refused: []int{0, 1}, want: []string{"k-002", "k-003"}},
+		"first partition has uncertain writes: the second waits":                  {strategy: inTwo, unsure: []int{0, 1}},
+		"uncertain write, others refuse: counts against the limit":                {strategy: atMost("1"), unsure: []int{0}, refused: []int{3, 4}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -450,15 +449,14 @@ func TestRevert_IsNotBlockedByAnUnknownResult(t *testing.T) {
 	}
 }
 
-// A first deployment that may be there uses up a part of the limit.
-func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
+func TestFirstDeploymentInDoubt_CountsAgainstTheLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail error
 		want []string
 	}{
-		"it may be there":    {errWebhook, nil},
-		"it is not there":    {errQuota, []string{"k-000"}},
-		"it is there, ready": {nil, nil},
+		"it may exist":           {errWebhook, nil},
+		"it does not exist":      {errQuota, []string{"k-000"}},
+		"it exists and is ready": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDelivery(t, bundle(everywhere), 3)
@@ -482,8 +480,7 @@ func TestAFirstDeploymentInDoubtCounts(t *testing.T) {
 	}
 }
 
-// An error that keeps the Content or the finalizer from being written is reported until the write succeeds.
-func TestABundleThatCannotBeBegun(t *testing.T) {
+func TestFailedContentOrFinalizer_IsReportedUntilWritten(t *testing.T) {
 	stored := "create Content " + content.Manifest{}.ID()
 	tests := map[string]struct {
 		request string
@@ -491,14 +488,14 @@ func TestABundleThatCannotBeBegun(t *testing.T) {
 		told    string
 		lasts   bool // it is tried again
 	}{
-		"a policy does not take its Content":     {stored, errDenied, writeError + errDenied.Error(), true},
+		"a policy denies the Content":            {stored, errDenied, writeError + errDenied.Error(), true},
 		"a webhook for Contents does not answer": {stored, errWebhook, writeError + errWebhook.Error(), true},
-		"its Content is too large":               {stored, errors.New("etcdserver: request is too large"), selection.TargetingError + errContentTooLarge.Error(), false},
-		"the API server is away":                 {stored, errDown, "", true},
-		"a policy does not take its finalizer":   {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
+		"the Content is too large":               {stored, errors.New("etcdserver: request is too large"), selection.TargetingError + errContentTooLarge.Error(), false},
+		"the API server is unreachable":          {stored, errDown, "", true},
+		"a policy denies the finalizer":          {"patch Bundle ws/web", errDenied, writeError + errDenied.Error(), true},
 		"a webhook for Bundles does not answer":  {"patch Bundle ws/web", errWebhook, writeError + errWebhook.Error(), true},
 		"no answer to the finalizer's patch":     {"patch Bundle ws/web", errDown, "", true},
-		"conflicts with all tries of the patch":  {"patch Bundle ws/web", errFaster, "", true},
+		"conflicts at each attempt":              {"patch Bundle ws/web", errFaster, "", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,20 +65,20 @@ func writesOf(out writes) (first, others []string) {
 	return first, others
 }
 
-func TestWhatARoundWrites(t *testing.T) {
+func TestRound_WritesWithinTheLimits(t *testing.T) {
 	three := []*fleet.Cluster{cluster("a"), cluster("b"), cluster("c")}
 	all := someDeployments(existing("a", older), existing("b", older), existing("c", older))
 	tests := map[string]struct {
 		in            input
 		first, others []string
 	}{
-		"everything at once": {
+		"no limit: everything at once": {
 			input{bundle: bundle(everywhere), clusters: three, existing: all}, []string{"promote c-a", "promote c-b", "promote c-c"}, nil,
 		},
 		"one at a time, the others are staged": {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all}, []string{"promote c-a"}, []string{"stage c-b", "stage c-c"},
 		},
-		"what may have been promoted counts, and is tried again": {
+		"uncertain promotion: counts, and is retried": {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, written: selection.Written{InDoubt: map[string]bool{"c-b": true}}},
 			nil, []string{"stage c-a", "promote c-b", "stage c-c"},
 		},
@@ -86,7 +86,7 @@ func TestWhatARoundWrites(t *testing.T) {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, unreachable: map[types.NamespacedName]bool{{Namespace: "ws", Name: "a"}: true}},
 			[]string{"promote c-b"}, []string{"stage c-a", "stage c-c"},
 		},
-		"what is created is written after what is promoted": {
+		"creations are written after promotions": {
 			input{bundle: bundle(everywhere, atMost("2")), clusters: three, existing: all[1:]}, []string{"promote c-b"}, []string{"create c-a", "stage c-c"},
 		},
 		"a later partition is only refreshed": {
@@ -112,7 +112,7 @@ func TestWhatARoundWrites(t *testing.T) {
 	}
 }
 
-func TestWhenRoundsFlow(t *testing.T) {
+func TestStreamed_OnlyWithoutLimits(t *testing.T) {
 	layout := func(maxNew, limit int) rollout.Layout {
 		out := rollout.Undivided(200)
 		out.MaxNew, out.MaxUnavailable = maxNew, limit
@@ -123,11 +123,11 @@ func TestWhenRoundsFlow(t *testing.T) {
 		maxNew    int
 		atTheTime int
 	}{
-		"nothing limits the rollout":               {layout: layout(50, 200), maxNew: 200, atTheTime: 50},
-		"few are to be created at a time":          {layout: layout(2, 200), maxNew: 200, atTheTime: 2},
-		"more than there are":                      {layout: layout(500, 200), maxNew: 500, atTheTime: atATime},
-		"none are to be created":                   {layout: layout(0, 200), maxNew: 0, atTheTime: atATime},
-		"some may be unavailable, and each counts": {layout: layout(50, 20), maxNew: 50, atTheTime: atATime},
+		"no limits: streamed":                        {layout: layout(50, 200), maxNew: 200, atTheTime: 50},
+		"small maxNew: few at a time":                {layout: layout(2, 200), maxNew: 200, atTheTime: 2},
+		"maxNew above the number of targets":         {layout: layout(500, 200), maxNew: 500, atTheTime: atATime},
+		"maxNew of zero":                             {layout: layout(0, 200), maxNew: 0, atTheTime: atATime},
+		"maxUnavailable below the number of targets": {layout: layout(50, 20), maxNew: 50, atTheTime: atATime},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestWhenRoundsFlow(t *testing.T) {
 	}
 }
 
-// TestNoMoreThanMaxNewAreUnderWay holds creations up until no other one begins.
-func TestNoMoreThanMaxNewAreUnderWay(t *testing.T) {
+// TestMaxNew_LimitsConcurrentCreations blocks all creations and counts those that have started.
+func TestMaxNew_LimitsConcurrentCreations(t *testing.T) {
 	for _, most := range []int{1, 3} {
 		d := newDelivery(t, bundle(everywhere, mostNew(most)), 60)
 		synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRollout_IsStoredInTheLedger(t *testing.T) {
 	}
 }
 
-func TestFrees(t *testing.T) {
+func TestLetsContinue(t *testing.T) {
 	bd := func(modifiers ...func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
 		return existing("one", modifiers...)
 	}
@@ -217,15 +217,15 @@ func TestFrees(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"nothing":                       {bd(older), bd(older), false},
-		"it has become ready":           {bd(older, unready), bd(older), true},
-		"it has applied what it was to": {bd(at("2", "2", "1")), bd(at("2", "2", "2")), true},
-		"it has failed":                 {bd(older), bd(older, unready), false},
-		"it failed before its turn":     {bd(at("2", "1", "1")), bd(at("2", "1", "1"), unready), true},
-		"it has failed for longer":      {bd(at("2", "1", "1"), unready), bd(at("2", "1", "1"), unready), false},
-		"it was promoted":               {bd(at("2", "1", "1")), bd(at("2", "2", "1")), false},
-		"it was staged":                 {bd(at("1", "1", "1")), bd(at("2", "1", "1")), true},
-		"it is still not ready":         {bd(older, unready), bd(older, unready, version("2")), false},
+		"nothing":                           {bd(older), bd(older), false},
+		"it has become ready":               {bd(older, unready), bd(older), true},
+		"it has applied the promoted state": {bd(at("2", "2", "1")), bd(at("2", "2", "2")), true},
+		"it has failed":                     {bd(older), bd(older, unready), false},
+		"it failed before its promotion":    {bd(at("2", "1", "1")), bd(at("2", "1", "1"), unready), true},
+		"it has failed for longer":          {bd(at("2", "1", "1"), unready), bd(at("2", "1", "1"), unready), false},
+		"it was promoted":                   {bd(at("2", "1", "1")), bd(at("2", "2", "1")), false},
+		"it was staged":                     {bd(at("1", "1", "1")), bd(at("2", "1", "1")), true},
+		"it is still not ready":             {bd(older, unready), bd(older, unready, version("2")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,9 +17,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// A Bundle whose values are not there says so when they have been missing for a while, and is not looked at before unless
-// a Secret appears.
-func TestValuesThatAreMissing(t *testing.T) {
+// A reconcile is scheduled only for the end of the grace period, or when a Secret appears.
+func TestMissingValues_AreReportedAfterAWhile(t *testing.T) {
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "web"}, Type: fleet.SecretTypeBundleValues, Data: data}
 	stale := secret.DeepCopy()

@@ -9,8 +9,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What a Bundle wants of groups that are not there: nothing is taken away because of them, and nothing brought.
-func TestGroupsThatAreNotThere(t *testing.T) {
+// A missing group neither removes nor adds deployments.
+func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
 	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what was deployed to its members stays as it is"
 	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
@@ -22,32 +22,32 @@ func TestGroupsThatAreNotThere(t *testing.T) {
 		writes  []string
 		orphans []string
 	}{
-		"what was deployed stays": {
+		"existing deployment: stays": {
 			input{bundle: bundle(toGroup("prod")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
 			message, nil, nil,
 		},
-		"other targets go on": {
+		"other targets: continue": {
 			input{bundle: bundle(toGroup("prod"), toCluster("two")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			message, []string{"update c-two"}, nil,
 		},
-		"a cluster that could be no member loses it": {
+		"cluster excluded by other criteria: deleted": {
 			input{bundle: bundle(toGroup("prod"), func(b *fleet.Bundle) { b.Spec.Targets[0].ClusterName = "two" }), reach: own, clusters: clusters,
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			message, nil, []string{"c-one"},
 		},
-		"a broken mapping takes nothing away at home": {
+		"invalid mapping: deployments in its own workspace stay": {
 			input{bundle: bundle(toGroup("prod")), reach: brokenReach(), clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
 			"", nil, nil,
 		},
-		"a group of that name in another workspace": {
+		"group of that name in another workspace: stays": {
 			input{bundle: bundle(toGroup("prod")), reach: both, groups: elsewhere, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
 			message, nil, nil,
 		},
-		"one in another workspace, and nothing to keep": {
+		"group of that name in another workspace, no deployments": {
 			input{bundle: bundle(toGroup("prod"), toCluster("one")), reach: both, groups: elsewhere, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
 			"", []string{"update c-one"}, nil,
 		},
-		"a group that is there, and empty": {
+		"existing group without members: deleted": {
 			input{bundle: bundle(toGroup("prod")), reach: own, groups: []*fleet.ClusterGroup{group("prod", nil)}, clusters: clusters,
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			"", nil, []string{"c-one"},

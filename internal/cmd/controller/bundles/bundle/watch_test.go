@@ -25,14 +25,14 @@ func TestBundleMatters(t *testing.T) {
 		change func(*fleet.Bundle)
 		want   bool
 	}{
-		"nothing":           {func(*fleet.Bundle) {}, false},
-		"the status":        {func(b *fleet.Bundle) { b.Status.Unavailable = 1 }, false},
-		"our finalizer":     {func(b *fleet.Bundle) { b.Finalizers = []string{fleet.FinalizerBundle} }, false},
-		"the spec":          {func(b *fleet.Bundle) { b.Generation++ }, true},
-		"a label":           {func(b *fleet.Bundle) { b.Labels = map[string]string{"a": "b"} }, true},
-		"an annotation":     {func(b *fleet.Bundle) { b.Annotations = map[string]string{"a": "b"} }, true},
-		"its deletion":      {func(b *fleet.Bundle) { b.DeletionTimestamp = &metav1.Time{} }, true},
-		"another of a name": {func(b *fleet.Bundle) { b.UID = "other" }, true},
+		"nothing":            {func(*fleet.Bundle) {}, false},
+		"the status":         {func(b *fleet.Bundle) { b.Status.Unavailable = 1 }, false},
+		"our finalizer":      {func(b *fleet.Bundle) { b.Finalizers = []string{fleet.FinalizerBundle} }, false},
+		"the spec":           {func(b *fleet.Bundle) { b.Generation++ }, true},
+		"a label":            {func(b *fleet.Bundle) { b.Labels = map[string]string{"a": "b"} }, true},
+		"an annotation":      {func(b *fleet.Bundle) { b.Annotations = map[string]string{"a": "b"} }, true},
+		"its deletion":       {func(b *fleet.Bundle) { b.DeletionTimestamp = &metav1.Time{} }, true},
+		"a recreated Bundle": {func(b *fleet.Bundle) { b.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,14 +66,13 @@ func TestBundleOfAnEarlierProcess_ComesFirstIfChanged(t *testing.T) {
 	}
 }
 
-// If the labels of a BundleDeployment are removed or changed, it is still found and gets them back.
-func TestLabelsComeBack(t *testing.T) {
+func TestChangedLabels_AreRestored(t *testing.T) {
 	tests := map[string]func(labels map[string]string){
 		"without the Bundle's name":      func(labels map[string]string) { delete(labels, fleet.LabelBundleName) },
 		"without the Bundle's workspace": func(labels map[string]string) { delete(labels, fleet.LabelBundleNamespace) },
 		"without the Cluster's name":     func(labels map[string]string) { delete(labels, fleet.LabelCluster) },
 		"of another Cluster":             func(labels map[string]string) { labels[fleet.LabelCluster] = "another" },
-		"of a Bundle that is not there":  func(labels map[string]string) { labels[fleet.LabelBundleName] = "wbe" },
+		"of a missing Bundle":            func(labels map[string]string) { labels[fleet.LabelBundleName] = "wbe" },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestEditedDeployment_IsRestoredAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestLabelsOfOthersStay(t *testing.T) {
+func TestLabelsOfOtherDeployments_Stay(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 1)
 	theirs := existing(nameOf(0), func(bd *fleet.BundleDeployment) {
 		bd.Labels = map[string]string{fleet.LabelCluster: "another", fleet.LabelClusterNamespace: "ws"}
@@ -159,19 +158,19 @@ func TestLabelsOfOthersStay(t *testing.T) {
 	}
 }
 
-// A Content may be taken away just before it is named again.
+// A Content may be deleted just before a BundleDeployment names it again.
 func TestMissesContent(t *testing.T) {
 	naming := func(id string) *fleet.BundleDeployment { return existing("one", at(id, id, id)) }
 	tests := map[string]struct {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"one that is there":                {nil, naming("s-there:a"), false},
-		"one that is not there":            {nil, naming("s-gone:a"), true},
-		"it comes to name one":             {naming("s-there:a"), naming("s-gone:a"), true},
-		"it has named it before":           {naming("s-gone:a"), naming("s-gone:b"), false},
-		"only what is staged is not there": {naming("s-there:a"), existing("one", at("s-gone:a", "s-there:a", "s-there:a")), true},
-		"it names none":                    {nil, existing("one"), false},
+		"existing Content":                    {nil, naming("s-there:a"), false},
+		"missing Content":                     {nil, naming("s-gone:a"), true},
+		"names a missing Content from now on": {naming("s-there:a"), naming("s-gone:a"), true},
+		"named the missing Content before":    {naming("s-gone:a"), naming("s-gone:b"), false},
+		"staged Content is missing":           {naming("s-there:a"), existing("one", at("s-gone:a", "s-there:a", "s-there:a")), true},
+		"names no Content":                    {nil, existing("one"), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

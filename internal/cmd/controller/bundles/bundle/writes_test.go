@@ -126,30 +126,30 @@ func TestDecide(t *testing.T) {
 		in   input
 		want told
 	}{
-		"without clusters there is nothing to write": {input{bundle: bundle(everywhere)}, told{Outcome: outcome()}},
-		"the Content comes before the first deployment": {
+		"no clusters: nothing is written": {input{bundle: bundle(everywhere)}, told{Outcome: outcome()}},
+		"new Content: written before the first deployment": {
 			input{bundle: bundle(everywhere), clusters: []*fleet.Cluster{cluster("one")}},
 			told{Writes: []string{"create c-one"}, Content: true, Outcome: outcome(target("one"))},
 		},
-		"a Content that is there is not written again": {
+		"existing Content: not written again": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
 		},
-		"a cluster without a namespace waits": {
+		"cluster without a namespace: waits": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace)}},
 			told{Outcome: outcome(selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}})},
 		},
-		"and keeps what it has": {
+		"cluster without a namespace keeps its deployment": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", withoutPlace), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			told{Writes: []string{"update c-two"}, Outcome: outcome(selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: "one"}}, target("two"))},
 		},
-		"also while it is no target": {
+		"cluster without a namespace that is no target keeps its deployment": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", withoutPlace)},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
 		},
-		"what is no target's is an orphan": {
+		"deployment of no target: orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two"), existing("unknown")}},
 			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two", "c-unknown"}, Outcome: outcome(target("one"))},
@@ -159,48 +159,48 @@ func TestDecide(t *testing.T) {
 				existing: []*fleet.BundleDeployment{existing("one", deleted), existing("two", deleted)}},
 			told{Outcome: outcome(target("one"))},
 		},
-		"what a Schedule holds is no orphan": {
+		"held by a Schedule: not an orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(false))},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
 			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
 		},
-		"also if the BundleDeployment does not say so": {
+		"held by a Schedule, BundleDeployment is not marked: not an orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(false))},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
 		},
-		"what a Schedule held is an orphan while the Schedule is active": {
+		"Schedule is active: orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", scheduled(true))},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
 			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two"}, Outcome: outcome(target("one"))},
 		},
-		"and when there is no Schedule any more": {
+		"Schedule was deleted: orphan": {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
 			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two"}, Outcome: outcome(target("one"))},
 		},
-		"a cluster that is deleted gets nothing and loses nothing": {
+		"cluster is being deleted: unchanged": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", leaving), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Writes: []string{"create c-two"}, Outcome: outcome(target("two"))},
 		},
-		"an error of one cluster leaves what it has, and the others go on": {
+		"error of one cluster: its deployment stays, others continue": {
 			input{bundle: bundle(template), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Writes: []string{"create c-two"}, Outcome: outcome(failing("one",
 				`targeting error: cluster one in namespace ws: helm.values: template: values:1:35: executing "values" at <fail "no">: error calling fail: no`),
 				target("two"))},
 		},
-		"a paused cluster gets the state staged": {
+		"paused cluster: staged": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", pausedCluster)}},
 			told{Writes: []string{"create c-one staged"}, Outcome: outcome(target("one"))},
 		},
-		"a selector that does not parse touches nothing": {
+		"invalid selector: nothing is written": {
 			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Outcome: selection.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error",
 				Failure: `targeting error: target 0: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
 		},
-		"a Bundle that cannot be used touches nothing": {
+		"unsupported Bundle: nothing is written": {
 			input{bundle: bundle(everywhere), failure: errors.New("because"), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("two")}},
 			told{Outcome: selection.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error", Failure: "targeting error: because"}},
 		},
@@ -300,8 +300,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// What hangs leaves room for others, and what has little to do does not wait until what has much is done.
-func TestEachTakesTurns(t *testing.T) {
+// Blocked jobs leave workers to others, and a small job does not wait for a large one.
+func TestEach_IsFairToSmallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // in which one can wait until nobody goes on by himself
 		s := newSlots()
 		step, begun := make(chan struct{}), 0

@@ -22,8 +22,8 @@ import (
 
 var now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// The whole status of every recorded ClusterGroup comes out of the recorded Clusters, from nothing and from itself.
-func TestRecordedClusterGroups(t *testing.T) {
+// The status is computed from an empty status and from the recorded one.
+func TestRecordedClusterGroups_HaveTheRecordedStatus(t *testing.T) {
 	clusters := recorded.Objects[fleet.Cluster](t, "clusters")
 	groups := recorded.Objects[fleet.ClusterGroup](t, "clustergroups")
 	if len(groups) != 2 {
@@ -116,7 +116,7 @@ func isFalse(message string) genericcondition.GenericCondition {
 	return genericcondition.GenericCondition{Status: "False", Message: message}
 }
 
-func TestTell(t *testing.T) {
+func TestSetStatus(t *testing.T) {
 	bad := errors.New("ClusterGroup g: selector: no")
 	before := fleet.ClusterGroupStatus{
 		ClusterCount: 1, Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/1", ReadyBundles: "2/2"},
@@ -129,18 +129,18 @@ func TestTell(t *testing.T) {
 		in     input
 		want   fleet.ClusterGroupStatus
 	}{
-		"a group without members is ready": {
+		"no members: ready": {
 			fleet.ClusterGroupStatus{}, input{},
 			fleet.ClusterGroupStatus{Display: fleet.ClusterGroupDisplay{ReadyClusters: "0/0", ReadyBundles: "0/0"}, Conditions: conditionsOf(isTrue, isTrue)},
 		},
-		"what its Clusters have adds up": {
+		"several Clusters: summed up": {
 			fleet.ClusterGroupStatus{}, input{members: []*fleet.Cluster{member("a", ready(1)), member("b", ready(2)), member("c")}},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 3, Summary: fleet.BundleSummary{Ready: 3, DesiredReady: 3}, ResourceCounts: fleet.ResourceCounts{Ready: 6, DesiredReady: 6},
 				Display: fleet.ClusterGroupDisplay{ReadyClusters: "3/3", ReadyBundles: "3/3"}, Conditions: conditionsOf(isTrue, isTrue),
 			},
 		},
-		"a Cluster whose agent is silent is named, and what it said last still adds up": {
+		"silent agent: named, its last report counts": {
 			fleet.ClusterGroupStatus{}, input{members: []*fleet.Cluster{member("a", ready(1)), member("b", ready(2), mute)}},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 2, NonReadyClusterCount: 1, NonReadyClusters: []string{"b"},
@@ -148,7 +148,7 @@ func TestTell(t *testing.T) {
 				Display: fleet.ClusterGroupDisplay{ReadyClusters: "1/2 (b)", ReadyBundles: "3/3"}, Conditions: conditionsOf(isTrue, isTrue),
 			},
 		},
-		"a Cluster with a Bundle that is not ready is named, and so is the Bundle": {
+		"Bundle is not ready: Cluster and Bundle are named": {
 			fleet.ClusterGroupStatus{}, input{members: []*fleet.Cluster{
 				member("b", ready(1), failing("web", fleet.NotReady)), member("a", ready(1)), member("c", failing("db", fleet.ErrApplied)),
 			}},
@@ -162,7 +162,7 @@ func TestTell(t *testing.T) {
 				Conditions:     conditionsOf(isFalse("ErrApplied(1) [Bundle db]; NotReady(1) [Bundle web]"), isTrue),
 			},
 		},
-		"what was true before does not show": {
+		"former status: replaced": {
 			before, input{members: []*fleet.Cluster{member("a", failing("web", fleet.NotReady))}},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 1, NonReadyClusterCount: 1, NonReadyClusters: []string{"a"},
@@ -174,17 +174,17 @@ func TestTell(t *testing.T) {
 				Conditions:     conditionsOf(isFalse("NotReady(1) [Bundle web]"), isTrue),
 			},
 		},
-		"of a selector that does not parse, only the conditions speak": {
+		"invalid selector: only the conditions change": {
 			before, input{broken: bad},
 			fleet.ClusterGroupStatus{
 				ClusterCount: 1, Summary: before.Summary, ResourceCounts: before.ResourceCounts, Display: before.Display,
 				Conditions: conditionsOf(invalid, invalid),
 			},
 		},
-		"a new group with such a selector has no members anybody knows of": {
+		"invalid selector, new group: no members": {
 			fleet.ClusterGroupStatus{}, input{broken: bad}, fleet.ClusterGroupStatus{Conditions: conditionsOf(invalid, invalid)},
 		},
-		"once it is corrected, nothing is left of that": {
+		"corrected selector: conditions are True": {
 			fleet.ClusterGroupStatus{Conditions: conditionsOf(invalid, invalid)}, input{members: []*fleet.Cluster{member("a", ready(2))}}, before,
 		},
 	}
@@ -205,8 +205,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// However many are not ready, ten are named; and the order in which the cache lists members never matters.
-func TestManyMembersInAnyOrder(t *testing.T) {
+// The order in which the cache lists members does not matter.
+func TestManyMembers_TenAreNamedInAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewSource(11))
 	in := input{now: now}
 	for i := range 25 {
@@ -238,8 +238,8 @@ func TestManyMembersInAnyOrder(t *testing.T) {
 	}
 }
 
-// BenchmarkTell is one pass over a group of ten thousand Clusters, a tenth of them not ready.
-func BenchmarkTell(b *testing.B) {
+// BenchmarkSetStatus measures a group of ten thousand Clusters, a tenth of which are not ready.
+func BenchmarkSetStatus(b *testing.B) {
 	in := input{now: now}
 	for i := range 10000 {
 		modifiers := []func(*fleet.Cluster){ready(5)}

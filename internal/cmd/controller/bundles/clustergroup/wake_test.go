@@ -28,7 +28,7 @@ func TestClusterMatters(t *testing.T) {
 			}, true,
 		},
 		"its agent falls silent": {mute, true},
-		"another of a name":      {func(c *fleet.Cluster) { c.UID = "other" }, true},
+		"a recreated Cluster":    {func(c *fleet.Cluster) { c.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,12 +51,12 @@ func TestPicks(t *testing.T) {
 		sets     []labels.Set
 		want     bool
 	}{
-		"it picks":    {selects("prod"), []labels.Set{prod}, true},
-		"it does not": {selects("prod"), []labels.Set{dev}, false},
-		"one of two sets is enough, as when a label changes": {selects("prod"), []labels.Set{dev, prod}, true},
-		"one that does not parse picks nothing":              {selects("a b"), []labels.Set{prod, dev, {"env": "a b"}}, false},
-		"none picks nothing":                                 {nil, []labels.Set{prod, dev, {}}, false},
-		"an empty one picks everything":                      {&metav1.LabelSelector{}, []labels.Set{{}}, true},
+		"selector matches":              {selects("prod"), []labels.Set{prod}, true},
+		"selector does not match":       {selects("prod"), []labels.Set{dev}, false},
+		"one of two label sets matches": {selects("prod"), []labels.Set{dev, prod}, true},
+		"invalid selector: no match":    {selects("a b"), []labels.Set{prod, dev, {"env": "a b"}}, false},
+		"no selector: no match":         {nil, []labels.Set{prod, dev, {}}, false},
+		"empty selector: match":         {&metav1.LabelSelector{}, []labels.Set{{}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := picks(&fleet.ClusterGroup{Spec: fleet.ClusterGroupSpec{Selector: test.selector}}, test.sets...); got != test.want {
@@ -79,13 +79,13 @@ func TestGroupMatters(t *testing.T) {
 		change func(*fleet.ClusterGroup)
 		want   bool
 	}{
-		"a new one":                {nil, func(*fleet.ClusterGroup) {}, true},
-		"nothing":                  {older, func(*fleet.ClusterGroup) {}, false},
-		"a label":                  {older, func(g *fleet.ClusterGroup) { g.Labels["a"] = "c" }, false},
-		"another shard's":          {older, func(g *fleet.ClusterGroup) { g.Labels[fleet.LabelShardRef] = "s" }, true},
-		"its spec":                 {older, func(g *fleet.ClusterGroup) { g.Generation = 2 }, true},
-		"another one of that name": {older, func(g *fleet.ClusterGroup) { g.UID = "v" }, true},
-		"its status":               {older, func(g *fleet.ClusterGroup) { g.Status.ClusterCount = 1 }, true},
+		"a new one":         {nil, func(*fleet.ClusterGroup) {}, true},
+		"nothing":           {older, func(*fleet.ClusterGroup) {}, false},
+		"a label":           {older, func(g *fleet.ClusterGroup) { g.Labels["a"] = "c" }, false},
+		"another shard's":   {older, func(g *fleet.ClusterGroup) { g.Labels[fleet.LabelShardRef] = "s" }, true},
+		"its spec":          {older, func(g *fleet.ClusterGroup) { g.Generation = 2 }, true},
+		"a recreated group": {older, func(g *fleet.ClusterGroup) { g.UID = "v" }, true},
+		"its status":        {older, func(g *fleet.ClusterGroup) { g.Status.ClusterCount = 1 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := groupMatters(test.older, group(test.change)); got != test.want {

@@ -20,13 +20,13 @@ func TestDecide(t *testing.T) {
 		by   []*fleet.BundleDeployment
 		want outcome
 	}{
-		"a new one waits for who needs it":                        {0, nil, outcome{recheck: MinimumAge}},
-		"it waits to the last moment":                             {MinimumAge - time.Second, nil, outcome{recheck: time.Second}},
+		"new and unused: stays":                                   {0, nil, outcome{recheck: MinimumAge}},
+		"just before the grace period ends: stays":                {MinimumAge - time.Second, nil, outcome{recheck: time.Second}},
 		"old and unused: is deleted":                              {MinimumAge, nil, outcome{remove: true}},
-		"one that is needed stays, however old":                   {24 * time.Hour, []*fleet.BundleDeployment{needed, needed}, outcome{references: 2}},
+		"old and used: stays":                                     {24 * time.Hour, []*fleet.BundleDeployment{needed, needed}, outcome{references: 2}},
 		"a BundleDeployment that is being deleted does not count": {24 * time.Hour, []*fleet.BundleDeployment{needed, going}, outcome{references: 1}},
 		"a BundleDeployment that is being deleted keeps it":       {24 * time.Hour, []*fleet.BundleDeployment{going}, outcome{}},
-		"a clock that is behind only makes it wait longer":        {-time.Minute, nil, outcome{recheck: MinimumAge + time.Minute}},
+		"clock is behind: stays longer":                           {-time.Minute, nil, outcome{recheck: MinimumAge + time.Minute}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,9 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// TestForgedBundleDeployment has BundleDeployments that a tenant wrote, beside Secrets that are not the tenant's.
-func TestForgedBundleDeployment(t *testing.T) {
+// TestForgedBundleDeployment_NothingIsCopied reconciles BundleDeployments that a tenant has written, beside Secrets
+// that do not belong to the tenant.
+func TestForgedBundleDeployment_NothingIsCopied(t *testing.T) {
 	creds, other := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}, fleet.DownstreamResource{Kind: "Secret", Name: "other"}
 	relabelled := func(labels map[string]string) func(*hubtest.Hub, *fleet.BundleDeployment) {
 		return func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
@@ -37,14 +38,14 @@ func TestForgedBundleDeployment(t *testing.T) {
 		change         func(*hubtest.Hub, *fleet.BundleDeployment)
 		copied, forged bool
 	}{
-		"as the hub made it: the Secret is copied": {func(*hubtest.Hub, *fleet.BundleDeployment) {}, true, false},
+		"created by the hub: the Secret is copied": {func(*hubtest.Hub, *fleet.BundleDeployment) {}, true, false},
 		"in a workspace: nothing is copied":        {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) { bd.Namespace = "tenant" }, false, true},
 		"under another name: nothing is copied":    {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) { bd.Name = "other" }, false, true},
 		"in the namespace of another Cluster": {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
 			bd.Namespace = names.ClusterNamespace("tenant", "own")
 		}, false, true},
-		"of a Bundle that is not there: nothing is copied": {relabelled(map[string]string{fleet.LabelBundleNamespace: "elsewhere"}), false, true},
-		"of a Cluster that is not there: nothing is copied": {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
+		"of a missing Bundle: nothing is copied": {relabelled(map[string]string{fleet.LabelBundleNamespace: "elsewhere"}), false, true},
+		"of a missing Cluster: nothing is copied": {func(_ *hubtest.Hub, bd *fleet.BundleDeployment) {
 			bd.Labels[fleet.LabelCluster], bd.Namespace = "none", names.ClusterNamespace("ws", "none")
 		}, false, true},
 		"for a Cluster of a workspace that nothing maps to: nothing is copied": {func(hub *hubtest.Hub, bd *fleet.BundleDeployment) {
@@ -101,7 +102,6 @@ func hubWith(t *testing.T) (*hubtest.Hub, *handler) {
 	return hub, h
 }
 
-// TestRefusedCopiesAreRetried has what was missing appear, or change.
 func TestRefusedCopiesAreRetried(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
 	tests := map[string]struct {
@@ -170,7 +170,7 @@ func TestRefusedCopiesAreRetried(t *testing.T) {
 				h.onOriginal(original{kindSecret, types.NamespacedName{Namespace: there, Name: "any"}})
 			}, false,
 		},
-		"what is in its place goes: retried": {
+		"conflicting object is deleted: retried": {
 			func(hub *hubtest.Hub) {
 				if err := hub.App.Kube.(*fake.Clientset).Tracker().Add(secretOf(there, "creds", "other")); err != nil {
 					panic(err)
@@ -205,7 +205,7 @@ func imported(workspace, secret string) *fleet.Cluster {
 	return c
 }
 
-func TestKubeconfigsAreNotCopied(t *testing.T) {
+func TestKubeconfig_IsNotCopied(t *testing.T) {
 	creds := fleet.DownstreamResource{Kind: "Secret", Name: "creds"}
 	kubeconfig := func(s *corev1.Secret) { s.Data = map[string][]byte{"value": []byte("kubeconfig")} }
 	holds := func(key string) func(*corev1.Secret) {
@@ -221,7 +221,7 @@ func TestKubeconfigsAreNotCopied(t *testing.T) {
 		"a Cluster of another workspace names what is not a kubeconfig: copied":  {imported("away", "creds"), secretOf("ws", "creds", "1", kubeconfig), ""},
 		"a Cluster of another workspace names a kubeconfig: refused":             {imported("away", "creds"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
 		"a Cluster names another Secret, and this one has no kubeconfig: copied": {imported("ws", "other"), secretOf("ws", "creds", "1", kubeconfig), ""},
-		"no Cluster names it, or not any more, and it has a kubeconfig":          {imported("ws", "other"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
+		"no Cluster names it, it has a kubeconfig":                               {imported("ws", "other"), secretOf("ws", "creds", "1", holds("value")), "its key value: " + errHeldKubeconfig.Error()},
 		"it has a kubeconfig under another key":                                  {imported("ws", "other"), secretOf("ws", "creds", "1", holds("admin.conf")), "its key admin.conf: " + errHeldKubeconfig.Error()},
 	}
 	for name, test := range tests {

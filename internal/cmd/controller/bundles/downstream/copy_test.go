@@ -119,11 +119,11 @@ func TestCopyAll(t *testing.T) {
 		trouble string
 		secret  *corev1.Secret // the copy, if there should be one
 	}{
-		"nothing is wanted": {bd: deployment()},
-		"a Secret that is new": {
+		"no resources": {bd: deployment()},
+		"new Secret": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true, secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
-		"one that is there as it should be": {
+		"existing copy, unchanged": {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1"), secretOf(there, "creds", "1", ownedBy("u-web"))},
 			secret: secretOf(there, "creds", "1", ownedBy("u-web")),
 		},
@@ -139,11 +139,11 @@ func TestCopyAll(t *testing.T) {
 			bd: deployment(settings, creds), there: []runtime.Object{secretOf("ws", "creds", "1")}, changed: true,
 			trouble: "downstreamResources[0]: ConfigMap settings: it does not exist in the Bundle's namespace", secret: secretOf(there, "creds", "1", ownedBy("u-web"), fromWorkspace),
 		},
-		"what is neither": {
+		"another kind": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),
 			trouble: "downstreamResources[0]: Pod p: only a Secret or ConfigMap that has a name can be copied",
 		},
-		"what has no name": {
+		"no name": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Secret"}),
 			trouble: "downstreamResources[0]: Secret : only a Secret or ConfigMap that has a name can be copied",
 		},
@@ -308,7 +308,7 @@ func TestCopyThatOthersChange_IsRestored(t *testing.T) {
 	}
 }
 
-func TestAConfigMapIsCopiedWhole(t *testing.T) {
+func TestConfigMap_IsCopiedCompletely(t *testing.T) {
 	h := handlerWith(t, configMapOf("ws", "settings", "1"))
 	settings := deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})
 	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.done.takeChanged("u-web") {
@@ -324,8 +324,8 @@ func TestAConfigMapIsCopiedWhole(t *testing.T) {
 	}
 }
 
-// An original is read once for all clusters, and again when it has changed.
-func TestOriginalsAreReadOnce(t *testing.T) {
+// All clusters share what was read. A change is read again.
+func TestOriginals_AreReadOnce(t *testing.T) {
 	o := newOriginals()
 	key := original{kindSecret, types.NamespacedName{Namespace: "ws", Name: "creds"}}
 	if known, _ := o.get(key); known != nil {
@@ -489,7 +489,7 @@ func TestNextProcess_RetriesTheNotification(t *testing.T) {
 	}
 }
 
-func FuzzToldOf(f *testing.F) {
+func FuzzParseCopies(f *testing.F) {
 	f.Add("secret/creds=7/8 configmap/settings=9/10")
 	f.Add("= / =/ a=b c=/d x=1/2/3")
 	f.Fuzz(func(t *testing.T, annotation string) {

@@ -145,13 +145,13 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 		there []runtime.Object
 		want  []string
 	}{
-		"nothing is there": {bd: deployment()},
-		"what is named stays": {
+		"no copies": {bd: deployment()},
+		"named copy: stays": {
 			bd:    deployment(secret, configMap),
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("settings", "u-web")},
 			want:  []string{"secret creds u-web", "configmap settings u-web"},
 		},
-		"a copy that is not named is deleted, its original stays": {
+		"copy that is not named: deleted, original stays": {
 			bd: deployment(),
 			there: []runtime.Object{
 				secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "more", "1", ownedBy("u-web")), secretOf(there, "most", "1", ownedBy("u-web")),
@@ -159,15 +159,15 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 			},
 			want: []string{"configmap kube-root-ca.crt"},
 		},
-		"one of another name has taken its place": {
+		"another name is listed: the former copy is deleted": {
 			bd: deployment(secret), there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "before", "1", ownedBy("u-web"))},
 			want: []string{"secret creds u-web"},
 		},
-		"one of the other kind has": {
+		"another kind is listed: the former copy is deleted": {
 			bd: deployment(fleet.DownstreamResource{Kind: "ConfigMap", Name: "creds"}), there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), configMapOwnedBy("creds", "u-web")},
 			want: []string{"configmap creds u-web"},
 		},
-		"a shared copy stays for its other owner": {
+		"shared copy: stays for its other owner": {
 			bd:    deployment(),
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db"), ownedBy("u-web")), configMapOwnedBy("settings", "u-web", "u-db")},
 			want:  []string{"secret creds u-db", "configmap settings u-db"},
@@ -177,12 +177,12 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 			there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-db")), secretOf(there, "token", "1"), configMapOwnedBy("kube-root-ca.crt")},
 			want:  []string{"secret creds u-db", "secret token", "configmap kube-root-ca.crt"},
 		},
-		"values stay, and what Fleet has copied for itself": {
+		"values and Fleet's own copies: stay": {
 			bd:    deployment(),
 			there: []runtime.Object{secretOf(there, "web", "1", ownedBy("u-web"), ofType(fleet.SecretTypeBundleDeployment)), secretOf(there, "internal", "1", ownedBy("u-web"), anInternal)},
 			want:  []string{"secret internal u-web", "secret web u-web"},
 		},
-		"what is named by a change that is staged stays": {
+		"named by a staged change: stays": {
 			bd: staged, there: []runtime.Object{secretOf(there, "creds", "1", ownedBy("u-web")), secretOf(there, "more", "1", ownedBy("u-web"))},
 			want: []string{"secret creds u-web"},
 		},
@@ -205,7 +205,7 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedForToFindCopies(t *testing.T) {
+func TestPrune_ListsMetadataOnlyWhenNeeded(t *testing.T) {
 	h, _, names := pruner(t, secretOf(there, "a", "1"), secretOf(there, "b", "1"), secretOf(there, "c", "1"))
 	if err := h.prune(t.Context(), deployment()); err != nil || len(*names.asked) > 0 {
 		t.Errorf("without a reason, asked for %v, %v", *names.asked, err)
@@ -221,7 +221,7 @@ func TestWhatIsAskedForToFindCopies(t *testing.T) {
 	}
 }
 
-func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
+func TestPrune_FailuresAreRetried(t *testing.T) {
 	errDown := errors.New("connection refused")
 	tests := map[string]struct {
 		names, write error
@@ -229,11 +229,11 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 		fails        bool
 		want         []string
 	}{
-		"the list fails":                  {names: errDown, fails: true, want: []string{"secret creds u-web", "secret shared u-web,u-db"}},
-		"one cannot be deleted":           {write: errDown, verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
-		"written by another client":       {write: apierrors.NewConflict(schema.GroupResource{}, "creds", errDown), verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
-		"deleted by another client":       {write: apierrors.NewNotFound(schema.GroupResource{}, "creds"), verb: "delete", want: []string{"secret creds u-web", "secret shared u-db"}},
-		"it cannot be left to its others": {write: errDown, verb: "update", fails: true, want: []string{"secret shared u-web,u-db"}},
+		"the list fails":                    {names: errDown, fails: true, want: []string{"secret creds u-web", "secret shared u-web,u-db"}},
+		"one cannot be deleted":             {write: errDown, verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
+		"written by another client":         {write: apierrors.NewConflict(schema.GroupResource{}, "creds", errDown), verb: "delete", fails: true, want: []string{"secret creds u-web", "secret shared u-db"}},
+		"deleted by another client":         {write: apierrors.NewNotFound(schema.GroupResource{}, "creds"), verb: "delete", want: []string{"secret creds u-web", "secret shared u-db"}},
+		"owner reference cannot be removed": {write: errDown, verb: "update", fails: true, want: []string{"secret shared u-web,u-db"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -261,8 +261,7 @@ func TestCopiesThatCannotBeTakenAwayAreTriedAgain(t *testing.T) {
 	}
 }
 
-// Only the version that was found is deleted.
-func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
+func TestPrune_DeletesOnlyTheVersionFound(t *testing.T) {
 	config := configMapOwnedBy("settings", "u-web")
 	config.UID, config.ResourceVersion = "u-settings", "8"
 	h, kube, _ := pruner(t, config, secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
@@ -287,8 +286,7 @@ func TestOnlyTheCopyThatWasFoundIsDeleted(t *testing.T) {
 	}
 }
 
-// A copy that went and is named again is made again.
-func TestACopyThatIsNamedAgain(t *testing.T) {
+func TestCopyNamedAgain_IsCreatedAgain(t *testing.T) {
 	h, kube, _ := pruner(t, secretOf("ws", "creds", "1"))
 	with, without := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"}), deployment()
 	for _, step := range []struct {
@@ -308,7 +306,7 @@ func TestACopyThatIsNamedAgain(t *testing.T) {
 	}
 }
 
-func TestWhenCopiesAreLookedFor(t *testing.T) {
+func TestOnDeployment_SearchesCopiesIfTheirListChanges(t *testing.T) {
 	none, some := deployment(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
 	other := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "other"})
 	had := deployment()
@@ -319,14 +317,14 @@ func TestWhenCopiesAreLookedFor(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"one that never had any":                     {nil, none, false},
-		"one that is to have its first":              {nil, some, false},
-		"one that has had some, new to this process": {nil, had, true},
-		"one that wants others":                      {some, other, true},
-		"one that no longer wants copies":            {some, none, true},
-		"one that is as it was":                      {some, some, false},
-		"one of the same name that has had some":     {none, anew, true},
-		"a deleted one":                              {had, nil, false},
+		"never had copies":                {nil, none, false},
+		"first copies":                    {nil, some, false},
+		"had copies, new to this process": {nil, had, true},
+		"other copies":                    {some, other, true},
+		"no more copies":                  {some, none, true},
+		"unchanged":                       {some, some, false},
+		"recreated, had copies":           {none, anew, true},
+		"deleted":                         {had, nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,12 +18,12 @@ func TestContentsOf(t *testing.T) {
 		label, current, staged string
 		want                   []string
 	}{
-		"the same three times is one":           {"s-1", "s-1:a", "s-1:a", []string{"s-1"}},
-		"a change that is held back needs both": {"s-2", "s-1:a", "s-2:b", []string{"s-2", "s-1"}},
-		"an outdated label counts as well":      {"s-3", "s-1:a", "s-2:b", []string{"s-3", "s-1", "s-2"}},
-		"a chart from elsewhere needs none":     {"", ":a", ":a", nil},
-		"an ID without a hash":                  {"", "s-1", "", []string{"s-1"}},
-		"nothing yet":                           {"", "", "", nil},
+		"three equal IDs: one Content":  {"s-1", "s-1:a", "s-1:a", []string{"s-1"}},
+		"staged change: both Contents":  {"s-2", "s-1:a", "s-2:b", []string{"s-2", "s-1"}},
+		"outdated label: counts too":    {"s-3", "s-1:a", "s-2:b", []string{"s-3", "s-1", "s-2"}},
+		"chart of another source: none": {"", ":a", ":a", nil},
+		"an ID without a hash":          {"", "s-1", "", []string{"s-1"}},
+		"no IDs: none":                  {"", "", "", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,16 +36,16 @@ func TestContentsOf(t *testing.T) {
 	}
 }
 
-func TestOwners(t *testing.T) {
+func TestBundleOf(t *testing.T) {
 	place := names.ClusterNamespace("other", "one")
 	tests := map[string]struct {
 		namespace, name string
 		change          func(labels map[string]string)
 		want            types.NamespacedName
 	}{
-		"where the hub makes it: its Bundle": {place, "web", nil, types.NamespacedName{Namespace: "ws", Name: "web"}},
-		"in another namespace: none":         {"tenant", "web", nil, types.NamespacedName{}},
-		"under another name: none":           {place, "db", nil, types.NamespacedName{}},
+		"created by the hub: its Bundle": {place, "web", nil, types.NamespacedName{Namespace: "ws", Name: "web"}},
+		"in another namespace: none":     {"tenant", "web", nil, types.NamespacedName{}},
+		"under another name: none":       {place, "db", nil, types.NamespacedName{}},
 		"in a namespace of another Cluster: none": {
 			names.ClusterNamespace("tenant", "one"), "web", nil, types.NamespacedName{},
 		},

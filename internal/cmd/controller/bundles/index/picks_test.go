@@ -29,23 +29,23 @@ func expressions(of ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: of}
 }
 
-func TestByWhatABundleIsFound(t *testing.T) {
+func TestPicksOf(t *testing.T) {
 	in := metav1.LabelSelectorRequirement{Key: "env", Operator: metav1.LabelSelectorOpIn, Values: []string{"prod", "test"}}
 	exists := metav1.LabelSelectorRequirement{Key: "zone", Operator: metav1.LabelSelectorOpExists}
 	tests := map[string]struct {
 		targets []fleet.BundleTarget
 		want    []string
 	}{
-		"no target":                          {nil, nil},
-		"a name":                             {[]fleet.BundleTarget{{ClusterName: "one"}}, []string{"ws/n/one"}},
-		"a name and labels":                  {[]fleet.BundleTarget{{ClusterName: "one", ClusterSelector: labelled(map[string]string{"a": "b"})}}, []string{"ws/n/one"}},
-		"a group":                            {[]fleet.BundleTarget{{ClusterGroup: "prod", ClusterSelector: labelled(nil)}}, []string{"ws/g/prod"}},
-		"labels, of which the first does":    {[]fleet.BundleTarget{{ClusterSelector: labelled(map[string]string{"zone": "a", "env": "prod"})}}, []string{"ws/l/env=prod"}},
-		"one of some values":                 {[]fleet.BundleTarget{{ClusterSelector: expressions(exists, in)}}, []string{"ws/l/env=prod", "ws/l/env=test"}},
-		"a label, whatever it says":          {[]fleet.BundleTarget{{ClusterSelector: expressions(exists)}}, []string{"ws/*"}},
-		"all clusters":                       {[]fleet.BundleTarget{{ClusterSelector: labelled(nil)}}, []string{"ws/*"}},
-		"labels of groups":                   {[]fleet.BundleTarget{{ClusterGroupSelector: labelled(map[string]string{"a": "b"})}}, []string{"ws/*"}},
-		"several targets, some of them same": {[]fleet.BundleTarget{{ClusterName: "one"}, {ClusterGroup: "prod"}, {ClusterName: "one"}}, []string{"ws/g/prod", "ws/n/one"}},
+		"no target":                         {nil, nil},
+		"a name":                            {[]fleet.BundleTarget{{ClusterName: "one"}}, []string{"ws/n/one"}},
+		"a name and labels":                 {[]fleet.BundleTarget{{ClusterName: "one", ClusterSelector: labelled(map[string]string{"a": "b"})}}, []string{"ws/n/one"}},
+		"a group":                           {[]fleet.BundleTarget{{ClusterGroup: "prod", ClusterSelector: labelled(nil)}}, []string{"ws/g/prod"}},
+		"several labels: the first is used": {[]fleet.BundleTarget{{ClusterSelector: labelled(map[string]string{"zone": "a", "env": "prod"})}}, []string{"ws/l/env=prod"}},
+		"one of several values":             {[]fleet.BundleTarget{{ClusterSelector: expressions(exists, in)}}, []string{"ws/l/env=prod", "ws/l/env=test"}},
+		"a label with any value":            {[]fleet.BundleTarget{{ClusterSelector: expressions(exists)}}, []string{"ws/*"}},
+		"all clusters":                      {[]fleet.BundleTarget{{ClusterSelector: labelled(nil)}}, []string{"ws/*"}},
+		"labels of groups":                  {[]fleet.BundleTarget{{ClusterGroupSelector: labelled(map[string]string{"a": "b"})}}, []string{"ws/*"}},
+		"several targets, some equal":       {[]fleet.BundleTarget{{ClusterName: "one"}, {ClusterGroup: "prod"}, {ClusterName: "one"}}, []string{"ws/g/prod", "ws/n/one"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestByWhatABundleIsFound(t *testing.T) {
 	}
 }
 
-func TestByWhatAClusterFinds(t *testing.T) {
+func TestKeysOf(t *testing.T) {
 	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "one", Labels: map[string]string{
 		"env": "prod", fleet.LabelClusterDisplayName: "First",
 	}}}
@@ -68,8 +68,8 @@ func TestByWhatAClusterFinds(t *testing.T) {
 	}
 }
 
-// Whatever a Bundle asks for, it is found for each cluster that it goes to.
-func TestEveryBundleThatPicksIsFound(t *testing.T) {
+// Random Bundles are found for each cluster that they select.
+func TestPicksOf_FindsEveryBundleThatSelectsACluster(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 39)) //nolint:gosec // the same ones each time
 	groups := targeting.NewGroups([]*fleet.ClusterGroup{
 		group("prod", labelled(map[string]string{"env": "prod"})), group("all", labelled(nil)), group("none", nil),
@@ -141,8 +141,8 @@ func randomBundle(random *rand.Rand) *fleet.Bundle {
 	return b
 }
 
-// A thousand clusters have each a Bundle of their own, which no other cluster has to look at.
-func TestBundlesOfOneClusterAreFoundByIt(t *testing.T) {
+// Each of a thousand clusters has a Bundle of its own, which is not found for other clusters.
+func TestBundlesOfOneCluster_AreFoundOnlyByIt(t *testing.T) {
 	found := map[string]int{}
 	for i := range 1000 {
 		for _, criterion := range PicksOf(bundleTo(fleet.BundleTarget{ClusterName: fmt.Sprint("c", i)})) {

@@ -20,9 +20,9 @@ func TestTrouble(t *testing.T) {
 		bundles, namespaces *metav1.LabelSelector
 		reason, message     string
 	}{
-		"none":                           {good, good, "", ""},
-		"none of empty selectors either": {&metav1.LabelSelector{}, &metav1.LabelSelector{}, "", ""},
-		"one selector is not enough": {
+		"none":                        {good, good, "", ""},
+		"empty selectors: no trouble": {&metav1.LabelSelector{}, &metav1.LabelSelector{}, "", ""},
+		"one selector is missing": {
 			good, nil, "MappingIncomplete",
 			"BundleNamespaceMapping m: both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing",
 		},
@@ -49,7 +49,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-func TestRefusedMapping(t *testing.T) {
+func TestTrouble_RefusedMappingNamesTheWorkspaces(t *testing.T) {
 	namespace := func(name string, annotations map[string]string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 	}

@@ -62,7 +62,7 @@ func run(t *testing.T, o Options, handle func(*Queue, types.NamespacedName) erro
 	return q, p
 }
 
-func TestTheFirstOfABurstIsNotDelayed(t *testing.T) {
+func TestSpacing_FirstChangeIsNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, p := run(t, Options{Spacing: 100 * time.Millisecond}, nil)
 		for range 5 {
@@ -89,7 +89,7 @@ func (p *passes) sorted() {
 	slices.Sort(p.all)
 }
 
-func TestWithoutSpacingEveryChangeIsAPass(t *testing.T) {
+func TestNoSpacing_EveryChangeIsAPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, p := run(t, Options{}, nil)
 		q.Add(key("a"))
@@ -100,7 +100,7 @@ func TestWithoutSpacingEveryChangeIsAPass(t *testing.T) {
 	})
 }
 
-func TestAChangeDuringAPassIsAnotherPass(t *testing.T) {
+func TestChangeDuringAPass_CausesAnotherPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		q, p := run(t, Options{Workers: 3}, func(q *Queue, k types.NamespacedName) error {
@@ -117,7 +117,7 @@ func TestAChangeDuringAPassIsAnotherPass(t *testing.T) {
 	})
 }
 
-func TestErrorsAreTriedAgainLaterAndLater(t *testing.T) {
+func TestFailedPass_IsRetriedWithBackoff(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("x"))
 	for name, failure := range map[string]error{"a conflict": conflict, "anything": errors.New("boom")} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestBehind(t *testing.T) {
 	})
 }
 
-func TestNothingHappensBeforeCachesAreFull(t *testing.T) {
+func TestRun_WaitsForSyncedCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &passes{began: time.Now()}
 		var full atomic.Bool
@@ -201,7 +201,7 @@ func TestNothingHappensBeforeCachesAreFull(t *testing.T) {
 	})
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRun_EndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, synced := range []cache.InformerSynced{func() bool { return true }, func() bool { return false }} {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -222,7 +222,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestTheFirstOfABurstWaitsForTheOthers(t *testing.T) {
+func TestSettling_FirstChangeWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, p := run(t, Options{Spacing: 100 * time.Millisecond, Settling: 200 * time.Millisecond}, nil)
 		for range 3 { // at 0, 80 and 160 ms

@@ -14,7 +14,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestTellCluster(t *testing.T) {
+func TestSetClusterStatus(t *testing.T) {
 	broken := deployment("one", func(bd *fleet.BundleDeployment) { bd.Status.Ready = false })
 	condition := func(kind string, status corev1.ConditionStatus, reason, message string) genericcondition.GenericCondition {
 		return genericcondition.GenericCondition{Type: kind, Status: status, Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
@@ -36,33 +36,33 @@ func TestTellCluster(t *testing.T) {
 		want        []genericcondition.GenericCondition
 		display     fleet.ClusterDisplay
 	}{
-		"an agent is awaited": {
+		"agent is awaited": {
 			false, supervision.ReportingAwaited, nil,
 			[]genericcondition.GenericCondition{ready, said(supervision.ReportingAwaited, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
 		},
-		"one that is missing is waited for; what is ready is up to the bundles": {
+		"agent is missing: Ready depends on the Bundles": {
 			false, supervision.ReportingMissing, nil,
 			[]genericcondition.GenericCondition{ready, said(supervision.ReportingMissing, true)}, fleet.ClusterDisplay{ReadyBundles: "0/0", State: "WaitCheckIn"},
 		},
-		"one that reports": {
+		"agent reports": {
 			true, supervision.ReportingHeard, []*fleet.BundleDeployment{deployment("one")},
 			[]genericcondition.GenericCondition{ready, said(supervision.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
 		},
-		"one that reports trouble": {
+		"agent reports a problem": {
 			true, supervision.ReportingHeard, []*fleet.BundleDeployment{broken},
 			[]genericcondition.GenericCondition{notReady, said(supervision.ReportingHeard, true)}, fleet.ClusterDisplay{ReadyBundles: "0/1", State: "NotReady"},
 		},
-		"a silent one is not ready, whatever it said last": {
+		"agent is silent: not ready": {
 			true, supervision.ReportingSilent, []*fleet.BundleDeployment{deployment("one")},
 			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", supervision.SilentMessage), said(supervision.ReportingSilent, true)},
 			fleet.ClusterDisplay{ReadyBundles: "1/1", State: "WaitCheckIn"},
 		},
-		"nor is its last trouble its state": {
+		"agent is silent: its last problem is not the state": {
 			true, supervision.ReportingSilent, []*fleet.BundleDeployment{broken},
 			[]genericcondition.GenericCondition{condition("Ready", "False", "AgentNotReporting", supervision.SilentMessage), said(supervision.ReportingSilent, true)},
 			fleet.ClusterDisplay{ReadyBundles: "0/1", State: "WaitCheckIn"},
 		},
-		"where no agent is expected nothing is said of it": {
+		"no agent is expected: no condition": {
 			true, supervision.ReportingUnexpected, []*fleet.BundleDeployment{deployment("one")},
 			[]genericcondition.GenericCondition{ready}, fleet.ClusterDisplay{ReadyBundles: "1/1"},
 		},
@@ -91,8 +91,8 @@ func TestTellCluster(t *testing.T) {
 	}
 }
 
-// From each stage a Cluster gets to each other, and says what it would say had it never been in another.
-func TestTheReportingConditionFollows(t *testing.T) {
+// Each stage is reached from each other one. The result is the same as without a former stage.
+func TestReportingCondition_DoesNotDependOnFormerStages(t *testing.T) {
 	stages := []supervision.Reporting{
 		supervision.ReportingUnexpected, supervision.ReportingAwaited, supervision.ReportingMissing, supervision.ReportingHeard, supervision.ReportingSilent,
 	}
@@ -116,19 +116,19 @@ func TestTheReportingConditionFollows(t *testing.T) {
 	}
 }
 
-func TestANewClusterWaitsForItsAgent(t *testing.T) {
+func TestUntilJoined(t *testing.T) {
 	made := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	tests := map[string]struct {
 		after time.Duration
 		heard bool
 		want  time.Duration
 	}{
-		"just made":              {0, false, joining},
-		"a moment later":         {1500 * time.Millisecond, false, joining - 1500*time.Millisecond},
-		"after its first report": {0, true, 0},
-		"when it does not come":  {joining, false, 0},
-		"long after":             {time.Hour, false, joining - time.Hour},
-		"made by a faster clock": {-time.Millisecond, false, 0},
+		"just created":                     {0, false, joining},
+		"a moment later":                   {1500 * time.Millisecond, false, joining - 1500*time.Millisecond},
+		"after its first report":           {0, true, 0},
+		"agent does not join":              {joining, false, 0},
+		"long after":                       {time.Hour, false, joining - time.Hour},
+		"created by a clock that is ahead": {-time.Millisecond, false, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -156,16 +156,16 @@ func TestClusterMatters(t *testing.T) {
 		change func(*fleet.Cluster)
 		want   bool
 	}{
-		"a new one":           {nil, func(*fleet.Cluster) {}, true},
-		"nothing":             {older, func(*fleet.Cluster) {}, false},
-		"a label":             {older, func(c *fleet.Cluster) { c.Labels["a"] = "c" }, false},
-		"another heartbeat":   {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.NewTime(time.Unix(2, 0)) }, false},
-		"no heartbeat yet":    {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.Time{} }, true},
-		"another shard's":     {older, func(c *fleet.Cluster) { c.Labels[fleet.LabelShardRef] = "s" }, true},
-		"its namespace":       {older, func(c *fleet.Cluster) { c.Status.Namespace = "n" }, true},
-		"its sums":            {older, func(c *fleet.Cluster) { c.Status.Summary.Ready = 1 }, true},
-		"what is said of it":  {older, func(c *fleet.Cluster) { c.Status.Display.State = "x" }, true},
-		"resources are fewer": {older, func(c *fleet.Cluster) { c.Status.ResourceCounts.Ready = 1 }, true},
+		"a new one":               {nil, func(*fleet.Cluster) {}, true},
+		"nothing":                 {older, func(*fleet.Cluster) {}, false},
+		"a label":                 {older, func(c *fleet.Cluster) { c.Labels["a"] = "c" }, false},
+		"another heartbeat":       {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.NewTime(time.Unix(2, 0)) }, false},
+		"no heartbeat yet":        {older, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.Time{} }, true},
+		"object of another shard": {older, func(c *fleet.Cluster) { c.Labels[fleet.LabelShardRef] = "s" }, true},
+		"its namespace":           {older, func(c *fleet.Cluster) { c.Status.Namespace = "n" }, true},
+		"its counts":              {older, func(c *fleet.Cluster) { c.Status.Summary.Ready = 1 }, true},
+		"its condition":           {older, func(c *fleet.Cluster) { c.Status.Display.State = "x" }, true},
+		"fewer resources":         {older, func(c *fleet.Cluster) { c.Status.ResourceCounts.Ready = 1 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := clusterMatters(test.older, cluster(test.change)); got != test.want {

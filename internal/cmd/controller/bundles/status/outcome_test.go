@@ -44,18 +44,18 @@ func TestIsOutcome(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"applied and ready":                    {d(waits), d(), true},
-		"became ready after it was applied":    {d(notReady), d(), true},
-		"could not be installed":               {d(waits), d(waits, notDeployed), true},
-		"was ready, and a pod fails":           {d(), d(notReady), true},
-		"was ready, and is modified":           {d(), d(modified), true},
-		"applied, and not ready yet":           {d(waits), d(notReady), false},
-		"a new state to apply":                 {d(), d(outdated), false},
-		"nothing else than before":             {d(), d(), false},
-		"created: nothing is known yet":        {nil, d(), false},
-		"deleted":                              {d(), nil, false},
-		"being deleted: its end is no outcome": {d(notReady), d(leaves), false},
-		"still not ready for another reason":   {d(modified), d(notReady), false},
+		"applied and ready":                  {d(waits), d(), true},
+		"became ready after it was applied":  {d(notReady), d(), true},
+		"could not be installed":             {d(waits), d(waits, notDeployed), true},
+		"was ready, and a pod fails":         {d(), d(notReady), true},
+		"was ready, and is modified":         {d(), d(modified), true},
+		"applied, and not ready yet":         {d(waits), d(notReady), false},
+		"a new state to apply":               {d(), d(outdated), false},
+		"unchanged":                          {d(), d(), false},
+		"created: nothing is reported yet":   {nil, d(), false},
+		"deleted":                            {d(), nil, false},
+		"being deleted: no outcome":          {d(notReady), d(leaves), false},
+		"still not ready for another reason": {d(modified), d(notReady), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,8 +21,8 @@ func inPartitions(cluster string, partitions ...int) selection.Target {
 	return out
 }
 
-// An earlier partition is through but for one cluster, the later one is not reached, and one cluster is silent.
-func TestPartitionsInTheStatus(t *testing.T) {
+// In the first partition one cluster is not done, the second one is not reached, and one cluster is silent.
+func TestPartitions_AreCountedInTheStatus(t *testing.T) {
 	through := func(bd *fleet.BundleDeployment) {
 		bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID, bd.Status.AppliedDeploymentID = "s-2:b", "s-2:b", "s-2:b"
 	}

@@ -33,8 +33,7 @@ func withoutTimes(conditions []genericcondition.GenericCondition) []genericcondi
 	return conditions
 }
 
-// The whole status of every recorded Bundle comes out of its BundleDeployments.
-func TestRecordedBundles(t *testing.T) {
+func TestRecordedBundles_HaveTheRecordedStatus(t *testing.T) {
 	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, b := range recorded.Objects[fleet.Bundle](t, "bundles") {
 		in := bundleInput{outcome: selection.Outcome{Generation: 1, ManifestHash: b.Status.ResourcesSHA256Sum}, now: now}
@@ -55,9 +54,8 @@ func TestRecordedBundles(t *testing.T) {
 	}
 }
 
-// Telling a recorded Cluster what it knows already changes nothing, in our fields or
-// in those of others, but for the condition that is ours alone.
-func TestRecordedClusters(t *testing.T) {
+// The recorded status does not change, except for AgentReporting, which Rancher Fleet does not have.
+func TestRecordedClusters_HaveTheRecordedStatus(t *testing.T) {
 	all := recorded.Objects[fleet.BundleDeployment](t, "bundledeployments")
 	for _, c := range recorded.Objects[fleet.Cluster](t, "clusters") {
 		in := clusterInput{reporting: supervision.ReportingHeard, now: now}
@@ -138,7 +136,7 @@ func notInstalled(bd *fleet.BundleDeployment) {
 	}
 }
 
-func TestTellBundle(t *testing.T) {
+func TestSetBundleStatus(t *testing.T) {
 	staged := deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" })
 	condition := func(status, reason, message string) genericcondition.GenericCondition {
 		c := genericcondition.GenericCondition{Type: "Ready", Status: "False", Reason: reason, Message: message, LastUpdateTime: "2026-11-21T08:00:00Z"}
@@ -153,24 +151,24 @@ func TestTellBundle(t *testing.T) {
 		display fleet.BundleDisplay
 		counts  [4]int // unavailable, max, of the partition, generation
 	}{
-		"no targets are ready targets": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0}},
-		"a target without a deployment is pending": {
+		"no targets: ready": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0}},
+		"target without a deployment: pending": {
 			bundleInput{outcome: selection.Outcome{Generation: 2, Targets: []selection.Target{target("one", "")}}},
 			condition("False", "", "Pending(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 2},
 		},
-		"a target that failed says why, whatever runs there": {
+		"failed target: its error is reported": {
 			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "no"), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("False", "Error", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "ErrApplied"}, [4]int{0, 2, 0, 0},
 		},
-		"a chart that a cluster cannot install is an error, too": {
+		"chart that cannot be installed: an error": {
 			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", notInstalled)}},
 			condition("False", "Error", "NotReady(1) [Cluster ws/one: not installed: YAML parse error]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "NotReady"}, [4]int{1, 1, 1, 0},
 		},
-		"a Bundle that failed says why, and counts what runs": {
+		"failed Bundle: its error is reported, deployments are counted": {
 			bundleInput{outcome: selection.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
 			condition("False", "Error", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 4},
 		},
-		"deployments held by a broken selector are counted, and the reason comes first": {
+		"invalid selector: held deployments are counted, its error comes first": {
 			bundleInput{
 				outcome:     selection.Outcome{Blocked: "targeting error: no", Targets: []selection.Target{target("one", ""), target("two", "")}},
 				deployments: []*fleet.BundleDeployment{deployment("one")},
@@ -178,15 +176,15 @@ func TestTellBundle(t *testing.T) {
 			condition("False", "SelectorInvalid", "targeting error: no; Pending(1) [Cluster ws/two]"),
 			fleet.BundleDisplay{ReadyClusters: "1/2", State: "Pending"}, [4]int{0, 2, 1, 0},
 		},
-		"also where nothing else is the matter": {
+		"invalid selector, all deployments are ready": {
 			bundleInput{outcome: selection.Outcome{Blocked: "targeting error: no"}},
 			condition("False", "SelectorInvalid", "targeting error: no"), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0},
 		},
-		"what is no target's is not counted": {
+		"deployment of no target: not counted": {
 			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one"), deployment("two")}},
 			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
 		},
-		"a staged change is not applied": {
+		"staged change: not applied": {
 			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{
 				deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }),
 			}},
@@ -252,11 +250,11 @@ func TestReadySources(t *testing.T) {
 		in         []*fleet.BundleDeployment
 		ready, all int
 	}{
-		"none":                               {nil, 0, 0},
-		"those of no repo do not count":      {[]*fleet.BundleDeployment{deployment("one")}, 0, 0},
-		"each repo counts once":              {[]*fleet.BundleDeployment{from("a", true), from("a", true), from("b", true)}, 2, 2},
-		"all of a repo must be ready":        {[]*fleet.BundleDeployment{from("a", true), from("a", false), from("b", true)}, 1, 2},
-		"also when the unready one is first": {[]*fleet.BundleDeployment{from("a", false), from("a", true)}, 0, 1},
+		"none":                                   {nil, 0, 0},
+		"no repository: not counted":             {[]*fleet.BundleDeployment{deployment("one")}, 0, 0},
+		"each repository counts once":            {[]*fleet.BundleDeployment{from("a", true), from("a", true), from("b", true)}, 2, 2},
+		"all of a repository must be ready":      {[]*fleet.BundleDeployment{from("a", true), from("a", false), from("b", true)}, 1, 2},
+		"the first of a repository is not ready": {[]*fleet.BundleDeployment{from("a", false), from("a", true)}, 0, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -273,16 +271,16 @@ func TestDeploymentMatters(t *testing.T) {
 		change func(*fleet.BundleDeployment)
 		want   bool
 	}{
-		"nothing":           {func(*fleet.BundleDeployment) {}, false},
-		"its display":       {func(bd *fleet.BundleDeployment) { bd.Status.Display.State = "Ready" }, false},
-		"a label":           {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, false},
-		"its GitRepo":       {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelRepoName] = "repo" }, true},
-		"its HelmOp":        {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelHelmOpName] = "op" }, true},
-		"its state":         {func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }, true},
-		"what is applied":   {func(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = "s-2:b" }, true},
-		"a promotion":       {func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:b" }, true},
-		"a staged state":    {func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }, true},
-		"another of a name": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
+		"nothing":                      {func(*fleet.BundleDeployment) {}, false},
+		"its display":                  {func(bd *fleet.BundleDeployment) { bd.Status.Display.State = "Ready" }, false},
+		"a label":                      {func(bd *fleet.BundleDeployment) { bd.Labels["a"] = "b" }, false},
+		"its GitRepo":                  {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelRepoName] = "repo" }, true},
+		"its HelmOp":                   {func(bd *fleet.BundleDeployment) { bd.Labels[fleet.LabelHelmOpName] = "op" }, true},
+		"its state":                    {func(bd *fleet.BundleDeployment) { bd.Status.Ready = false }, true},
+		"what is applied":              {func(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = "s-2:b" }, true},
+		"a promotion":                  {func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:b" }, true},
+		"a staged state":               {func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" }, true},
+		"a recreated BundleDeployment": {func(bd *fleet.BundleDeployment) { bd.UID = "other" }, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 )
 
-// Status updates run concurrently, and one at a time while BundleDeployments are being written.
-func TestSumsYieldToWhatIsBeingWritten(t *testing.T) {
+// They run concurrently, and one at a time while BundleDeployments are being written.
+func TestStatusUpdates_YieldToDeploymentWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		writing int32
 		want    time.Duration

@@ -38,7 +38,7 @@ func TestEditedByOthers(t *testing.T) {
 		want    bool
 	}{
 		"written by this process":                 {entries{managing("own", values)}, false},
-		"written by another implementation's hub": {entries{managing("fleetcontroller", values)}, false},
+		"written by Rancher Fleet":                {entries{managing("fleetcontroller", values)}, false},
 		"labels written by another client":        {entries{managing("own", values), managing("kubectl", `{"f:metadata":{"f:labels":{"f:a":{}}}}`)}, false},
 		"values written by another client":        {entries{managing("own", `{"f:type":{}}`), managing("kubectl", values)}, true},
 		"a key added by another client":           {entries{managing("own", values), managing("kubectl", more)}, true},

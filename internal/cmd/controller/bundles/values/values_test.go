@@ -26,12 +26,12 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 		older, newer *fleet.BundleDeployment
 		want         bool
 	}{
-		"an agent that begins to report invalid values": {reporting("h", ""), reporting("h", invalid), true},
-		"one that said so before this process":          {nil, reporting("h", invalid), true},
-		"an agent that still reports them":              {reporting("h", invalid), reporting("h", invalid), false},
-		"one that is content again":                     {reporting("h", invalid), reporting("h", ""), false},
-		"one that has another reason":                   {reporting("h", ""), reporting("h", conditions.ReasonError), false},
-		"one whose values are in no Secret of ours":     {reporting("", ""), reporting("", invalid), false},
+		"invalid values are reported: checked":        {reporting("h", ""), reporting("h", invalid), true},
+		"invalid values reported before this process": {nil, reporting("h", invalid), true},
+		"invalid values are still reported":           {reporting("h", invalid), reporting("h", invalid), false},
+		"values are valid again":                      {reporting("h", invalid), reporting("h", ""), false},
+		"another reason":                              {reporting("h", ""), reporting("h", conditions.ReasonError), false},
+		"values are not in a Secret":                  {reporting("", ""), reporting("", invalid), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

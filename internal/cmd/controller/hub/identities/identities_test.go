@@ -60,15 +60,15 @@ func TestHolders_CountsOnlyWhatTheHubRecorded(t *testing.T) {
 		gone      bool
 		want      bool
 	}{
-		"recorded":                        {namespace: namespaceOf(c, recorded), want: true},
-		"not recorded":                    {namespace: namespaceOf(c)},
-		"another UID":                     {namespace: namespaceOf(c, func(n *corev1.Namespace) { n.Annotations[annotation.SystemUID] = "system-2" })},
-		"a namespace without a mark":      {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Labels = nil })},
-		"a namespace of another name":     {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Name = "mine" })},
-		"one that names another Cluster":  {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationCluster] = "west" })},
-		"one that is being deleted":       {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} })},
-		"one of a Cluster that is gone":   {namespace: namespaceOf(c, recorded), gone: true},
-		"the annotation is the Cluster's": {namespace: namespaceOf(c)},
+		"recorded":                               {namespace: namespaceOf(c, recorded), want: true},
+		"not recorded":                           {namespace: namespaceOf(c)},
+		"another UID":                            {namespace: namespaceOf(c, func(n *corev1.Namespace) { n.Annotations[annotation.SystemUID] = "system-2" })},
+		"a namespace without a mark":             {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Labels = nil })},
+		"a namespace of another name":            {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Name = "mine" })},
+		"a namespace that names another Cluster": {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.Annotations[fleet.AnnotationCluster] = "west" })},
+		"a namespace that is being deleted":      {namespace: namespaceOf(c, recorded, func(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{} })},
+		"a namespace of a deleted Cluster":       {namespace: namespaceOf(c, recorded), gone: true},
+		"annotation on the Cluster instead":      {namespace: namespaceOf(c)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)
@@ -208,10 +208,10 @@ func TestRead(t *testing.T) {
 		want    types.UID
 		err     error
 	}{
-		"a cluster":                  {cluster: reader{uid: system}, want: system},
-		"one without that namespace": {cluster: reader{err: apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")}},
-		"one that fails":             {cluster: reader{err: errServer}, err: errServer},
-		"a UID that is none":         {cluster: reader{uid: types.UID(strings.Repeat("x", 1000))}},
+		"a cluster that answers":           {cluster: reader{uid: system}, want: system},
+		"a cluster without that namespace": {cluster: reader{err: apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")}},
+		"a cluster that fails":             {cluster: reader{err: errServer}, err: errServer},
+		"an invalid UID":                   {cluster: reader{uid: types.UID(strings.Repeat("x", 1000))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := identities.Read(t.Context(), test.cluster); got != test.want || !errors.Is(err, test.err) {

@@ -87,7 +87,7 @@ func TestProbes(t *testing.T) {
 			t.Error("it has its result twice")
 		}
 	})
-	t.Run("a cluster that does not answer: waits for its turn, which ends when it was reconciled or is gone", func(t *testing.T) {
+	t.Run("a cluster that does not answer: waits for its turn, which ends when it was reconciled or deleted", func(t *testing.T) {
 		for _, end := range []func(*world){func(w *world) { w.Reconciled(key) }, func(w *world) { w.Forget(key) }} {
 			w := newWorld()
 			w.reach = errUnreachable

@@ -22,7 +22,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestSlim(t *testing.T) {
+func TestStrip(t *testing.T) {
 	fields := []metav1.ManagedFieldsEntry{{Manager: "x"}}
 	annotations := func() map[string]string { return map[string]string{fleet.AnnotationSetApplied: "H4s", "theirs": "1"} }
 	noResources := fleet.BundleSpec{ResourcesHash: "ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356"}
@@ -31,35 +31,35 @@ func TestSlim(t *testing.T) {
 		return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "c1"}, Status: fleet.ClusterStatus{Namespace: namespace}}
 	}
 	tests := map[string]struct{ in, want any }{
-		"who wrote what goes": {
+		"managed fields: removed": {
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: fields}, Data: map[string][]byte{"k": []byte("v")}},
 			&corev1.Secret{Data: map[string][]byte{"k": []byte("v")}},
 		},
-		"what others last applied goes": {
+		"applied annotation: removed": {
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
 		},
-		"of a Bundle it stays to be seen that they did": {
+		"applied annotation of a Bundle: emptied": {
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}},
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fleet.AnnotationSetApplied: "", "theirs": "1"}}, Spec: noResources},
 		},
-		"but not of one that they did not write": {
+		"Bundle without applied annotation: unchanged": {
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}},
 			&fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"theirs": "1"}}, Spec: noResources},
 		},
-		"a Content's bytes go, its hash stays": {
+		"Content: bytes are removed, hash stays": {
 			&fleet.Content{Content: []byte("much"), SHA256Sum: "s"},
 			&fleet.Content{SHA256Sum: "s"},
 		},
-		"a Cluster's own namespace stays": {
+		"computed namespace in the status: stays": {
 			clusterIn("cluster-ws-c1-552959a9c359"), clusterIn("cluster-ws-c1-552959a9c359"),
 		},
-		"another's is not believed": {clusterIn("kube-system"), clusterIn("")},
-		"a label of another manager does not change that": {
+		"other namespace in the status: removed": {clusterIn("kube-system"), clusterIn("")},
+		"other namespace in the status, another manager: removed": {
 			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}, Status: fleet.ClusterStatus{Namespace: "theirs"}},
 			&fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: managedByOthers}},
 		},
-		"what is no object stays": {"x", "x"},
+		"not an object: unchanged": {"x", "x"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestCachedBundleDeployment_KeepsItsContent(t *testing.T) {
 		"without labels, finalizers and conditions": func(bd *fleet.BundleDeployment) {
 			bd.Labels, bd.Finalizers, bd.Status.Conditions = nil, nil, nil
 		},
-		"of which nobody has reported": func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} },
+		"without a report": func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,14 +133,14 @@ func TestBundleDeployments_ShareTexts(t *testing.T) {
 	_, one := cachedDeployment(t)
 	_, other := cachedDeployment(t, func(bd *fleet.BundleDeployment) { bd.Labels["example.com/more"] = "one" })
 	tests := map[string][2]string{
-		"names":                      {one.Name, other.Name},
-		"deployment IDs":             {one.Spec.DeploymentID, other.Spec.DeploymentID},
-		"what is staged and current": {one.Spec.DeploymentID, one.Spec.StagedDeploymentID},
-		"what is wanted and applied": {one.Spec.DeploymentID, one.Status.AppliedDeploymentID},
-		"conditions":                 {one.Status.Conditions[0].Type, other.Status.Conditions[0].Type},
-		"when they changed":          {one.Status.Conditions[0].LastUpdateTime, other.Status.Conditions[0].LastUpdateTime},
-		"labels":                     {one.Labels[fleet.LabelCluster], other.Labels[fleet.LabelCluster]},
-		"finalizers":                 {one.Finalizers[0], other.Finalizers[0]},
+		"names":                     {one.Name, other.Name},
+		"deployment IDs":            {one.Spec.DeploymentID, other.Spec.DeploymentID},
+		"staged and current state":  {one.Spec.DeploymentID, one.Spec.StagedDeploymentID},
+		"desired and applied state": {one.Spec.DeploymentID, one.Status.AppliedDeploymentID},
+		"conditions":                {one.Status.Conditions[0].Type, other.Status.Conditions[0].Type},
+		"when they changed":         {one.Status.Conditions[0].LastUpdateTime, other.Status.Conditions[0].LastUpdateTime},
+		"labels":                    {one.Labels[fleet.LabelCluster], other.Labels[fleet.LabelCluster]},
+		"finalizers":                {one.Finalizers[0], other.Finalizers[0]},
 	}
 	for name, texts := range tests {
 		t.Run(name, func(t *testing.T) {

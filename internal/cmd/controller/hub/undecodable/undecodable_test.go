@@ -77,7 +77,7 @@ func TestDecodeFields(t *testing.T) {
 			}),
 			lost: []string{"spec.paused", "status.agentMigrated"},
 		},
-		"spec and status that are no objects": {
+		"spec and status that are not objects": {
 			raw:  document("Cluster", "c", `,"spec":[],"status":"fine"`),
 			want: cluster(func(*fleet.Cluster) {}),
 			lost: []string{"spec", "status"},
@@ -249,7 +249,7 @@ func TestUndecodableObject_IsReportedOnceInTenMinutes(t *testing.T) {
 	r.expect(t, "", "")
 }
 
-func TestIncompleteVersions(t *testing.T) {
+func TestFields_OfIncompleteVersions(t *testing.T) {
 	r := newReports()
 	r.note("Cluster", versioned("9"), []string{"spec.a"})
 	r.note("Cluster", versioned("8"), []string{"spec.b"}) // from a stale cache

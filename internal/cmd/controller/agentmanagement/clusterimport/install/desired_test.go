@@ -15,15 +15,15 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestDesiredMarksEverythingAsOneSet(t *testing.T) {
+func TestDesired_MarksAllObjectsAsOneSet(t *testing.T) {
 	rendered := []runtime.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fleet-agent", Labels: map[string]string{"a": "b"}}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "fleet-agent"}},
 	}
 	tests := map[string]struct{ setID, hash string }{
-		"the default set":     {"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"},
-		"the set of a scope":  {"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"},
-		"a set of other name": {"x", "11f6ad8ec52a2984abaafd7c3b516503785c2072"},
+		"the default set":       {"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"},
+		"the set of a scope":    {"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"},
+		"a set of another name": {"x", "11f6ad8ec52a2984abaafd7c3b516503785c2072"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,7 @@ import (
 
 const otherHub = "5f6c0a52-1d7e-4f0b-9d1b-0a8f0c3d2e1f"
 
-// What others have written into the mark is not shown to users, unless it is what a hub writes.
-func TestInvalidHubMark(t *testing.T) {
+func TestInvalidHubMark_IsNotShown(t *testing.T) {
 	for mark, says := range map[string]string{otherHub: otherHub, "<b>": "is unknown", strings.Repeat("a", 9000): "is unknown", otherHub + "\nx": "is unknown"} {
 		message := (&AnotherHubError{namespace: "n", uid: mark}).Message()
 		if !strings.Contains(message, says) || len(message) > 500 {
