@@ -80,7 +80,7 @@ update-golden: ## Rewrite golden files and the tables that documents copy from t
 	@go test $(TESTFLAGS) ./internal/metrics ./pkg/apis/fleet.cattle.io/v1alpha1/conditions -update-docs
 
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
-	@go test $(TESTFLAGS) -v -count=1 -run TestEveryRightOfTheControllersIsUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
+	@go test $(TESTFLAGS) -v -count=1 -run TestControllerRights_AreAllUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
 
 race: ## Run the tests of rules, controllers and agents under the race detector, and find changes of cached objects. Needs a C compiler; most of an hour.
 	@go run ./dev/plane/prebuild

@@ -86,35 +86,35 @@ func TestAgentGolden(t *testing.T) {
 	}
 }
 
-func TestAgentRefusals(t *testing.T) {
+func TestAgentChart_RefusesInvalidValues(t *testing.T) {
 	tests := map[string]struct {
 		in   release
 		want []string
 	}{
-		"another namespace": {
+		"wrong namespace": {
 			in: release{chart: "fleet-agent", name: "fleet-agent", namespace: "default", values: tokenValues},
 			want: []string{
 				`fleet-agent must be installed in namespace "cattle-fleet-system", not in "default"`,
 				"--namespace cattle-fleet-system --create-namespace", "internal.systemNamespace",
 			},
 		},
-		"the namespace of a hub with another system namespace": {
+		"hub with another system namespace: wrong namespace": {
 			in: release{
 				chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system",
 				values: tokenValues + "internal: {systemNamespace: teams-fleet}\n",
 			},
 			want: []string{`must be installed in namespace "teams-fleet"`},
 		},
-		"another release name": {
+		"wrong release name": {
 			in:   release{chart: "fleet-agent", name: "agent", namespace: "cattle-fleet-system", values: tokenValues},
 			want: []string{`must have the name "fleet-agent", not "agent"`, "helm install fleet-agent CHART --namespace cattle-fleet-system"},
 		},
-		"no values of a token": {
+		"values of a token are missing": {
 			in:   release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system"},
 			want: []string{"apiServerURL is required", "fleet token show TOKEN -n WORKSPACE --with-secret", "chart fleet"},
 		},
-		"a hub without TLS":          {in: agent("apiServerURL: http://hub.example.com\n"), want: []string{"apiServerURL has to be an https URL"}},
-		"a hub's name and no scheme": {in: agent("apiServerURL: hub.example.com:6443\n"), want: []string{"apiServerURL has to be an https URL"}},
+		"URL with http":        {in: agent("apiServerURL: http://hub.example.com\n"), want: []string{"apiServerURL has to be an https URL"}},
+		"URL without a scheme": {in: agent("apiServerURL: hub.example.com:6443\n"), want: []string{"apiServerURL has to be an https URL"}},
 		"no tokenName": {
 			in: release{
 				chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system",
@@ -122,7 +122,7 @@ func TestAgentRefusals(t *testing.T) {
 			},
 			want: []string{"tokenName is required", "--format values > token.yaml"},
 		},
-		"two limits of disruption": {
+		"minAvailable and maxUnavailable": {
 			in:   agent("fleetAgent: {podDisruptionBudget: {minAvailable: 1, maxUnavailable: 50%}}\n"),
 			want: []string{"minAvailable is 1 and maxUnavailable is 50%", "leave one empty"},
 		},
@@ -164,22 +164,22 @@ func expectRefused(t *testing.T, r release, texts ...string) {
 	}
 }
 
-func TestAgentAcceptsValuesOfOtherReleases(t *testing.T) {
+func TestAgentChart_AcceptsValuesOfOtherReleases(t *testing.T) {
 	plain := mustRender(t, agent(""))
 	more := mustRender(t, agent("kubectl: {image: {repository: rancher/kubectl, tag: v1}}\nimage: {os: 'windows,linux'}\n"))
 	if diff := cmp.Diff(plain, more); diff != "" {
-		t.Errorf("values nobody reads changed something:\n%s", diff)
+		t.Errorf("ignored values changed something:\n%s", diff)
 	}
 }
 
-// TestAgentNamesOfRoles holds the template's way of joining names to the one in Go.
-func TestAgentNamesOfRoles(t *testing.T) {
+// TestAgentRoleNames_EqualTheNamesInGo compares the names that the template builds with names.SafeConcat.
+func TestAgentRoleNames_EqualTheNamesInGo(t *testing.T) {
 	tests := map[string]string{
-		"a short namespace":                                  "cattle-fleet-system",
-		"the longest that is not cut":                        strings.Repeat("a", 63-len("-fleet-agent-role")),
-		"one more":                                           strings.Repeat("a", 64-len("-fleet-agent-role")),
-		"the binding is cut, the role is not":                strings.Repeat("a", 40),
-		"the longest":                                        strings.Repeat("a", 63),
+		"a short namespace": "cattle-fleet-system",
+		"longest namespace whose role name is not truncated": strings.Repeat("a", 63-len("-fleet-agent-role")),
+		"one character more: role name is truncated":         strings.Repeat("a", 64-len("-fleet-agent-role")),
+		"only the name of the binding is truncated":          strings.Repeat("a", 40),
+		"longest namespace":                                  strings.Repeat("a", 63),
 		"the 57th character of the role is a dash":           strings.Repeat("a", 56) + "-" + "bbbbbb",
 		"the 57th character of the role is the joining dash": strings.Repeat("a", 56),
 	}
@@ -204,7 +204,7 @@ func TestAgentNamesOfRoles(t *testing.T) {
 	}
 }
 
-func TestAgentBootstrapSecretIsOneTheAgentReads(t *testing.T) {
+func TestAgentBootstrapSecret_IsReadableByTheAgent(t *testing.T) {
 	secret := parse[corev1.Secret](t, mustRender(t, agent(""))["secret.yaml"])
 	got, err := protocol.ParseBootstrap(secret.Data)
 	if err != nil {
@@ -220,8 +220,9 @@ func TestAgentBootstrapSecretIsOneTheAgentReads(t *testing.T) {
 	}
 }
 
-// TestAgentTakesTheValuesOfAToken goes from the hub's document through the chart to what the agent reads.
-func TestAgentTakesTheValuesOfAToken(t *testing.T) {
+// TestAgentChart_AcceptsTokenValues renders the chart with the hub's values of a token, and reads the bootstrap Secret as
+// the agent does.
+func TestAgentChart_AcceptsTokenValues(t *testing.T) {
 	tests := map[string]protocol.Values{
 		"a hub in the usual namespace": {
 			ClusterNamespace: "fleet-default", APIServerURL: "https://hub", APIServerCA: "-----BEGIN-----\nx\n", Token: "t.t.t",
@@ -254,11 +255,11 @@ func TestAgentTakesTheValuesOfAToken(t *testing.T) {
 	}
 }
 
-func TestAgentConfigIsOneTheAgentReads(t *testing.T) {
+func TestAgentConfig_IsReadableByTheAgent(t *testing.T) {
 	tests := map[string]struct{ values, want string }{
 		"defaults":          {values: "", want: `{"agentTLSMode":"system-store","garbageCollectionInterval":"15m0s"}`},
-		"nothing":           {values: "agentTLSMode: ''\ngarbageCollectionInterval: 0\n", want: `{}`},
-		"a text zero":       {values: "garbageCollectionInterval: '0'\n", want: `{"agentTLSMode":"system-store"}`},
+		"empty values":      {values: "agentTLSMode: ''\ngarbageCollectionInterval: 0\n", want: `{}`},
+		"zero as a string":  {values: "garbageCollectionInterval: '0'\n", want: `{"agentTLSMode":"system-store"}`},
 		"labels in order":   {values: "labels: {b: '2', a: '1'}\nclientID: c\n", want: `{"labels":{"a":"1","b":"2"},"clientID":"c","agentTLSMode":"system-store","garbageCollectionInterval":"15m0s"}`},
 		"quotes in a label": {values: "labels: {a: 'say \"x\" \\ <y>'}\nagentTLSMode: strict\ngarbageCollectionInterval: 1.5h\n", want: `{"labels":{"a":"say \"x\" \\ \u003cy\u003e"},"agentTLSMode":"strict","garbageCollectionInterval":"1h30m0s"}`},
 	}
@@ -273,16 +274,16 @@ func TestAgentConfigIsOneTheAgentReads(t *testing.T) {
 				t.Fatalf("the agent cannot read it: %v %q", err, warnings)
 			}
 			if again, err := parsed.Encode(); err != nil || again != test.want {
-				t.Errorf("the agent read %s (%v)", again, err)
+				t.Errorf("the agent reads %s (%v)", again, err)
 			}
 		})
 	}
 }
 
-func TestAgentValuesHaveTheirEffect(t *testing.T) {
+func TestAgentValues_ChangeTheDeployment(t *testing.T) {
 	tests := map[string]struct {
 		values string
-		// change is made to the Deployment of the defaults.
+		// change changes the Deployment of the defaults.
 		change func(d *appsv1.Deployment, pod *corev1.PodSpec, c *corev1.Container)
 	}{
 		"image": {"image: {repository: a/b, tag: c, imagePullPolicy: Never}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
@@ -295,7 +296,7 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 		"pull secrets": {"global: {cattle: {imagePullSecrets: [{name: a}, {name: b}]}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}}
 		}},
-		"several replicas keep apart": {"agent: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"several replicas: spread over nodes": {"agent: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			d.Spec.Replicas = new(int32(2))
 			p.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
@@ -303,55 +304,55 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 				}}},
 			}
 		}},
-		"several replicas with an affinity of their own": {"agent: {replicas: 2}\nfleetAgent: {affinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"several replicas and an affinity: the affinity is used": {"agent: {replicas: 2}\nfleetAgent: {affinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			d.Spec.Replicas, p.Affinity = new(int32(2)), &corev1.Affinity{}
 		}},
 		"workers": {"agent: {reconciler: {workers: {bundledeployment: 7, drift: '8'}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env[0].Value, c.Env[1].Value = "7", "8"
 		}},
-		"the program's own workers": {"agent: {reconciler: {workers: {bundledeployment: '', drift: ''}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"empty workers: the default of the program": {"agent: {reconciler: {workers: {bundledeployment: '', drift: ''}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env[0].Value, c.Env[1].Value = "", ""
 		}},
 		"scope": {"fleetAgent: {scope: team-a}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env[3].Value = "team-a" }},
-		"the check-in interval is spelt as the hub spells it": {"agentCheckinInterval: 60m", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env[4].Value = "1h0m0s" }},
-		"the agent's own check-in interval":                   {"agentCheckinInterval: 0", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env[4].Value = "0s" }},
-		"leader election keeps its spelling": {"leaderElection: {leaseDuration: 90s, retryPeriod: 0, renewDeadline: 1m}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"check-in interval: in the notation of the hub":       {"agentCheckinInterval: 60m", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env[4].Value = "1h0m0s" }},
+		"check-in interval of zero: the default of the agent": {"agentCheckinInterval: 0", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) { c.Env[4].Value = "0s" }},
+		"leader election: in the notation of the values": {"leaderElection: {leaseDuration: 90s, retryPeriod: 0, renewDeadline: 1m}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env[5].Value, c.Env[6].Value, c.Env[7].Value = "90s", "0", "1m"
 		}},
 		"proxy": {"proxy: http://p\nnoProxy: .svc", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "HTTP_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "http://p"}, corev1.EnvVar{Name: "NO_PROXY", Value: ".svc"})
 		}},
-		"noProxy alone does nothing": {"noProxy: .svc", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"noProxy alone: no effect": {"noProxy: .svc", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"extraEnv": {"extraEnv: [{name: B, value: '2'}, {name: A}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(c.Env, corev1.EnvVar{Name: "B", Value: "2"}, corev1.EnvVar{Name: "A"})
 		}},
-		"extraEnv replaces the chart's own, and its own earlier one": {"extraEnv: [{name: A, value: '1'}, {name: CHECKIN_INTERVAL, value: 5s}, {name: A, value: '2'}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"extraEnv: the last entry of a name replaces earlier ones and the chart's": {"extraEnv: [{name: A, value: '1'}, {name: CHECKIN_INTERVAL, value: 5s}, {name: A, value: '2'}]", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Env = append(slices.Delete(c.Env, 4, 5), corev1.EnvVar{Name: "CHECKIN_INTERVAL", Value: "5s"}, corev1.EnvVar{Name: "A", Value: "2"})
 		}},
 		"debug": {"debug: true\ndebugLevel: 3", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Command = append(c.Command, "--debug", "--debug-level", "3")
 		}},
-		"a debug level alone": {"debugLevel: 3", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"debug level alone: no effect": {"debugLevel: 3", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"no security context": {"disableSecurityContext: true", func(_ *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
 			p.SecurityContext, c.SecurityContext = nil, nil
 		}},
-		"a node selector":          {"fleetAgent: {nodeSelector: {a: b}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
-		"the linux selector stays": {"fleetAgent: {nodeSelector: {kubernetes.io/os: windows}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
-		"host network, one pod at once": {"fleetAgent: {hostNetwork: true}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"a node selector":                       {"fleetAgent: {nodeSelector: {a: b}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
+		"selector for Linux: cannot be changed": {"fleetAgent: {nodeSelector: {kubernetes.io/os: windows}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"host network: strategy Recreate": {"fleetAgent: {hostNetwork: true}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.HostNetwork, d.Spec.Strategy.Type = true, appsv1.RecreateDeploymentStrategyType
 		}},
 		"no affinity": {"fleetAgent: {affinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.Affinity = &corev1.Affinity{} }},
-		"another affinity replaces the built-in one": {"fleetAgent: {affinity: {podAffinity: {}}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"affinity: replaces the default": {"fleetAgent: {affinity: {podAffinity: {}}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
 		}},
-		"no affinity given": {"fleetAgent: {affinity: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"null affinity: the default": {"fleetAgent: {affinity: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"a priority class": {"fleetAgent: {priorityClass: {value: 5}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.PriorityClassName = "fleet-agent-priority-class"
 		}},
 		"an empty priority class": {"fleetAgent: {priorityClass: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.PriorityClassName = "fleet-agent-priority-class"
 		}},
-		"a budget changes no pods": {"fleetAgent: {podDisruptionBudget: {}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"disruption budget: no effect on the Deployment": {"fleetAgent: {podDisruptionBudget: {}}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 		"tolerations are sorted by key, value, operator, effect, seconds": {
 			`fleetAgent: {tolerations: [{key: b}, {key: a, value: "2"}, {key: a, value: "1", effect: NoSchedule}, {key: a, value: "1", effect: NoExecute, tolerationSeconds: 20}, {key: a, value: "1", effect: NoExecute, tolerationSeconds: 3}, {key: a, value: "1", effect: NoExecute}, {operator: Exists}, {key: b}]}`,
 			func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
@@ -366,7 +367,7 @@ func TestAgentValuesHaveTheirEffect(t *testing.T) {
 				)
 			},
 		},
-		"values of the configuration change no pods": {"labels: {a: b}\nclientID: c\nagentTLSMode: strict\ngarbageCollectionInterval: 1h", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"values of the ConfigMap: no effect on the Deployment": {"labels: {a: b}\nclientID: c\nagentTLSMode: strict\ngarbageCollectionInterval: 1h", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -401,8 +402,8 @@ spec:
 	}
 	limit := func(line string) string { return strings.Replace(budget, "%s", line, 1) }
 	tests := map[string]struct{ fleetAgent, want string }{
-		"nothing asked for":             {"{}", ""},
-		"nulls ask for nothing":         {"{priorityClass: null, podDisruptionBudget: null}", ""},
+		"no settings: no objects":       {"{}", ""},
+		"nulls: no objects":             {"{priorityClass: null, podDisruptionBudget: null}", ""},
 		"a class":                       {"{priorityClass: {value: 7}}", class("value: 7")},
 		"a big class":                   {"{priorityClass: {value: 1000000000, preemptionPolicy: Never}}", class("preemptionPolicy: Never", "value: 1000000000")},
 		"a negative class":              {"{priorityClass: {value: -5}}", class("value: -5")},
@@ -411,9 +412,9 @@ spec:
 		"min":                           {"{podDisruptionBudget: {minAvailable: '1'}}", limit("minAvailable: 1")},
 		"min as a number":               {"{podDisruptionBudget: {minAvailable: 2}}", limit("minAvailable: 2")},
 		"max as a percentage":           {"{podDisruptionBudget: {maxUnavailable: 25%}}", limit(`maxUnavailable: "25%"`)},
-		"a zero is not given":           {"{podDisruptionBudget: {minAvailable: '0', maxUnavailable: '1'}}", limit("maxUnavailable: 1")},
-		"the other zero is not given":   {"{podDisruptionBudget: {minAvailable: 50%, maxUnavailable: 0}}", limit(`minAvailable: "50%"`)},
-		"two zeros allow no disruption": {"{podDisruptionBudget: {minAvailable: '0', maxUnavailable: 0%}}", limit("maxUnavailable: 0")},
+		"zero minAvailable: left out":   {"{podDisruptionBudget: {minAvailable: '0', maxUnavailable: '1'}}", limit("maxUnavailable: 1")},
+		"zero maxUnavailable: left out": {"{podDisruptionBudget: {minAvailable: 50%, maxUnavailable: 0}}", limit(`minAvailable: "50%"`)},
+		"both zero: maxUnavailable 0":   {"{podDisruptionBudget: {minAvailable: '0', maxUnavailable: 0%}}", limit("maxUnavailable: 0")},
 		"both":                          {"{priorityClass: {value: 7}, podDisruptionBudget: {minAvailable: '1'}}", class("value: 7") + "\n" + limit("minAvailable: 1")},
 	}
 	for name, test := range tests {
@@ -426,8 +427,7 @@ spec:
 	}
 }
 
-// TestAgentObjectsByWay says which objects go with the Deployment.
-func TestAgentObjectsByWay(t *testing.T) {
+func TestAgentObjects_DependOnTheInstallationMethod(t *testing.T) {
 	always := []string{"ClusterRole/cattle-fleet-system-fleet-agent-role", "ClusterRoleBinding/cattle-fleet-system-fleet-agent-role-binding", "Deployment/fleet-agent", "NetworkPolicy/default-allow-all", "ServiceAccount/fleet-agent"}
 	scheduling := []string{"PriorityClass/fleet-agent-priority-class", "PodDisruptionBudget/fleet-agent-pod-disruption-budget"}
 	tests := map[string][]string{
@@ -462,8 +462,8 @@ func TestAgentObjectsByWay(t *testing.T) {
 	}
 }
 
-// TestAgentSecretsStayInTheSecret looks for the token and the CA in everything else, the notes included.
-func TestAgentSecretsStayInTheSecret(t *testing.T) {
+// TestAgentToken_IsOnlyInTheSecret looks for the token in all other files, including the notes.
+func TestAgentToken_IsOnlyInTheSecret(t *testing.T) {
 	files := mustRender(t, agent(""))
 	delete(files, "secret.yaml")
 	for _, secret := range []string{"eyJ.bearer.token", base64.StdEncoding.EncodeToString([]byte("eyJ.bearer.token"))} {

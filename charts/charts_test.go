@@ -86,7 +86,7 @@ func one(files map[string]string) string {
 	return b.String()
 }
 
-func TestEmbeddedChartsAreComplete(t *testing.T) {
+func TestEmbeddedCharts_AreComplete(t *testing.T) {
 	for _, name := range []string{"fleet-crd", "fleet", "fleet-agent"} {
 		t.Run(name, func(t *testing.T) {
 			var embedded, onDisk []string
@@ -111,7 +111,7 @@ func TestEmbeddedChartsAreComplete(t *testing.T) {
 	}
 }
 
-// TestLint is `helm lint`.
+// TestLint runs `helm lint`.
 func TestLint(t *testing.T) {
 	tests := map[string]struct{ chart, values string }{
 		"fleet-crd":              {chart: "fleet-crd"},

@@ -93,7 +93,7 @@ func TestFleetGolden(t *testing.T) {
 	}
 }
 
-func TestFleetRefusals(t *testing.T) {
+func TestFleetChart_RefusesInvalidValues(t *testing.T) {
 	tests := map[string]struct {
 		values string
 		want   []string
@@ -140,8 +140,8 @@ func TestFleetRefusals(t *testing.T) {
 	}
 }
 
-// TestFleetIgnoresWhatItDoesNotHave renders with every value of other releases that concerns parts this one lacks.
-func TestFleetIgnoresWhatItDoesNotHave(t *testing.T) {
+// TestFleetChart_IgnoresValuesOfMissingFeatures uses all values of Rancher Fleet for features that this release does not have.
+func TestFleetChart_IgnoresValuesOfMissingFeatures(t *testing.T) {
 	got := mustRender(t, controllers(`
 additionalKnownHosts: [github.com ssh-rsa AAAA]
 clusterEnqueueDelay: 120s
@@ -166,7 +166,7 @@ global: {cattle: {clusterId: local, systemProjectId: p, url: https://rancher}}
 	}
 	delete(plain, "NOTES.txt")
 	if diff := cmp.Diff(plain, got); diff != "" {
-		t.Errorf("values nobody reads changed something:\n%s", diff)
+		t.Errorf("ignored values changed something:\n%s", diff)
 	}
 	const want = "WARNING: these values have no effect in this release: additionalKnownHosts, clusterEnqueueDelay, controller.reconciler, " +
 		"extraAnnotations.gitjob, extraAnnotations.helmops, extraLabels.gitjob, extraLabels.helmops, githubURLPrefix, gitjob, gitops, helmops, " +
@@ -181,18 +181,18 @@ func TestFleetNotes(t *testing.T) {
 		in        release
 		says, not []string
 	}{
-		"what to do first": {
+		"apiServerURL is set: first steps, no warning": {
 			in:   controllers("apiServerURL: https://hub"),
 			says: []string{"kubectl --namespace cattle-fleet-system rollout status deployment/fleet-controller", "kubectl --namespace fleet-local get clusters.fleet.cattle.io local"},
 			not:  []string{"WARNING"},
 		},
-		"agents cannot be told where the hub is": {in: controllers(""), says: []string{"WARNING: apiServerURL is empty", "--set apiServerURL=https://THIS-HUB:6443"}},
-		"the kinds are not there": {
+		"apiServerURL is empty: warning": {in: controllers(""), says: []string{"WARNING: apiServerURL is empty", "--set apiServerURL=https://THIS-HUB:6443"}},
+		"CRDs are not installed: warning": {
 			in:   release{chart: "fleet", name: "fleet", namespace: "teams", serves: chartutil.VersionSet{"v1"}},
 			says: []string{"WARNING: the CRDs of fleet.cattle.io are not installed", "helm install fleet-crd charts/fleet-crd --namespace teams"},
 		},
-		"the hub does not register itself": {in: controllers("bootstrap: {enabled: false}"), not: []string{"is registered automatically"}},
-		"something is asked for that is not there": {
+		"bootstrap is disabled: registration is not mentioned": {in: controllers("bootstrap: {enabled: false}"), not: []string{"is registered automatically"}},
+		"values without effect: warning": {
 			in:   controllers("imagescan: {enabled: true}\ngitops: {enabled: false}\nbootstrap: {repo: https://r}"),
 			says: []string{"WARNING: these values have no effect in this release: bootstrap.repo, gitops, imagescan.\n"},
 		},
@@ -214,12 +214,12 @@ func TestFleetNotes(t *testing.T) {
 	}
 }
 
-// TestTheNotesKnowEveryValueWithoutEffect goes over docs/values.md: each value it calls ignored or stored is named by the
-// notes when it is given, but for those that are empty by nature.
-func TestTheNotesKnowEveryValueWithoutEffect(t *testing.T) {
+// TestFleetNotes_NameEveryValueWithoutEffect sets each value that docs/values.md calls ignored or stored. The notes must
+// name it.
+func TestFleetNotes_NameEveryValueWithoutEffect(t *testing.T) {
 	every := everyValue(t, "fleet")
 	for path, row := range documented(t, "fleet") {
-		if row.what != "ignored" && row.what != "stored" || path == "gitClientTimeout" || path == "bootstrap.branch" { // these two always are given
+		if row.what != "ignored" && row.what != "stored" || path == "gitClientTimeout" || path == "bootstrap.branch" { // these two have defaults
 			continue
 		}
 		given, _ := at(every, path)
@@ -251,30 +251,30 @@ func TestFleetConfig(t *testing.T) {
 		change func(*config.Config)
 	}{
 		"defaults": {"", nil},
-		"the hub's address": {"apiServerURL: https://hub\napiServerCA: |\n  -----BEGIN CERTIFICATE-----\n", func(c *config.Config) {
+		"address and CA of the hub": {"apiServerURL: https://hub\napiServerCA: |\n  -----BEGIN CERTIFICATE-----\n", func(c *config.Config) {
 			c.APIServerURL, c.APIServerCA = "https://hub", []byte("-----BEGIN CERTIFICATE-----\n")
 		}},
-		"an agent image":                     {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
-		"a tag of the controllers alone":     {"image: {tag: v9}", nil},
-		"no pull policy":                     {"agentImage: {imagePullPolicy: ''}", func(c *config.Config) { c.AgentImagePullPolicy = "" }},
-		"a registry":                         {"global: {cattle: {systemDefaultRegistry: r}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
-		"a registry with a slash at its end": {"global: {cattle: {systemDefaultRegistry: r/}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
-		"pull secrets":                       {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }},
+		"agent image": {"agentImage: {repository: a/b, tag: c, imagePullPolicy: Always}", func(c *config.Config) { c.AgentImage, c.AgentImagePullPolicy = "a/b:c", "Always" }},
+		"tag of the controllers: agent image is unchanged": {"image: {tag: v9}", nil},
+		"no pull policy":                   {"agentImage: {imagePullPolicy: ''}", func(c *config.Config) { c.AgentImagePullPolicy = "" }},
+		"a registry":                       {"global: {cattle: {systemDefaultRegistry: r}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"a registry with a trailing slash": {"global: {cattle: {systemDefaultRegistry: r/}}", func(c *config.Config) { c.SystemDefaultRegistry, c.AgentImage = "r/", "r/"+c.AgentImage }},
+		"pull secrets":                     {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(c *config.Config) { c.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}} }},
 		"intervals": {"agentCheckinInterval: 90s\ngarbageCollectionInterval: 1h30m", func(c *config.Config) {
 			c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 90*time.Second, 90*time.Minute
 		}},
-		"the agents' own intervals":           {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
-		"the agents' own intervals, as texts": {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
-		"a patience with Git":                 {"gitClientTimeout: 1m", func(c *config.Config) { c.GitClientTimeout.Duration = time.Minute }},
-		"credentials that expire sooner":      {"agentCredential: {lifetime: 12h}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 12 * time.Hour }},
-		"credentials of the minimum":          {"agentCredential: {lifetime: 600s}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 10 * time.Minute }},
-		"credentials that do not expire":      {"agentCredential: {lifetime: 0}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 0 }},
-		"strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
-		"no labels of agents":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
-		"kubeconfigs of the old namespaces":   {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
-		"kubeconfigs of local addresses":      {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
-		"plain values in Secrets":             {"plainValuesInSecrets: true", func(c *config.Config) { c.PlainValuesInSecrets = true }},
-		"networks of the hub's Services":      {"refusedKubeconfigCIDRs: [10.96.0.0/12, 'fd00::/112']", func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.96.0.0/12", "fd00::/112"} }},
+		"intervals of zero, the defaults of the agent": {"agentCheckinInterval: 0\ngarbageCollectionInterval: 0", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
+		"intervals of zero, as strings":                {"agentCheckinInterval: '0'\ngarbageCollectionInterval: '0'", func(c *config.Config) { c.AgentCheckinInterval.Duration, c.GarbageCollectionInterval.Duration = 0, 0 }},
+		"Git client timeout":                           {"gitClientTimeout: 1m", func(c *config.Config) { c.GitClientTimeout.Duration = time.Minute }},
+		"credentials that expire sooner":               {"agentCredential: {lifetime: 12h}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 12 * time.Hour }},
+		"credentials of the minimum":                   {"agentCredential: {lifetime: 600s}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 10 * time.Minute }},
+		"credentials that do not expire":               {"agentCredential: {lifetime: 0}", func(c *config.Config) { c.AgentCredentialLifetime.Duration = 0 }},
+		"TLS mode strict":                              {"agentTLSMode: strict", func(c *config.Config) { c.AgentTLSMode = "strict" }},
+		"labels of agents are ignored":                 {"ignoreClusterRegistrationLabels: true", func(c *config.Config) { c.IgnoreClusterRegistrationLabels = true }},
+		"kubeconfigs in legacy namespaces are allowed": {"legacyKubeconfigNamespaces: true", func(c *config.Config) { c.LegacyKubeconfigNamespaces = true }},
+		"kubeconfigs with local addresses are allowed": {"allowLocalKubeconfigs: true", func(c *config.Config) { c.AllowLocalKubeconfigs = true }},
+		"plain values in Secrets":                      {"plainValuesInSecrets: true", func(c *config.Config) { c.PlainValuesInSecrets = true }},
+		"networks of the hub's Services":               {"refusedKubeconfigCIDRs: [10.96.0.0/12, 'fd00::/112']", func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.96.0.0/12", "fd00::/112"} }},
 		"Cluster API": {"capi: {enabled: true, namespaceSelector: {matchLabels: {team: a}}, clusterSelector: {matchExpressions: [{key: env, operator: In, values: [dev]}]}}", func(c *config.Config) {
 			c.CAPI = config.CAPI{
 				Enabled: true, NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
@@ -288,7 +288,7 @@ func TestFleetConfig(t *testing.T) {
 		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
 			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}
 		}},
-		"what only concerns the pods": {"debug: true\nproxy: p\nagent: {replicas: 4}", nil},
+		"values of the pods only": {"debug: true\nproxy: p\nagent: {replicas: 4}", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestFleetConfig(t *testing.T) {
 	}
 }
 
-func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
+func TestFleetConfig_HasTheVersionOfTheImage(t *testing.T) {
 	for values, want := range map[string]string{"": version.Version, "image: {tag: v9}": "v9", "agentImage: {tag: v9}": version.Version} {
 		found := parse[corev1.ConfigMap](t, mustRender(t, controllers(values))["configmap.yaml"])
 		if got := found.Annotations[fleet.AnnotationVersion]; got != want {
@@ -313,8 +313,8 @@ func TestFleetConfigIsOfTheReleaseOfTheImage(t *testing.T) {
 	}
 }
 
-// TestFleetConfigRestartsNothing holds the pods to what cannot be read again.
-func TestFleetConfigRestartsNothing(t *testing.T) {
+// TestFleetConfigChange_DoesNotRestartPods sets values that the controllers read again while they run.
+func TestFleetConfigChange_DoesNotRestartPods(t *testing.T) {
 	live := `
 apiServerURL: https://hub
 apiServerCA: -----BEGIN CERTIFICATE-----
@@ -374,7 +374,7 @@ func environment(t *testing.T, container corev1.Container) env.Environment {
 	}
 }
 
-func TestFleetTellsTheControllers(t *testing.T) {
+func TestFleetValues_ReachTheControllerOptions(t *testing.T) {
 	base := func() env.Controller {
 		return env.Controller{
 			Namespace: "cattle-fleet-system", LeaderElect: true, LogFormat: "text", MetricsAddress: ":8080", HealthAddress: ":8081", Identity: "pod",
@@ -388,28 +388,28 @@ func TestFleetTellsTheControllers(t *testing.T) {
 		values string
 		change func(*env.Controller)
 	}{
-		"defaults":             {"", func(*env.Controller) {}},
-		"no bootstrap":         {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
-		"no metrics":           {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
-		"debug":                {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
-		"insecure kubeconfigs": {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
-		"Clusters of a token":  {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},
-		"tokens with a TTL":    {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
-		"TTL of new tokens":    {"controller: {registrationTokenTTL: {default: 24h}}", func(c *env.Controller) { c.DefaultTokenTTL = 24 * time.Hour }},
-		"tokens without a TTL": {"controller: {registrationTokenTTL: {default: 0}}", func(c *env.Controller) { c.DefaultTokenTTL = 0 }},
+		"defaults":                    {"", func(*env.Controller) {}},
+		"no bootstrap":                {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
+		"no metrics":                  {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
+		"debug":                       {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
+		"insecure kubeconfigs":        {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
+		"limit of Clusters per token": {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},
+		"TTL is required":             {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
+		"default TTL":                 {"controller: {registrationTokenTTL: {default: 24h}}", func(c *env.Controller) { c.DefaultTokenTTL = 24 * time.Hour }},
+		"no default TTL":              {"controller: {registrationTokenTTL: {default: 0}}", func(c *env.Controller) { c.DefaultTokenTTL = 0 }},
 		"leader election": {"leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 1m}", func(c *env.Controller) {
 			c.Election = env.Election{LeaseDuration: 2 * time.Minute, RetryPeriod: 3 * time.Second, RenewDeadline: time.Minute}
 		}},
 		"the agents' leader election": {"agent: {leaderElection: {leaseDuration: 2m, retryPeriod: 3s, renewDeadline: 60s}}", func(c *env.Controller) {
 			c.Agent.LeaseDuration, c.Agent.RetryPeriod, c.Agent.RenewDeadline = "2m", "3s", "60s"
 		}},
-		"the agents' replicas":      {"agent: {replicas: 2}", func(c *env.Controller) { c.Agent.Replicas = 2 }},
-		"agents are not debugged":   {"propagateDebugSettingsToAgents: false\ndisableSecurityContext: true", func(c *env.Controller) { c.Agent.PropagateDebug = false }},
-		"no security context":       {"disableSecurityContext: true", func(c *env.Controller) { c.Agent.DisableSecurityContext = true }},
-		"proxy":                     {"proxy: http://p", func(*env.Controller) {}},
-		"another metrics address":   {"extraEnv: [{name: FLEET_METRICS_BIND_ADDRESS, value: ':9090'}]", func(c *env.Controller) { c.MetricsAddress = ":9090" }},
-		"another identity":          {"extraEnv: [{name: POD_NAME, value: me}]", func(c *env.Controller) { c.Identity = "me" }},
-		"a variable of ours, again": {"extraEnv: [{name: FLEET_AGENT_REPLICA_COUNT, value: '9'}]", func(c *env.Controller) { c.Agent.Replicas = 9 }},
+		"the agents' replicas":                       {"agent: {replicas: 2}", func(c *env.Controller) { c.Agent.Replicas = 2 }},
+		"debug settings are not propagated":          {"propagateDebugSettingsToAgents: false\ndisableSecurityContext: true", func(c *env.Controller) { c.Agent.PropagateDebug = false }},
+		"no security context":                        {"disableSecurityContext: true", func(c *env.Controller) { c.Agent.DisableSecurityContext = true }},
+		"proxy":                                      {"proxy: http://p", func(*env.Controller) {}},
+		"another metrics address":                    {"extraEnv: [{name: FLEET_METRICS_BIND_ADDRESS, value: ':9090'}]", func(c *env.Controller) { c.MetricsAddress = ":9090" }},
+		"another identity":                           {"extraEnv: [{name: POD_NAME, value: me}]", func(c *env.Controller) { c.Identity = "me" }},
+		"extraEnv overrides a variable of the chart": {"extraEnv: [{name: FLEET_AGENT_REPLICA_COUNT, value: '9'}]", func(c *env.Controller) { c.Agent.Replicas = 9 }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -422,7 +422,7 @@ func TestFleetTellsTheControllers(t *testing.T) {
 	}
 }
 
-func TestFleetValuesOfThePods(t *testing.T) {
+func TestFleetValues_ChangeTheDeployment(t *testing.T) {
 	tests := map[string]struct {
 		values string
 		change func(d *appsv1.Deployment, pod *corev1.PodSpec, c *corev1.Container)
@@ -436,7 +436,7 @@ func TestFleetValuesOfThePods(t *testing.T) {
 		"pull secrets": {"global: {cattle: {imagePullSecrets: [{name: a}]}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "a"}}
 		}},
-		"several replicas keep apart": {"controller: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"several replicas: spread over nodes": {"controller: {replicas: 2}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			d.Spec.Replicas = new(int32(2))
 			p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
@@ -444,13 +444,13 @@ func TestFleetValuesOfThePods(t *testing.T) {
 				}}},
 			}}
 		}},
-		"several replicas with an affinity of their own": {"controller: {replicas: 2}\naffinity: {nodeAffinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"several replicas and an affinity: the affinity is used": {"controller: {replicas: 2}\naffinity: {nodeAffinity: {}}", func(d *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			d.Spec.Replicas, p.Affinity = new(int32(2)), &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
 		}},
-		"no replicas":              {"controller: {replicas: 0}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(0)) }},
-		"a node selector":          {"nodeSelector: {a: b}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
-		"the linux selector stays": {"nodeSelector: {kubernetes.io/os: x}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
-		"tolerations come after ours, in their order": {"tolerations: [{key: b}, {key: a}]", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
+		"no replicas":                           {"controller: {replicas: 0}", func(d *appsv1.Deployment, _ *corev1.PodSpec, _ *corev1.Container) { d.Spec.Replicas = new(int32(0)) }},
+		"a node selector":                       {"nodeSelector: {a: b}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) { p.NodeSelector["a"] = "b" }},
+		"selector for Linux: cannot be changed": {"nodeSelector: {kubernetes.io/os: x}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"tolerations: appended in their order": {"tolerations: [{key: b}, {key: a}]", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
 			p.Tolerations = append(p.Tolerations, corev1.Toleration{Key: "b"}, corev1.Toleration{Key: "a"})
 		}},
 		"affinity": {"affinity: {nodeAffinity: {}}", func(_ *appsv1.Deployment, p *corev1.PodSpec, _ *corev1.Container) {
@@ -461,19 +461,19 @@ func TestFleetValuesOfThePods(t *testing.T) {
 			p.SecurityContext, c.SecurityContext = nil, nil
 			set(c, "FLEET_DEBUG_DISABLE_SECURITY_CONTEXT", "true")
 		}},
-		"resources for all": {"resources: {limits: {memory: 1Gi}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"resources of all containers: used": {"resources: {limits: {memory: 1Gi}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = resources("limits: {memory: 1Gi}")
 		}},
-		"resources of the container win": {"resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 5m}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"resources of the container: take precedence": {"resources: {limits: {memory: 1Gi}, fleetController: {requests: {cpu: 5m}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = resources("requests: {cpu: 5m}")
 		}},
-		"empty resources of the container are none": {"resources: {limits: {memory: 1Gi}, fleetController: {}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"empty resources of the container: none": {"resources: {limits: {memory: 1Gi}, fleetController: {}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = corev1.ResourceRequirements{}
 		}},
-		"nothing for all is a little": {"resources: {limits: null, requests: {}, helmops: {limits: {cpu: 1}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
+		"empty resources of all containers: the defaults": {"resources: {limits: null, requests: {}, helmops: {limits: {cpu: 1}}}", func(_ *appsv1.Deployment, _ *corev1.PodSpec, c *corev1.Container) {
 			c.Resources = resources("requests: {cpu: 50m, memory: 128Mi}")
 		}},
-		"the CA of a proxy is mounted, and another one restarts": {"proxyCACert: -----BEGIN CERTIFICATE-----\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
+		"CA of a proxy: mounted, with a checksum that restarts the pods": {"proxyCACert: -----BEGIN CERTIFICATE-----\nextraAnnotations: {fleetController: {c: d}}", func(d *appsv1.Deployment, p *corev1.PodSpec, c *corev1.Container) {
 			d.Spec.Template.Annotations = map[string]string{"c": "d", "checksum/proxy-ca": fmt.Sprintf("%x", sha256.Sum256([]byte("-----BEGIN CERTIFICATE-----")))}
 			c.Env = append(c.Env, corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/ssl/certs:/etc/fleet/proxy-ca"})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "proxy-ca", MountPath: "/etc/fleet/proxy-ca", ReadOnly: true})
@@ -497,7 +497,7 @@ func TestFleetValuesOfThePods(t *testing.T) {
 			d.Spec.Template.Labels["a"] = "b"
 			d.Spec.Template.Annotations = map[string]string{"c": "d"}
 		}},
-		"nulls are nothing": {"affinity: null\nnodeSelector: null\ntolerations: null\nextraEnv: null\nextraLabels: null\nextraAnnotations: null\npriorityClassName: null\nproxy: null\nglobal: {cattle: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
+		"nulls: no change": {"affinity: null\nnodeSelector: null\ntolerations: null\nextraEnv: null\nextraLabels: null\nextraAnnotations: null\npriorityClassName: null\nproxy: null\nglobal: {cattle: null}", func(*appsv1.Deployment, *corev1.PodSpec, *corev1.Container) {}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -512,8 +512,7 @@ func TestFleetValuesOfThePods(t *testing.T) {
 	}
 }
 
-// TestFleetBootstrapIsAllOrNothing checks what comes and goes with bootstrap.enabled.
-func TestFleetBootstrapIsAllOrNothing(t *testing.T) {
+func TestFleetBootstrapDisabled_RemovesOnlyItsAccount(t *testing.T) {
 	on, off := mustRender(t, controllers("")), mustRender(t, controllers("bootstrap: {enabled: false}"))
 	if _, found := off["bootstrap.yaml"]; found {
 		t.Error("without bootstrap there is still its account")
@@ -526,10 +525,10 @@ func TestFleetBootstrapIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestFleetRightsCoverWhatIsGivenAway checks what the API server will check when the controllers make the recorded
-// ClusterRoles: an account cannot give away a right it does not have. Roles are not compared: the controllers may
+// TestFleetRights_CoverGrantedClusterRoles makes the check of the API server when the controllers create the recorded
+// ClusterRoles: an account cannot grant rights that it does not have. Roles are not compared, because the controllers may
 // escalate them.
-func TestFleetRightsCoverWhatIsGivenAway(t *testing.T) {
+func TestFleetRights_CoverGrantedClusterRoles(t *testing.T) {
 	document, _, _ := strings.Cut(mustRender(t, controllers(""))["rbac.yaml"], "\n---\n")
 	held := parse[rbacv1.ClusterRole](t, document).Rules
 	given := recordedRules(t)
@@ -579,8 +578,8 @@ func recordedRules(t *testing.T) map[string][]rbacv1.PolicyRule {
 	return found
 }
 
-// mayGiveAway says whether a rule is one of the two by which the controllers give rights away unasked: of any Role, and
-// of the ClusterRoles of agents.
+// mayGiveAway reports whether a rule is one of the two that let the controllers grant rights which they do not have: those
+// of any Role, and those of the ClusterRoles of agents.
 func mayGiveAway(rule rbacv1.PolicyRule) bool {
 	switch {
 	case slices.Equal(rule.Resources, []string{"roles"}):
@@ -598,8 +597,7 @@ func mayDeleteTogether(rule rbacv1.PolicyRule) bool {
 	return credentials && slices.Contains(rule.Verbs, "list") && slices.Contains(rule.Verbs, "delete")
 }
 
-// TestFleetRightsAreNarrow names what must never be among them.
-func TestFleetRightsAreNarrow(t *testing.T) {
+func TestFleetRights_ExcludePrivilegedVerbsAndWildcards(t *testing.T) {
 	for _, document := range strings.Split(mustRender(t, controllers(""))["rbac.yaml"], "\n---\n") {
 		role := parse[rbacv1.ClusterRole](t, document)
 		for _, rule := range role.Rules {
@@ -618,9 +616,9 @@ func TestFleetRightsAreNarrow(t *testing.T) {
 	}
 }
 
-// TestFleetRulesSayWhy wants a comment before each rule that begins with who needs it: packages of controllers, or
-// functions.
-func TestFleetRulesSayWhy(t *testing.T) {
+// TestFleetRules_NameTheCodeThatNeedsThem requires a comment before each rule that begins with the packages or functions
+// that need the rule.
+func TestFleetRules_NameTheCodeThatNeedsThem(t *testing.T) {
 	lines := strings.Split(mustRender(t, controllers(""))["rbac.yaml"], "\n")
 	rules := 0
 	for i, line := range lines {
@@ -634,7 +632,7 @@ func TestFleetRulesSayWhy(t *testing.T) {
 		}
 		who, _, said := strings.Cut(strings.TrimPrefix(lines[reason], "# "), ": ")
 		if !said {
-			t.Errorf("line %d: a rule of which nobody says to need it:\n%s", i+1, strings.Join(lines[reason:i+5], "\n"))
+			t.Errorf("line %d: the comment names no code that needs the rule:\n%s", i+1, strings.Join(lines[reason:i+5], "\n"))
 			continue
 		}
 		for name := range strings.SplitSeq(who, ", ") {
@@ -648,8 +646,7 @@ func TestFleetRulesSayWhy(t *testing.T) {
 	}
 }
 
-// isInTheControllers says whether a name is that of a package of the controllers, or package.Identifier of one of this
-// repository.
+// isInTheControllers reports whether a name is a package of the controllers, or package.Identifier in this repository.
 func isInTheControllers(t *testing.T, name string) bool {
 	t.Helper()
 	pkg, identifier, qualified := strings.Cut(name, ".")

@@ -26,7 +26,7 @@ import (
 // acted are the kinds the controllers and agents act on; stored are those that are only kept.
 const acted, stored = "fleet-crd/crd-bases/*.yaml", "fleet-crd/crd-others/*.yaml"
 
-func TestFleetCRDRendersEveryFileAsItIs(t *testing.T) {
+func TestFleetCRDChart_RendersEveryFileUnchanged(t *testing.T) {
 	want := map[string]any{}
 	for folder, number := range map[string]int{acted: 8, stored: 6} {
 		files, err := fs.Glob(charts.FS, folder)
@@ -63,9 +63,9 @@ func renderedCRDs(t *testing.T) map[string]any {
 	return got
 }
 
-// TestFleetCRDHasEveryRecordedKind goes over what was recorded: a kind that is not in the chart would be deleted, with
-// all its objects, by an upgrade from a release that has it.
-func TestFleetCRDHasEveryRecordedKind(t *testing.T) {
+// TestFleetCRDChart_HasEveryRecordedKind checks that an upgrade from Rancher Fleet deletes no CRD: that would delete all
+// objects of the kind.
+func TestFleetCRDChart_HasEveryRecordedKind(t *testing.T) {
 	recorded, got := recordedCRDs(t), renderedCRDs(t)
 	if diff := cmp.Diff(sortedKeys(recorded), sortedKeys(got)); diff != "" {
 		t.Errorf("kinds (-recorded +rendered):\n%s", diff)
@@ -78,8 +78,9 @@ func TestFleetCRDHasEveryRecordedKind(t *testing.T) {
 	}
 }
 
-// TestTheKindsThatAreOnlyStoredAreTheRecordedOnes compares all but the sentence that says so.
-func TestTheKindsThatAreOnlyStoredAreTheRecordedOnes(t *testing.T) {
+// TestUnimplementedKinds_KeepTheRecordedSchemas compares everything except the description, which says that the
+// controllers do not act on the kind.
+func TestUnimplementedKinds_KeepTheRecordedSchemas(t *testing.T) {
 	recorded, got := recordedCRDs(t), renderedCRDs(t)
 	for _, plural := range []string{"gitreporestrictions", "gitrepos", "helmops", "imagescans", "policies", "schedules"} {
 		name := plural + ".fleet.cattle.io"
@@ -125,22 +126,22 @@ func recordedCRDs(t *testing.T) map[string]*unstructured.Unstructured {
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
-func TestFleetCRDHasNoCRDsThatHelmWouldNeverUpgrade(t *testing.T) {
+func TestFleetCRDChart_HasNoCRDsFolder(t *testing.T) {
 	if found := loadCRDs(t).CRDObjects(); len(found) != 0 {
 		t.Errorf("%d files in a crds/ folder", len(found))
 	}
 }
 
-func TestFleetCRDTakesNoValues(t *testing.T) {
+func TestFleetCRDChart_RefusesValues(t *testing.T) {
 	tests := map[string]struct {
 		values map[string]any
 		want   string
 	}{
-		"none":                              {nil, ""},
-		"what Helm hands down to a part":    {map[string]any{"global": map[string]any{"cattle": "x"}}, ""},
-		"a value of the chart fleet":        {map[string]any{"bootstrap": map[string]any{"enabled": true}}, "bootstrap"},
-		"a misspelt one":                    {map[string]any{"Global": map[string]any{}}, "Global"},
-		"something else where global might": {map[string]any{"global": "x"}, "global"},
+		"no values: accepted":                       {nil, ""},
+		"global values of a parent chart: accepted": {map[string]any{"global": map[string]any{"cattle": "x"}}, ""},
+		"value of the chart fleet: refused":         {map[string]any{"bootstrap": map[string]any{"enabled": true}}, "bootstrap"},
+		"misspelt global: refused":                  {map[string]any{"Global": map[string]any{}}, "Global"},
+		"global is not an object: refused":          {map[string]any{"global": "x"}, "global"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,20 +35,20 @@ func TestFlowSchemas_SeparateAgentsAndControllers(t *testing.T) {
 	const agent, someone = "system:serviceaccount:cluster-ns:request-1", "system:serviceaccount:ci:deployer"
 	const group = "/apis/fleet.cattle.io/v1alpha1"
 	tests := map[string]struct{ user, method, path, flow, level string }{
-		"a controller":                       {controller, http.MethodGet, "/api/v1/namespaces/x/secrets", "fleet-controller", "fleet-controller"},
-		"a controller that asks for a kind":  {controller, http.MethodGet, "/apis/fleet.cattle.io/v1alpha1", "fleet-controller", "fleet-controller"},
-		"a controller on what agents do":     {controller, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-controller", "fleet-controller"},
-		"an election":                        {controller, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/" + rightsNamespace + "/leases/l", "fleet-controller-leader-election", "leader-election"},
-		"a heartbeat":                        {agent, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-agents", "fleet-agents"},
-		"a request to join":                  {agent, http.MethodPost, group + "/namespaces/x/clusterregistrations", "fleet-agents", "fleet-agents"},
-		"a look for a credential":            {agent, http.MethodGet, "/api/v1/namespaces/" + registration + "/secrets/c-1", "fleet-agents", "fleet-agents"},
-		"a look at what is to be deployed":   {agent, http.MethodGet, group + "/namespaces/x/bundledeployments", "fleet-agents", "fleet-agents"},
-		"a report":                           {agent, http.MethodPatch, group + "/namespaces/x/bundledeployments/b/status", "fleet-agents", "fleet-agents"},
-		"what is in a Bundle":                {agent, http.MethodGet, group + "/contents/s-1", "fleet-agents", "fleet-agents"},
-		"somebody who makes Bundles":         {someone, http.MethodPost, group + "/namespaces/x/bundles", "service-accounts", "workload-low"},
-		"somebody who looks at Clusters":     {someone, http.MethodGet, group + "/namespaces/x/clusters", "service-accounts", "workload-low"},
-		"Secrets that are no credentials":    {someone, http.MethodGet, "/api/v1/namespaces/x/secrets", "service-accounts", "workload-low"},
-		"a lease of somebody else's program": {someone, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/x/leases/l", "service-accounts", "workload-low"},
+		"controller lists Secrets":                   {controller, http.MethodGet, "/api/v1/namespaces/x/secrets", "fleet-controller", "fleet-controller"},
+		"discovery of a controller":                  {controller, http.MethodGet, "/apis/fleet.cattle.io/v1alpha1", "fleet-controller", "fleet-controller"},
+		"controller patches the status of a Cluster": {controller, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-controller", "fleet-controller"},
+		"leader election of the controller":          {controller, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/" + rightsNamespace + "/leases/l", "fleet-controller-leader-election", "leader-election"},
+		"heartbeat of an agent":                      {agent, http.MethodPatch, group + "/namespaces/x/clusters/c/status", "fleet-agents", "fleet-agents"},
+		"registration of an agent":                   {agent, http.MethodPost, group + "/namespaces/x/clusterregistrations", "fleet-agents", "fleet-agents"},
+		"agent reads a credential":                   {agent, http.MethodGet, "/api/v1/namespaces/" + registration + "/secrets/c-1", "fleet-agents", "fleet-agents"},
+		"agent lists BundleDeployments":              {agent, http.MethodGet, group + "/namespaces/x/bundledeployments", "fleet-agents", "fleet-agents"},
+		"agent reports a BundleDeployment":           {agent, http.MethodPatch, group + "/namespaces/x/bundledeployments/b/status", "fleet-agents", "fleet-agents"},
+		"agent reads a Content":                      {agent, http.MethodGet, group + "/contents/s-1", "fleet-agents", "fleet-agents"},
+		"another client creates a Bundle":            {someone, http.MethodPost, group + "/namespaces/x/bundles", "service-accounts", "workload-low"},
+		"another client lists Clusters":              {someone, http.MethodGet, group + "/namespaces/x/clusters", "service-accounts", "workload-low"},
+		"another client lists other Secrets":         {someone, http.MethodGet, "/api/v1/namespaces/x/secrets", "service-accounts", "workload-low"},
+		"another client reads another lease":         {someone, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/x/leases/l", "service-accounts", "workload-low"},
 	}
 	schemas, levels := flowNames(t, client)
 	for name, test := range tests {
@@ -109,15 +109,15 @@ func flowNames(t *testing.T, client kubernetes.Interface) (schemas, levels map[s
 	return schemas, levels
 }
 
-func TestFlowControlIsOnlyWhereTheServerHasIt(t *testing.T) {
+func TestFlowControl_IsRenderedOnlyIfSupported(t *testing.T) {
 	tests := map[string]struct {
 		values string
 		serves chartutil.VersionSet
 		want   bool
 	}{
-		"a server of today":      {want: true},
-		"a server without it":    {serves: chartutil.VersionSet{"apps/v1", "v1"}},
-		"a hub that has its own": {values: "flowControl: {enabled: false}"},
+		"API server with the API: rendered":        {want: true},
+		"API server without the API: not rendered": {serves: chartutil.VersionSet{"apps/v1", "v1"}},
+		"disabled: not rendered":                   {values: "flowControl: {enabled: false}"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestFlowControlIsOnlyWhereTheServerHasIt(t *testing.T) {
 	}
 }
 
-// TestTheLevelsAreOnesThatExist holds the flows to the levels of this chart, and to one that every server has.
-func TestTheLevelsAreOnesThatExist(t *testing.T) {
+// TestFlowSchemas_UseExistingPriorityLevels accepts the levels of this chart and two that every API server has.
+func TestFlowSchemas_UseExistingPriorityLevels(t *testing.T) {
 	levels := map[string]bool{flowcontrolv1.PriorityLevelConfigurationNameExempt: true, "leader-election": true}
 	var flows []flowcontrolv1.FlowSchema
 	for _, object := range objectsOf(t, map[string]string{"f.yaml": mustRender(t, controllers(""))["flowcontrol.yaml"]}) {
@@ -146,7 +146,7 @@ func TestTheLevelsAreOnesThatExist(t *testing.T) {
 	}
 	for _, flow := range flows {
 		if !levels[flow.Spec.PriorityLevelConfiguration.Name] {
-			t.Errorf("%s is of level %s, which nobody has", flow.Name, flow.Spec.PriorityLevelConfiguration.Name)
+			t.Errorf("%s uses level %s, which does not exist", flow.Name, flow.Spec.PriorityLevelConfiguration.Name)
 		}
 		if flow.Spec.MatchingPrecedence >= 9000 {
 			t.Errorf("%s comes after the server's own for all accounts", flow.Name)

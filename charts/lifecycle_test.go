@@ -21,9 +21,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestAnAgentChangesHandsWithoutARestart follows one Deployment through helm install, helm upgrade, the hub's import
-// and its Bundle: with the same settings it stays at its first generation, so no pod is replaced.
-func TestAnAgentChangesHandsWithoutARestart(t *testing.T) {
+// TestAgentAdoptedByHub_IsNotRestarted applies the same settings with helm install, helm upgrade and the hub's import.
+// The Deployment keeps its generation, so no pod is replaced.
+func TestAgentAdoptedByHub_IsNotRestarted(t *testing.T) {
 	hub := control.Plane(t).Hub
 	client, err := kubernetes.NewForConfig(hub.Config())
 	if err != nil {

@@ -35,9 +35,9 @@ func sections(leaves []string) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// TestNullIsTheDefault sets each value to null, and each section of values, beside the defaults and in a file that has
-// every value: what is rendered is what is rendered without that key.
-func TestNullIsTheDefault(t *testing.T) {
+// TestNullValue_MeansTheDefault sets each value and each section of values to null, in the defaults and in a file that
+// has every value. The result must be the same as without that key.
+func TestNullValue_MeansTheDefault(t *testing.T) {
 	bases := map[string]release{"fleet": controllers(""), "fleet-agent": agent("")}
 	required := map[string]string{"apiServerURL": "apiServerURL is required", "tokenName": "tokenName is required"}
 	for chart, base := range bases {
@@ -66,10 +66,10 @@ func TestNullIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestNothingButNulls sets all values that have a default at once, but for those that an agent cannot be without. Those
-// that have none are beside them: a section of nothing but nulls is {} and no null, which asks for an empty class of
-// priority, for one.
-func TestNothingButNulls(t *testing.T) {
+// TestAllValuesNull_RendersTheDefaults sets all values that have a default to null at once, except those that an agent
+// requires. Values without a default are left out: a section that contains only nulls is {} and not null, which would
+// request an empty PriorityClass, for example.
+func TestAllValuesNull_RendersTheDefaults(t *testing.T) {
 	for chart, base := range map[string]release{"fleet": controllers(""), "fleet-agent": agent("")} {
 		given := parse[map[string]any](t, base.values)
 		nulls := maps.Clone(given)
@@ -91,24 +91,24 @@ func TestEmptyValue_IsNotReplacedByTheDefault(t *testing.T) {
 		file string
 		want string
 	}{
-		"no agents":                {agent("agent: {replicas: 0}\n"), "deployment.yaml", "replicas: 0\n"},
-		"no workers said":          {agent("agent: {reconciler: {workers: {drift: ''}}}\n"), "deployment.yaml", "name: DRIFT_RECONCILER_WORKERS\n          value: \"\"\n"},
-		"no exceptions of a proxy": {agent("proxy: http://p\nnoProxy: ''\n"), "deployment.yaml", "name: NO_PROXY\n          value: \"\"\n"},
-		"no controllers":           {controllers("controller: {replicas: 0}"), "deployment.yaml", "replicas: 0\n"},
-		"no workspace of its own":  {controllers("bootstrap: {namespace: ''}"), "configmap.yaml", `"namespace": "",`},
-		"nothing propagated":       {controllers("propagateDebugSettingsToAgents: false"), "deployment.yaml", "name: FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS\n          value: \"false\"\n"},
+		"no agent replicas":         {agent("agent: {replicas: 0}\n"), "deployment.yaml", "replicas: 0\n"},
+		"empty number of workers":   {agent("agent: {reconciler: {workers: {drift: ''}}}\n"), "deployment.yaml", "name: DRIFT_RECONCILER_WORKERS\n          value: \"\"\n"},
+		"empty noProxy":             {agent("proxy: http://p\nnoProxy: ''\n"), "deployment.yaml", "name: NO_PROXY\n          value: \"\"\n"},
+		"no controller replicas":    {controllers("controller: {replicas: 0}"), "deployment.yaml", "replicas: 0\n"},
+		"empty bootstrap namespace": {controllers("bootstrap: {namespace: ''}"), "configmap.yaml", `"namespace": "",`},
+		"debug not propagated":      {controllers("propagateDebugSettingsToAgents: false"), "deployment.yaml", "name: FLEET_PROPAGATE_DEBUG_SETTINGS_TO_AGENTS\n          value: \"false\"\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := mustRender(t, test.in)[test.file]; !strings.Contains(got, test.want) {
-				t.Errorf("it does not say %q:\n%s", test.want, got)
+				t.Errorf("%q is missing in:\n%s", test.want, got)
 			}
 		})
 	}
 }
 
-// TestLintOfNulls is `helm lint` of whole sections that are null.
-func TestLintOfNulls(t *testing.T) {
+// TestNullSections_PassLint runs `helm lint` with whole sections set to null.
+func TestNullSections_PassLint(t *testing.T) {
 	tests := map[string]map[string]any{
 		"fleet":       {"agent": nil, "bootstrap": nil, "controller": nil, "leaderElection": nil, "image": nil},
 		"fleet-agent": {"apiServerURL": "https://hub", "tokenName": "t", "agent": nil, "leaderElection": nil, "fleetAgent": nil, "image": nil},
@@ -122,27 +122,27 @@ func TestLintOfNulls(t *testing.T) {
 	}
 }
 
-// TestElectionsThatCannotWorkAreRefused holds the rule of the charts to the election's, which the program asks at start.
-func TestElectionsThatCannotWorkAreRefused(t *testing.T) {
+// TestInvalidLeaderElection_IsRefused compares the rule of the charts with the check that client-go makes at startup.
+func TestInvalidLeaderElection_IsRefused(t *testing.T) {
 	tests := map[string]struct {
 		times string
-		want  string // nothing: it is rendered
+		want  string // empty: it is rendered
 	}{
-		"the defaults":                             {times: "{}"},
-		"the election's own":                       {times: "{leaseDuration: 0, renewDeadline: 0, retryPeriod: 0}"},
-		"the election's own, as texts":             {times: "{leaseDuration: 0s, renewDeadline: '0', retryPeriod: 0m}"},
-		"the election's own but for the lease":     {times: "{leaseDuration: 31s, renewDeadline: 0, retryPeriod: 0}"},
-		"a lease that is no longer":                {"{renewDeadline: 30s}", "leaseDuration (30s) has to be greater than renewDeadline (30s)"},
-		"a lease of another unit":                  {times: "{leaseDuration: 26000ms}"},
-		"a lease a little longer":                  {times: "{leaseDuration: 25.001s}"},
-		"a deadline of the election":               {"{renewDeadline: 0}", "leaseDuration (30s) has to be greater than renewDeadline (0, which is the default 30s)"},
-		"a lease of the election":                  {"{leaseDuration: 0, renewDeadline: 45s}", "leaseDuration (0, which is the default 45s) has to be greater than renewDeadline (45s)"},
-		"a deadline of the election that is short": {"{leaseDuration: 1m, renewDeadline: 0, retryPeriod: 25s}", "renewDeadline (0, which is the default 30s) has to be greater than 1.2 times retryPeriod (25s)"},
-		"a deadline that leaves one try":           {"{renewDeadline: 12s}", "renewDeadline (12s) has to be greater than 1.2 times retryPeriod (10s)"},
-		"a deadline just long enough":              {times: "{renewDeadline: 12.001s}"},
-		"a lease alone":                            {"{leaseDuration: 15s}", "leaseDuration (15s) has to be greater than renewDeadline (25s)"},
-		"a lease of no whole second":               {"{leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaseDuration (900ms) has to be at least 1s"},
-		"years":                                    {times: "{leaseDuration: 2000000h, renewDeadline: 1000000h, retryPeriod: 500000h}"},
+		"defaults: rendered": {times: "{}"},
+		"zeros, which are the defaults of the program: rendered":   {times: "{leaseDuration: 0, renewDeadline: 0, retryPeriod: 0}"},
+		"zeros as strings: rendered":                               {times: "{leaseDuration: 0s, renewDeadline: '0', retryPeriod: 0m}"},
+		"zeros, and a lease: rendered":                             {times: "{leaseDuration: 31s, renewDeadline: 0, retryPeriod: 0}"},
+		"lease equals the renew deadline: refused":                 {"{renewDeadline: 30s}", "leaseDuration (30s) has to be greater than renewDeadline (30s)"},
+		"lease in milliseconds: rendered":                          {times: "{leaseDuration: 26000ms}"},
+		"lease one millisecond longer than the deadline: rendered": {times: "{leaseDuration: 25.001s}"},
+		"default deadline equals the lease: refused":               {"{renewDeadline: 0}", "leaseDuration (30s) has to be greater than renewDeadline (0, which is the default 30s)"},
+		"default lease equals the deadline: refused":               {"{leaseDuration: 0, renewDeadline: 45s}", "leaseDuration (0, which is the default 45s) has to be greater than renewDeadline (45s)"},
+		"default deadline equals 1.2 retry periods: refused":       {"{leaseDuration: 1m, renewDeadline: 0, retryPeriod: 25s}", "renewDeadline (0, which is the default 30s) has to be greater than 1.2 times retryPeriod (25s)"},
+		"deadline equals 1.2 retry periods: refused":               {"{renewDeadline: 12s}", "renewDeadline (12s) has to be greater than 1.2 times retryPeriod (10s)"},
+		"deadline one millisecond longer than that: rendered":      {times: "{renewDeadline: 12.001s}"},
+		"lease shorter than the default deadline: refused":         {"{leaseDuration: 15s}", "leaseDuration (15s) has to be greater than renewDeadline (25s)"},
+		"lease below one second: refused":                          {"{leaseDuration: 900ms, renewDeadline: 500ms, retryPeriod: 100ms}", "leaseDuration (900ms) has to be at least 1s"},
+		"times of many years: rendered":                            {times: "{leaseDuration: 2000000h, renewDeadline: 1000000h, retryPeriod: 500000h}"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,13 +158,13 @@ func TestElectionsThatCannotWorkAreRefused(t *testing.T) {
 				}
 			}
 			if err := electable(t, test.times); (err != nil) != (test.want != "") {
-				t.Errorf("the election says %v", err)
+				t.Errorf("client-go reports %v", err)
 			}
 		})
 	}
 }
 
-// electable is what client-go says of times on top of the chart's defaults, and the API server of the Lease.
+// electable returns the error of client-go, or of the API server for the Lease, for these times and the chart's defaults.
 func electable(t *testing.T, given string) error {
 	t.Helper()
 	times := merge(map[string]any{"leaseDuration": "30s", "renewDeadline": "25s", "retryPeriod": "10s"}, parse[map[string]any](t, given))

@@ -125,7 +125,8 @@ func objectsOf(t *testing.T, files map[string]string) []*unstructured.Unstructur
 	return all
 }
 
-// matrix are the renderings a server has to take: all golden files, every documented value alone, and all at once.
+// matrix returns the releases that a server has to accept: those of all golden files, each documented value alone, and all
+// values at once.
 func matrix(t *testing.T) map[string]release {
 	t.Helper()
 	releases := map[string]release{"fleet-crd": {chart: "fleet-crd", name: "fleet-crd", namespace: systemNamespace}}
@@ -148,9 +149,9 @@ func matrix(t *testing.T) map[string]release {
 	return releases
 }
 
-// TestTheServerTakesEverything sends what charts render to an API server that takes no field it does not know. What was
-// sent before is not sent again.
-func TestTheServerTakesEverything(t *testing.T) {
+// TestRenderedObjects_AreAcceptedByTheAPIServer sends the rendered objects to an API server with strict field validation.
+// It sends equal objects only once.
+func TestRenderedObjects_AreAcceptedByTheAPIServer(t *testing.T) {
 	s := newServer(t)
 	sent := map[string]bool{}
 	for name, r := range matrix(t) {
@@ -181,9 +182,9 @@ func TestTheServerTakesEverything(t *testing.T) {
 	}
 }
 
-// TestTheServerMakesOneDeploymentOfThreeWays compares what is stored: after `helm install`, which creates, and after
-// an import, which applies. A difference would be a new revision of the Deployment, and new pods.
-func TestTheServerMakesOneDeploymentOfThreeWays(t *testing.T) {
+// TestInstallImportAndBundle_StoreTheSameDeployment compares the stored Deployment after `helm install`, which creates it,
+// and after an import or a Bundle, which apply it. A difference would cause a new revision, and new pods.
+func TestInstallImportAndBundle_StoreTheSameDeployment(t *testing.T) {
 	s := newServer(t)
 	s.namespace(t, "cattle-fleet-system")
 	var installed *unstructured.Unstructured
@@ -217,7 +218,7 @@ func TestTheServerMakesOneDeploymentOfThreeWays(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff(want.Object["spec"], got.Object["spec"]); diff != "" {
-				t.Errorf("%s: the stored Deployment is another (-install +%s):\n%s", way, way, diff)
+				t.Errorf("%s: the stored Deployment differs (-install +%s):\n%s", way, way, diff)
 			}
 		}
 	}
@@ -232,8 +233,8 @@ func untyped(t *testing.T, object runtime.Object) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: fields}
 }
 
-// TestTheServerAppliesAnyEnvironment names variables twice, which an API server refuses to apply.
-func TestTheServerAppliesAnyEnvironment(t *testing.T) {
+// TestDuplicateVariables_CanBeApplied uses variable names twice. An API server would refuse to apply both.
+func TestDuplicateVariables_CanBeApplied(t *testing.T) {
 	s := newServer(t)
 	s.namespace(t, "cattle-fleet-system")
 	rendered, err := agentchart.Render(settingsOf(t, "", fleet.ClusterSpec{AgentEnvVars: []corev1.EnvVar{

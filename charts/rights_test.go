@@ -52,9 +52,9 @@ func asControllers(t *testing.T) *rest.Config {
 	return cfg
 }
 
-// TestTheControllersMayReadWhatTheyWatch tries reads that are limited to names: they work with the selector that the
-// caches use, and with no other.
-func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
+// TestControllers_MayReadOnlyWhatTheyWatch sends requests as the controllers. Reads that are limited to names succeed with
+// the selector that the caches use, and with no other.
+func TestControllers_MayReadOnlyWhatTheyWatch(t *testing.T) {
 	client, err := kubernetes.NewForConfig(asControllers(t))
 	if err != nil {
 		t.Fatal(err)
@@ -64,40 +64,40 @@ func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
 		do      func() error
 		refused bool
 	}{
-		"their ConfigMap": {do: func() error {
+		"list of their ConfigMap: allowed": {do: func() error {
 			_, err := client.CoreV1().ConfigMaps(rightsNamespace).List(t.Context(), own)
 			return err
 		}},
-		"ConfigMaps everywhere, to copy them to clusters": {do: func() error {
+		"list of all ConfigMaps, which are copied to clusters: allowed": {do: func() error {
 			_, err := client.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
 			return err
 		}},
-		"and to delete these copies": {do: func() error {
+		"deletion of a ConfigMap, such as a copy: allowed": {do: func() error {
 			return client.CoreV1().ConfigMaps("kube-system").Delete(t.Context(), "kube-root-ca.crt", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		}},
-		"but not whole namespaces of them": {refused: true, do: func() error {
+		"deletion of all ConfigMaps of a namespace: forbidden": {refused: true, do: func() error {
 			return client.CoreV1().ConfigMaps("kube-system").DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{})
 		}},
-		"their Deployment": {do: func() error {
+		"watch of their Deployment: allowed": {do: func() error {
 			w, err := client.AppsV1().Deployments(rightsNamespace).Watch(t.Context(), own)
 			if err == nil {
 				w.Stop()
 			}
 			return err
 		}},
-		"Deployments elsewhere": {refused: true, do: func() error {
+		"list of Deployments in another namespace: forbidden": {refused: true, do: func() error {
 			_, err := client.AppsV1().Deployments("kube-system").List(t.Context(), own)
 			return err
 		}},
-		"ClusterRoles": {do: func() error {
+		"list of ClusterRoles: allowed": {do: func() error {
 			_, err := client.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{})
 			return err
 		}},
-		"Secrets everywhere": {do: func() error {
+		"list of all Secrets of a type: allowed": {do: func() error {
 			_, err := client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{FieldSelector: "type=fleet.cattle.io/agent-credential"})
 			return err
 		}},
-		"pods": {refused: true, do: func() error {
+		"list of pods: forbidden": {refused: true, do: func() error {
 			_, err := client.CoreV1().Pods(rightsNamespace).List(t.Context(), metav1.ListOptions{})
 			return err
 		}},
@@ -107,8 +107,8 @@ func TestTheControllersMayReadWhatTheyWatch(t *testing.T) {
 	}
 }
 
-// TestTheControllersMayLead takes the leases as the election does, and no other.
-func TestTheControllersMayLead(t *testing.T) {
+// TestControllers_MayUseOnlyTheirLeases uses the leases as the leader election does, and another one.
+func TestControllers_MayUseOnlyTheirLeases(t *testing.T) {
 	client, err := kubernetes.NewForConfig(asControllers(t))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestTheControllersMayLead(t *testing.T) {
 		}
 		watched[name] = true
 	}
-	for name, may := range watched { // as who stands by does
+	for name, may := range watched { // a standby replica watches its lease
 		watching, err := leases.Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 		if err == nil {
 			watching.Stop()
@@ -137,9 +137,9 @@ func TestTheControllersMayLead(t *testing.T) {
 	expectRight(t, err, false)
 }
 
-// TestTheControllersMayGiveAwayWhatIsRecorded makes the recorded roles and bindings as the controllers. The server
-// refuses to let anybody give away what they do not have.
-func TestTheControllersMayGiveAwayWhatIsRecorded(t *testing.T) {
+// TestControllers_MayGrantOnlyRecordedRoles creates the recorded roles and bindings as the controllers. The API server
+// lets no client grant rights that it does not have.
+func TestControllers_MayGrantOnlyRecordedRoles(t *testing.T) {
 	cfg := asControllers(t)
 	admin, s := newServer(t), newServer(t)
 	client, err := dynamic.NewForConfig(cfg)

@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTheControllersAreTakenOver upgrades a release fleet of the other implementation to ours, with a values file that
-// has every value of theirs, and looks at what is there then.
-func TestTheControllersAreTakenOver(t *testing.T) {
+// TestRancherFleetControllers_AreUpgradedInPlace upgrades the release fleet of Rancher Fleet to our chart, with a values file
+// that has every value.
+func TestRancherFleetControllers_AreUpgradedInPlace(t *testing.T) {
 	cluster := control.Plane(t).Cluster(theirs)
 	install(t, ourRelease(cluster, "fleet-crd", nil))
 	uninstall(t, ourRelease(cluster, "fleet", nil)) // of another run
@@ -35,7 +35,7 @@ func TestTheControllersAreTakenOver(t *testing.T) {
 	install(t, ours)
 	after := s.controllers(t)
 	if before.UID != after.UID {
-		t.Error("the Deployment was made anew")
+		t.Error("the Deployment was recreated")
 	}
 	var containers []string
 	for _, container := range after.Spec.Template.Spec.Containers {
@@ -76,9 +76,9 @@ func (s server) controllers(t *testing.T) *appsv1.Deployment {
 	return get[appsv1.Deployment](t, s, "apps/v1", "Deployment", systemNamespace, "fleet-controller")
 }
 
-// TestTheAgentIsTakenOver upgrades a release fleet-agent of the other implementation that the hub had adopted
-// meanwhile: most of its objects belong to the release of the agent's Bundle by then.
-func TestTheAgentIsTakenOver(t *testing.T) {
+// TestRancherFleetAgent_IsUpgradedInPlace upgrades the release fleet-agent of Rancher Fleet after its hub has adopted the
+// agent, so that most objects belong to the release of the agent's Bundle.
+func TestRancherFleetAgent_IsUpgradedInPlace(t *testing.T) {
 	cluster := control.Plane(t).Cluster(theirs)
 	s := serverOf(t, cluster)
 	uninstall(t, ourRelease(cluster, "fleet-agent", nil)) // of another run
@@ -101,12 +101,12 @@ func TestTheAgentIsTakenOver(t *testing.T) {
 	install(t, ours)
 	after := get[appsv1.Deployment](t, s, "apps/v1", "Deployment", systemNamespace, "fleet-agent")
 	if before.UID != after.UID {
-		t.Error("the Deployment was made anew")
+		t.Error("the Deployment was recreated")
 	}
 	if got := after.Spec.Template.Spec.Containers[0].Image; got != "registry.example.com/team/agent:v1.2.3" {
 		t.Errorf("the image is %s", got)
 	}
-	install(t, ours) // once more, now from ours
+	install(t, ours) // upgrades our own release
 	for kind, name := range map[string]string{"ClusterRole": "fleet-agent-system-fleet-agent-role", "ClusterRoleBinding": "fleet-agent-system-fleet-agent-role-binding"} {
 		found := get[metav1.PartialObjectMetadata](t, s, "rbac.authorization.k8s.io/v1", kind, "", name)
 		if owner := found.Annotations["meta.helm.sh/release-name"]; owner != "fleet-agent" {
@@ -139,9 +139,8 @@ func (s server) adopt(t *testing.T, object *unstructured.Unstructured) {
 	}
 }
 
-// TestAFileWithEveryValueInstalls installs both charts on a server where they are not, with every value there is, and
-// takes them away again.
-func TestAFileWithEveryValueInstalls(t *testing.T) {
+// TestEveryValueSet_ChartsInstallAndUninstall installs both charts with every value set, and uninstalls them.
+func TestEveryValueSet_ChartsInstallAndUninstall(t *testing.T) {
 	cluster := control.Plane(t).Cluster(theirs)
 	s := serverOf(t, cluster)
 	for _, name := range []string{"fleet", "fleet-agent"} {

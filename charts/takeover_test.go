@@ -27,12 +27,12 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// theirs is the name of a cluster on which another implementation of Fleet was installed with its own charts.
+// theirs is the name of a cluster on which Rancher Fleet was installed with its own charts.
 const theirs = "theirs"
 
 const systemNamespace = "cattle-fleet-system"
 
-// theirRelease is a release of ours as the other implementation has it, with these objects.
+// theirRelease is the release of this name as Rancher Fleet installs it, with these objects.
 func theirRelease(t *testing.T, cluster *plane.Cluster, name string, objects []*unstructured.Unstructured) helm.Release {
 	t.Helper()
 	other := &chart.Chart{Metadata: &chart.Metadata{APIVersion: chart.APIVersionV2, Name: name, Version: "0.0.1"}}
@@ -93,9 +93,9 @@ func withKinds(t *testing.T, cluster *plane.Cluster) server {
 	return s
 }
 
-// TestNothingIsLostWhenTheKindsAreTakenOver fills one object of each of the fourteen kinds with every field that the
-// other implementation's CRDs have, and follows them through an upgrade to our chart, its removal and its return.
-func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
+// TestCRDChartUpgradedFromRancherFleet_KeepsAllFields creates one object of each of the fourteen kinds with every field of
+// Rancher Fleet's CRDs. It then upgrades to our chart, uninstalls the chart and installs it again.
+func TestCRDChartUpgradedFromRancherFleet_KeepsAllFields(t *testing.T) {
 	cluster := control.Plane(t).Cluster(theirs)
 	recorded := recordedCRDs(t)
 	var crds []*unstructured.Unstructured
@@ -113,10 +113,10 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 	if len(before) != 14 {
 		t.Fatalf("%d kinds", len(before))
 	}
-	// Our controllers would find their own conditions dropped, so they do not start on these.
+	// The API server would drop conditions of our controllers, so they do not start with these CRDs.
 	const command = "upgrade them with: helm upgrade fleet-crd charts/fleet-crd --namespace cattle-fleet-system"
 	if err := checkAtStart(t, cluster); !errors.Is(err, hub.ErrCRDsOutdated) || !strings.HasSuffix(err.Error(), command) {
-		t.Errorf("before the upgrade the controllers say %v", err)
+		t.Errorf("before the upgrade, the check of the controllers returns %v", err)
 	}
 
 	expectKept := func(after string) {
@@ -128,7 +128,7 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff(before[name], got); diff != "" {
-				t.Errorf("after %s, %s is another (-before +after):\n%s", after, name, diff)
+				t.Errorf("after %s, %s has changed (-before +after):\n%s", after, name, diff)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestNothingIsLostWhenTheKindsAreTakenOver(t *testing.T) {
 	install(t, ours)
 	expectKept("the upgrade to our chart")
 	if err := checkAtStart(t, cluster); err != nil {
-		t.Errorf("after the upgrade the controllers say %v", err)
+		t.Errorf("after the upgrade, the check of the controllers returns %v", err)
 	}
 	uninstall(t, ours)
 	expectKept("our chart was uninstalled")

@@ -146,9 +146,9 @@ func compareRights(rights []right, sent []requests.Request, seldom map[string]st
 	return used, wrong
 }
 
-// TestEveryRightOfTheControllersIsUsed compares the rules of charts/fleet with what its controllers requested in all
+// TestControllerRights_AreAllUsed compares the rules of charts/fleet with what its controllers requested in all
 // tests. It runs after them, by make test.
-func TestEveryRightOfTheControllersIsUsed(t *testing.T) {
+func TestControllerRights_AreAllUsed(t *testing.T) {
 	if *recordedRequests == "" {
 		t.Skip("no -requests: make test records them, make rights compares")
 	}
@@ -194,7 +194,7 @@ rules:
 		"verb unused: is named": {
 			sent: without(0), unused: 1, want: []string{"ClusterRole a, rule 1: no request used get secrets" + remedy},
 		},
-		"right that is asked for besides: goes with its request": {sent: without(1), unused: 2, want: []string{
+		"implied right: counts as unused with its request": {sent: without(1), unused: 2, want: []string{
 			"ClusterRole a, rule 1: no request used create secrets" + remedy,
 			"ClusterRole a, rule 2: no request used update bundledeployments/finalizers.fleet.cattle.io" + remedy,
 		}},
@@ -205,8 +205,8 @@ rules:
 			"Role b, rule 1: no request used update leases.coordination.k8s.io two" + remedy,
 			"no rule allows update leases.coordination.k8s.io two, which was requested",
 		}},
-		"right used seldom: is left out": {sent: without(0), seldom: map[string]string{"get secrets": "a reason"}, unused: 1},
-		"right used seldom that does not exist: is named": {
+		"unused right in the list seldomUsed: is not named": {sent: without(0), seldom: map[string]string{"get secrets": "a reason"}, unused: 1},
+		"right in seldomUsed that does not exist: is named": {
 			sent: used, seldom: map[string]string{"get pods": "a reason"}, want: []string{"seldomUsed names get pods, which no rule allows"},
 		},
 	}

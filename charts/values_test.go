@@ -96,8 +96,8 @@ func leaves(root map[string]any) []string {
 // isOf says whether a value is the row's, or a part of it.
 func isOf(leaf, row string) bool { return leaf == row || strings.HasPrefix(leaf, row+".") }
 
-// TestTheTablesAreTheSchemas compares docs/values.md with what the charts accept, in both directions.
-func TestTheTablesAreTheSchemas(t *testing.T) {
+// TestValuesPage_ListsTheSchemaValues compares docs/values.md with the schemas of the charts, in both directions.
+func TestValuesPage_ListsTheSchemaValues(t *testing.T) {
 	for _, chart := range []string{"fleet", "fleet-agent"} {
 		t.Run(chart, func(t *testing.T) {
 			rows := documented(t, chart)
@@ -128,8 +128,8 @@ func TestTheTablesAreTheSchemas(t *testing.T) {
 	}
 }
 
-// TestTheTablesSayTheDefaults compares the tables with values.yaml.
-func TestTheTablesSayTheDefaults(t *testing.T) {
+// TestValuesPage_StatesTheDefaults compares docs/values.md with values.yaml.
+func TestValuesPage_StatesTheDefaults(t *testing.T) {
 	for _, chart := range []string{"fleet", "fleet-agent"} {
 		t.Run(chart, func(t *testing.T) {
 			text, err := fs.ReadFile(charts.FS, chart+"/values.yaml")
@@ -161,9 +161,9 @@ func TestTheTablesSayTheDefaults(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsExplained looks for each value of the tables in values.yaml: by its key, or by its path, or with a
-// star for all of a parent's. What concerns resources is explained where these are.
-func TestEveryValueIsExplained(t *testing.T) {
+// TestValuesFile_ExplainsEveryValue looks in values.yaml for each value of docs/values.md: its key, its path, or a star for
+// all values of a parent. Values below resources are explained together.
+func TestValuesFile_ExplainsEveryValue(t *testing.T) {
 	for _, chart := range []string{"fleet", "fleet-agent"} {
 		file, err := fs.ReadFile(charts.FS, chart+"/values.yaml")
 		if err != nil {
@@ -177,7 +177,7 @@ func TestEveryValueIsExplained(t *testing.T) {
 				said = said || strings.Contains(text, strings.Join(steps[:i], ".")+".*")
 			}
 			if !said {
-				t.Errorf("%s/values.yaml does not say what %q is", chart, path)
+				t.Errorf("%s/values.yaml does not explain %q", chart, path)
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func everyValue(t *testing.T, chart string) map[string]any {
 	return parse[map[string]any](t, string(text))
 }
 
-func TestTheFilesHaveEveryValue(t *testing.T) {
+func TestValuesTestdata_ContainsEveryValue(t *testing.T) {
 	for _, chart := range []string{"fleet", "fleet-agent"} {
 		every := everyValue(t, chart)
 		for path := range documented(t, chart) {
@@ -204,17 +204,16 @@ func TestTheFilesHaveEveryValue(t *testing.T) {
 	}
 }
 
-// TestEachValueDoesWhatTheTablesSay sets each value alone, and takes each out of a file that has all: one of the two
-// changes what is rendered where the tables say that the value does something, and neither does where they say that it
-// is ignored.
-func TestEachValueDoesWhatTheTablesSay(t *testing.T) {
+// TestEachValue_HasTheDocumentedEffect sets each value alone, and removes each from a file that has all values. If
+// docs/values.md says that the value is ignored, neither changes the rendered files; otherwise one of them does.
+func TestEachValue_HasTheDocumentedEffect(t *testing.T) {
 	bases := map[string]release{"fleet": controllers(""), "fleet-agent": agent("")}
 	for chart, base := range bases {
 		every, defaults := everyValue(t, chart), parse[map[string]any](t, base.values)
 		all, none := rendered(t, base, every), rendered(t, base, defaults)
 		for path, row := range documented(t, chart) {
 			if strings.HasPrefix(path, "internal.") {
-				continue // the release has to be as these say, and the controllers' own are no user's
+				continue // these depend on the release, or are set by the controllers only
 			}
 			t.Run(chart+" "+path, func(t *testing.T) {
 				given, _ := at(every, path)

@@ -19,10 +19,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestThreeWaysOneDeployment is the promise of the agent's chart: the same settings, given to the chart fleet and
-// to the Cluster on the one hand and to the chart fleet-agent on the other, give the same Deployment, byte for byte.
-// An agent installed by hand, imported, or adopted by its Bundle is then one and the same.
-func TestThreeWaysOneDeployment(t *testing.T) {
+// TestInstallImportAndBundle_RenderTheSameDeployment passes the same settings to the chart fleet and the Cluster, and to the
+// chart fleet-agent. The Deployments must be equal byte for byte, so that an agent does not restart when the hub imports
+// it or when its Bundle adopts it.
+func TestInstallImportAndBundle_RenderTheSameDeployment(t *testing.T) {
 	tests := map[string]struct {
 		hub     string
 		cluster fleet.ClusterSpec
@@ -136,7 +136,7 @@ func expectDeployment(t *testing.T, way, want string, values importing.AgentValu
 	for _, object := range rendered {
 		if deployment, ok := object.(*appsv1.Deployment); ok {
 			if diff := cmp.Diff(want, text(t, *deployment)); diff != "" {
-				t.Errorf("the Deployment of %s is another (-install +%s):\n%s", way, way, diff)
+				t.Errorf("the Deployment of %s differs (-install +%s):\n%s", way, way, diff)
 			}
 			return
 		}
