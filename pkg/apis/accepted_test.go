@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestRecordedObjectsAreStoredWhole(t *testing.T) {
+func TestRecordedObjects_AreStoredWithAllFields(t *testing.T) {
 	found := recorded(t)
 	if len(found) != 26 {
 		t.Errorf("%d recorded objects of our kinds, want 26", len(found))
 	}
 	for _, want := range found {
 		t.Run(want.GetKind()+"/"+want.GetNamespace()+"/"+want.GetName(), func(t *testing.T) {
-			// The rest of the metadata is the API server's, and owners that are not there
-			// would have the object collected.
+			// The API server sets the other metadata. It would garbage-collect an object whose owners do not exist.
 			want.SetUID("")
 			want.SetOwnerReferences(nil)
 			client := resource(t, want.GetKind(), want.GetNamespace())
@@ -54,9 +53,8 @@ func content(object *unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// Each kind is given null, in spec and status, wherever the recorded schema takes it.
-func TestNullIsTakenWhereverTheRecordedSchemasTakeIt(t *testing.T) {
-	tests := map[string]struct{ spec, status []string }{ // a sample of what must be among the nulls
+func TestNull_IsAcceptedWhereRecordedSchemasAcceptIt(t *testing.T) {
+	tests := map[string]struct{ spec, status []string }{ // some of the fields that must be null
 		"Bundle":                   {[]string{"resources", "dependsOn", "rolloutStrategy"}, []string{"resourceKey"}},
 		"BundleDeployment":         {[]string{"deploymentID", "valuesHash"}, []string{"conditions", "display", "syncGeneration"}},
 		"BundleNamespaceMapping":   {nil, nil},
@@ -152,15 +150,15 @@ func sample(schema map[string]any) any {
 	return "x"
 }
 
-func TestStrictMeansStrict(t *testing.T) {
+func TestStrictValidation_RefusesUnknownFieldsAndWrongTypes(t *testing.T) {
 	tests := map[string]struct{ kind, fields, want string }{
-		"a field nobody knows":   {"Cluster", `spec: {clientid: x}`, `unknown field "spec.clientid"`},
-		"deep down":              {"Bundle", `spec: {targets: [{helm: {chartt: x}}]}`, `unknown field "spec.targets[0].helm.chartt"`},
-		"a spec where none is":   {"Content", `spec: {}`, `unknown field "spec"`},
-		"a status where none is": {"BundleNamespaceMapping", `status: {x: 1}`, `unknown field "status"`},
-		"a number for a text":    {"Cluster", `spec: {clientID: 1}`, `spec.clientID: Invalid value: "integer"`},
-		"a text for a number":    {"Cluster", `spec: {redeployAgentGeneration: "1"}`, `spec.redeployAgentGeneration: Invalid value: "string"`},
-		"a word for a flag":      {"Cluster", `spec: {paused: x}`, `spec.paused: Invalid value: "string"`},
+		"unknown field":                   {"Cluster", `spec: {clientid: x}`, `unknown field "spec.clientid"`},
+		"unknown nested field":            {"Bundle", `spec: {targets: [{helm: {chartt: x}}]}`, `unknown field "spec.targets[0].helm.chartt"`},
+		"spec of a kind without spec":     {"Content", `spec: {}`, `unknown field "spec"`},
+		"status of a kind without status": {"BundleNamespaceMapping", `status: {x: 1}`, `unknown field "status"`},
+		"number instead of a string":      {"Cluster", `spec: {clientID: 1}`, `spec.clientID: Invalid value: "integer"`},
+		"string instead of a number":      {"Cluster", `spec: {redeployAgentGeneration: "1"}`, `spec.redeployAgentGeneration: Invalid value: "string"`},
+		"string instead of a boolean":     {"Cluster", `spec: {paused: x}`, `spec.paused: Invalid value: "string"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -175,15 +173,15 @@ func TestStrictMeansStrict(t *testing.T) {
 	}
 }
 
-func TestWhatFreeFieldsHoldIsKept(t *testing.T) {
+func TestFreeFormFields_KeepAllValues(t *testing.T) {
 	values := `{text: x, number: 1, fraction: 1.5, flag: true, nothing: null, list: [{a: b}], object: {deep: {deeper: 1}}}`
 	tests := map[string]struct {
 		kind, fields string
 		path         []string
 	}{
-		"the Helm values of a Bundle":      {"Bundle", `spec: {helm: {values: ` + values + `}}`, []string{"spec", "helm", "values"}},
-		"those of staged options":          {"BundleDeployment", `spec: {stagedOptions: {helm: {values: ` + values + `}}}`, []string{"spec", "stagedOptions", "helm", "values"}},
-		"the template values of a Cluster": {"Cluster", `spec: {templateValues: ` + values + `}`, []string{"spec", "templateValues"}},
+		"the Helm values of a Bundle":       {"Bundle", `spec: {helm: {values: ` + values + `}}`, []string{"spec", "helm", "values"}},
+		"the Helm values of staged options": {"BundleDeployment", `spec: {stagedOptions: {helm: {values: ` + values + `}}}`, []string{"spec", "stagedOptions", "helm", "values"}},
+		"the template values of a Cluster":  {"Cluster", `spec: {templateValues: ` + values + `}`, []string{"spec", "templateValues"}},
 	}
 	want := object(t, "Cluster", `values: `+values).Object["values"]
 	for name, test := range tests {

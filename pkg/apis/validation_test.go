@@ -19,8 +19,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// What a TTL may look like, and what lies at the edges of that.
-func TestTTLsOfTokens(t *testing.T) {
+func TestTokenTTL_IsValidated(t *testing.T) {
 	const refused = "must be a valid Go duration"
 	tests := map[string]struct{ ttl, want string }{
 		"seconds":                {`"15s"`, ""},
@@ -34,22 +33,22 @@ func TestTTLsOfTokens(t *testing.T) {
 		"nanoseconds":            {`"1ns"`, ""},
 		"zero without a unit":    {`"0"`, ""},
 		"zero":                   {`"0s"`, ""},
-		"nothing":                {`null`, ""},
-		"the longest":            {`"2562047h"`, ""},
-		"as long as can be":      {`"1h1m1s1ms1us1ns1h1m1s1ms1us1ns1s"`, ""},
+		"null":                   {`null`, ""},
+		"longest accepted":       {`"2562047h"`, ""},
+		"longest text":           {`"1h1m1s1ms1us1ns1h1m1s1ms1us1ns1s"`, ""},
 		"days":                   {`"1d"`, refused},
 		"weeks":                  {`"1w"`, refused},
 		"years":                  {`"1y"`, refused},
 		"days and hours":         {`"7d12h"`, refused},
-		"a word":                 {`"abc"`, refused},
+		"not a duration":         {`"abc"`, refused},
 		"an unknown unit":        {`"5x"`, refused},
-		"a negative one":         {`"-1h"`, refused},
-		"one with a plus":        {`"+1h"`, refused},
-		"one with a space":       {`"1h 30m"`, refused},
-		"one that overflows":     {`"5000000h"`, refused},
+		"negative":               {`"-1h"`, refused},
+		"plus sign":              {`"+1h"`, refused},
+		"space":                  {`"1h 30m"`, refused},
+		"overflow":               {`"5000000h"`, refused},
 		"a number":               {`15`, `Invalid value: "integer"`},
-		"an empty one":           {`""`, "should be at least 1 chars long"},
-		"one that is too long":   {`"` + strings.Repeat("1m", 17) + `"`, "may not be more than 32"},
+		"empty text":             {`""`, "should be at least 1 chars long"},
+		"text too long":          {`"` + strings.Repeat("1m", 17) + `"`, "may not be more than 32"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +57,7 @@ func TestTTLsOfTokens(t *testing.T) {
 	}
 }
 
-// What the CRD lets through, our types must be able to read.
-func TestTTLsThatAreTakenCanBeRead(t *testing.T) {
+func TestAcceptedTokenTTL_CanBeDecoded(t *testing.T) {
 	for _, ttl := range []string{"15s", "5m", "2h", "1h30m", "300ms", "1.5h", "100µs", "100us", "1ns", "0", "0s", "2562047h"} {
 		t.Run(ttl, func(t *testing.T) {
 			expectVerdict(t, "ClusterRegistrationToken", "spec: {ttl: "+`"`+ttl+`"`+"}", "")
@@ -71,20 +69,20 @@ func TestTTLsThatAreTakenCanBeRead(t *testing.T) {
 	}
 }
 
-func TestReleaseNames(t *testing.T) {
+func TestReleaseName_IsValidated(t *testing.T) {
 	const pattern, long = "should match", "may not be more than 53"
 	tests := map[string]struct{ name, want string }{
-		"a word":                    {"hello", ""},
-		"digits, hyphens, dots":     {"1-a.b-2.c", ""},
-		"as long as can be":         {strings.Repeat("a", 53), ""},
-		"one character too long":    {strings.Repeat("a", 54), long},
-		"capitals":                  {"Hello", pattern},
-		"a hyphen at the end":       {"hello-", pattern},
-		"a dot at the beginning":    {".hello", pattern},
-		"two dots":                  {"a..b", pattern},
-		"an underscore":             {"a_b", pattern},
-		"a path":                    {"a/b", pattern},
-		"an empty one, if explicit": {"", pattern},
+		"letters":                {"hello", ""},
+		"digits, hyphens, dots":  {"1-a.b-2.c", ""},
+		"53 characters":          {strings.Repeat("a", 53), ""},
+		"54 characters":          {strings.Repeat("a", 54), long},
+		"capitals":               {"Hello", pattern},
+		"a hyphen at the end":    {"hello-", pattern},
+		"a dot at the beginning": {".hello", pattern},
+		"two dots":               {"a..b", pattern},
+		"an underscore":          {"a_b", pattern},
+		"a path":                 {"a/b", pattern},
+		"explicitly empty":       {"", pattern},
 	}
 	places := map[string]struct{ kind, fields string }{
 		"of a Bundle": {"Bundle", "spec: {helm: {releaseName: %q}}"},
@@ -101,13 +99,13 @@ func TestReleaseNames(t *testing.T) {
 	}
 }
 
-func TestRollouts(t *testing.T) {
+func TestRolloutStrategy_IsValidated(t *testing.T) {
 	tests := map[string]struct{ fields, want string }{
-		"numbers":                  {"maxUnavailable: 1, maxUnavailablePartitions: 2, autoPartitionSize: 3, autoPartitionThreshold: 4, maxNew: 5", ""},
-		"percentages":              {`maxUnavailable: 10%, maxUnavailablePartitions: 20%, autoPartitionSize: 30%`, ""},
-		"of a partition":           {`partitions: [{maxUnavailable: 1}, {maxUnavailable: 10%}]`, ""},
-		"a list":                   {`maxUnavailable: [1]`, `maxUnavailable: Invalid value: "array"`},
-		"a percentage of new ones": {`maxNew: 10%`, `maxNew: Invalid value: "string"`},
+		"numbers":               {"maxUnavailable: 1, maxUnavailablePartitions: 2, autoPartitionSize: 3, autoPartitionThreshold: 4, maxNew: 5", ""},
+		"percentages":           {`maxUnavailable: 10%, maxUnavailablePartitions: 20%, autoPartitionSize: 30%`, ""},
+		"of a partition":        {`partitions: [{maxUnavailable: 1}, {maxUnavailable: 10%}]`, ""},
+		"a list":                {`maxUnavailable: [1]`, `maxUnavailable: Invalid value: "array"`},
+		"percentage for maxNew": {`maxNew: 10%`, `maxNew: Invalid value: "string"`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,11 +119,11 @@ func TestTargetCustomizationMode(t *testing.T) {
 		fields, refused string
 		want            fleet.TargetCustomizationMode
 	}{
-		"the default":   {"spec: {}", "", fleet.TargetCustomizationFirstMatch},
-		"the first":     {"spec: {targetCustomizationMode: FirstMatch}", "", fleet.TargetCustomizationFirstMatch},
-		"all":           {"spec: {targetCustomizationMode: AllMatches}", "", fleet.TargetCustomizationAllMatches},
-		"another":       {"spec: {targetCustomizationMode: LastMatch}", `Unsupported value: "LastMatch"`, ""},
-		"in small caps": {"spec: {targetCustomizationMode: firstMatch}", `Unsupported value: "firstMatch"`, ""},
+		"the default": {"spec: {}", "", fleet.TargetCustomizationFirstMatch},
+		"the first":   {"spec: {targetCustomizationMode: FirstMatch}", "", fleet.TargetCustomizationFirstMatch},
+		"all":         {"spec: {targetCustomizationMode: AllMatches}", "", fleet.TargetCustomizationAllMatches},
+		"another":     {"spec: {targetCustomizationMode: LastMatch}", `Unsupported value: "LastMatch"`, ""},
+		"lower case":  {"spec: {targetCustomizationMode: firstMatch}", `Unsupported value: "firstMatch"`, ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +143,8 @@ func TestTargetCustomizationMode(t *testing.T) {
 	}
 }
 
-// The agent's heartbeat, as every implementation sends it.
-func TestHeartbeats(t *testing.T) {
+// This is the heartbeat that our agents and those of Rancher Fleet send.
+func TestHeartbeatPatch_ReplacesAgentStatus(t *testing.T) {
 	const heartbeat = `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"cattle-fleet-system"}}]`
 	seen := map[string]any{"lastSeen": "2026-01-02T03:04:05Z", "namespace": "cattle-fleet-system"}
 	tests := map[string]struct {
@@ -154,12 +152,12 @@ func TestHeartbeats(t *testing.T) {
 		refused bool
 		want    map[string]any
 	}{
-		"a Cluster without a status has no place for it": {nil, true, nil},
-		"a namespace is enough of a status": {
+		"Cluster without a status: refused": {nil, true, nil},
+		"status with a namespace: added": {
 			map[string]any{"namespace": "cluster-x"}, false,
 			map[string]any{"namespace": "cluster-x", "agent": seen},
 		},
-		"an earlier one is replaced": {
+		"status with a heartbeat: replaced": {
 			map[string]any{"agent": map[string]any{"lastSeen": nil, "namespace": ""}, "apiServerURL": "https://x"}, false,
 			map[string]any{"agent": seen, "apiServerURL": "https://x"},
 		},
@@ -185,8 +183,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// A hub that does not know what an agent says of its cluster takes the rest.
-func TestHeartbeatsOfAnotherRelease(t *testing.T) {
+// A newer agent may report facts that the hub does not know.
+func TestUnknownFieldOfAHeartbeat_IsDropped(t *testing.T) {
 	client := resource(t, "Cluster", "heartbeats")
 	cluster := create(t, client, "Cluster", "spec: {clientID: x}", map[string]any{})
 	const heartbeat = `[{"op":"add","path":"/status/agent","value":{"lastSeen":"2026-01-02T03:04:05Z","namespace":"n","moons":2}}]`
@@ -201,18 +199,18 @@ func TestHeartbeatsOfAnotherRelease(t *testing.T) {
 	}
 }
 
-// What an agent says of its cluster is shown to people: nothing else than what they expect may be there.
-func TestClusterFacts(t *testing.T) {
+// Users see these facts, and agents are not trusted: the CRD limits what they may contain.
+func TestClusterFacts_AreValidated(t *testing.T) {
 	const version, count = "should match", "should be greater than or equal to 0"
 	tests := map[string]struct{ facts, want string }{
-		"all of them":             {`{kubernetesVersion: v1.35.1+k3s1, platform: linux/amd64, nodes: 3, readyNodes: 0, agentVersion: v1.0.0-rc.1}`, ""},
-		"none":                    {`{}`, ""},
-		"a version that is prose": {`{kubernetesVersion: "v1 of ours"}`, version},
-		"control characters":      {`{agentVersion: "v1\e[2J"}`, version},
-		"a line too many":         {`{platform: "linux\n"}`, version},
-		"a long one":              {`{platform: ` + strings.Repeat("a", 65) + `}`, "may not be more than 64"},
-		"fewer nodes than none":   {`{nodes: -1}`, count},
-		"and of those ready":      {`{readyNodes: -1}`, count},
+		"all facts":                      {`{kubernetesVersion: v1.35.1+k3s1, platform: linux/amd64, nodes: 3, readyNodes: 0, agentVersion: v1.0.0-rc.1}`, ""},
+		"no facts":                       {`{}`, ""},
+		"spaces in a version":            {`{kubernetesVersion: "v1 of ours"}`, version},
+		"control characters":             {`{agentVersion: "v1\e[2J"}`, version},
+		"line break":                     {`{platform: "linux\n"}`, version},
+		"too long":                       {`{platform: ` + strings.Repeat("a", 65) + `}`, "may not be more than 64"},
+		"negative number of nodes":       {`{nodes: -1}`, count},
+		"negative number of ready nodes": {`{readyNodes: -1}`, count},
 	}
 	client := resource(t, "Cluster", "facts")
 	for name, test := range tests {
@@ -231,8 +229,8 @@ func TestClusterFacts(t *testing.T) {
 	}
 }
 
-// What `kubectl get` shows, as the API server computes it.
-func TestTables(t *testing.T) {
+// The API server computes the columns that `kubectl get` shows.
+func TestPrinterColumns_ShowStatus(t *testing.T) {
 	const ready = `conditions: [{type: Processed, status: "True", message: other}, {type: Ready, status: "False", message: why}]`
 	tests := map[string]struct{ fields, status, want string }{
 		"Bundle":           {"", `{` + ready + `, display: {readyClusters: 1/2}}`, "BundleDeployments-Ready=1/2 Status=why"},
@@ -261,7 +259,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func TestCategoryFleetIsThatOfClusterGroupAlone(t *testing.T) {
+func TestCategoryFleet_ContainsOnlyClusterGroup(t *testing.T) {
 	objects, err := hub(t).Resource(crds).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -9,18 +9,18 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestGenericMapIsTheBareObject(t *testing.T) {
+func TestGenericMap_EncodesAsPlainObject(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		want map[string]any
 	}{
-		"nothing":             {`null`, nil},
-		"an empty object":     {`{}`, map[string]any{}},
-		"a whole number":      {`{"n":1}`, map[string]any{"n": int64(1)}},
-		"all digits are kept": {`{"n":9007199254740993}`, map[string]any{"n": int64(9007199254740993)}},
-		"a fraction":          {`{"n":1.5}`, map[string]any{"n": 1.5}},
-		"nested values":       {`{"a":{"b":[1,"x",true,null,{}]}}`, map[string]any{"a": map[string]any{"b": []any{int64(1), "x", true, nil, map[string]any{}}}}},
-		"templates":           {`{"a":"${ .ClusterName }"}`, map[string]any{"a": "${ .ClusterName }"}},
+		"null":                           {`null`, nil},
+		"an empty object":                {`{}`, map[string]any{}},
+		"a whole number":                 {`{"n":1}`, map[string]any{"n": int64(1)}},
+		"large number: keeps all digits": {`{"n":9007199254740993}`, map[string]any{"n": int64(9007199254740993)}},
+		"a fraction":                     {`{"n":1.5}`, map[string]any{"n": 1.5}},
+		"nested values":                  {`{"a":{"b":[1,"x",true,null,{}]}}`, map[string]any{"a": map[string]any{"b": []any{int64(1), "x", true, nil, map[string]any{}}}}},
+		"templates":                      {`{"a":"${ .ClusterName }"}`, map[string]any{"a": "${ .ClusterName }"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestGenericMap_RefusesOtherTypesThanObjects(t *testing.T) {
 	}
 }
 
-func TestACopyOfAGenericMapSharesNothing(t *testing.T) {
+func TestGenericMapCopy_SharesNoMemory(t *testing.T) {
 	tests := map[string]struct {
 		change func(original map[string]any)
 	}{

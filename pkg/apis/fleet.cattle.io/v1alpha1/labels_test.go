@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestLabelsAreOfTheirKindAndDescribed(t *testing.T) {
+func TestLabels_AreValidKeysWithADescription(t *testing.T) {
 	key := regexp.MustCompile(`^(fleet\.cattle\.io|objectset\.rio\.cattle\.io|management\.cattle\.io)/[a-z0-9/-]+$`)
 	kind := regexp.MustCompile(`^(Label|Annotation|Finalizer|SecretType)[A-Z]`)
 	seen := map[string]string{}

@@ -16,10 +16,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// TestOrderOfJSONFields pins the order of every field that goes into a hash:
-// deployment IDs, manifests and the change detectors of agent settings. A change here redeploys every Bundle
-// everywhere.
-func TestOrderOfJSONFields(t *testing.T) {
+// TestJSONFields_KeepTheirOrder pins the order of all fields that are part of a hash: deployment IDs, names of Contents and
+// hashes of agent settings. A change would redeploy every Bundle on every cluster.
+func TestJSONFields_KeepTheirOrder(t *testing.T) {
 	tests := map[string]any{
 		"order-bundledeploymentoptions":      &fleet.BundleDeploymentOptions{},
 		"order-bundleresource":               &fleet.BundleResource{},
@@ -37,7 +36,7 @@ func TestOrderOfJSONFields(t *testing.T) {
 	}
 }
 
-func TestEmptyOptionsAreAnEmptyObject(t *testing.T) {
+func TestEmptyOptions_EncodeAsEmptyObject(t *testing.T) {
 	tests := map[string]any{
 		"options":       fleet.BundleDeploymentOptions{},
 		"helm":          fleet.HelmOptions{},
@@ -64,7 +63,7 @@ func TestEmptyOptionsAreAnEmptyObject(t *testing.T) {
 	}
 }
 
-func TestHashesOfOptionsAreThoseOfTheWire(t *testing.T) {
+func TestOptions_HaveTheRecordedHashes(t *testing.T) {
 	values := func(data map[string]any) *fleet.HelmOptions {
 		return &fleet.HelmOptions{Values: &fleet.GenericMap{Data: data}}
 	}
@@ -72,7 +71,7 @@ func TestHashesOfOptionsAreThoseOfTheWire(t *testing.T) {
 		options fleet.BundleDeploymentOptions
 		want    string
 	}{
-		"nothing but an empty helm": {
+		"only an empty helm": {
 			fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}},
 			"2b3eb1c0044dd55963b580c402f9703533c40396e53a2aa27a2ba991ec15d145",
 		},
@@ -107,22 +106,22 @@ func TestHashesOfOptionsAreThoseOfTheWire(t *testing.T) {
 	}
 }
 
-func TestATargetsOwnNamespaceLabelsStandForThoseOfItsOptions(t *testing.T) {
+func TestBundleTarget_EncodesItsOwnNamespaceLabels(t *testing.T) {
 	tests := map[string]struct {
 		target fleet.BundleTarget
 		want   string
 	}{
-		"the target's are written": {
+		"labels of the target: encoded": {
 			fleet.BundleTarget{NamespaceLabels: map[string]string{"a": "target"}},
 			`{"namespaceLabels":{"a":"target"}}`,
 		},
-		"the options' are not": {
+		"labels and annotations of its options: not encoded": {
 			fleet.BundleTarget{BundleDeploymentOptions: fleet.BundleDeploymentOptions{
 				NamespaceLabels: map[string]string{"a": "options"}, NamespaceAnnotations: map[string]string{"b": "options"},
 			}},
 			`{}`,
 		},
-		"nor do they mix": {
+		"annotations of both: only those of the target": {
 			fleet.BundleTarget{
 				BundleDeploymentOptions: fleet.BundleDeploymentOptions{NamespaceAnnotations: map[string]string{"b": "options"}},
 				NamespaceAnnotations:    map[string]string{"c": "target"},
@@ -150,20 +149,20 @@ func TestATargetsOwnNamespaceLabelsStandForThoseOfItsOptions(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenEvenWhenZero(t *testing.T) {
+func TestZeroValues_AreEncodedWhereRequired(t *testing.T) {
 	tests := map[string]struct {
 		object any
 		want   string
 	}{
-		"an agent not yet heard of":          {fleet.AgentStatus{}, `{"lastSeen":null,"namespace":""}`},
-		"a summary of nothing":               {fleet.BundleSummary{}, `{"ready":0,"desiredReady":0}`},
-		"counts of nothing":                  {fleet.ResourceCounts{}, `{"ready":0,"desiredReady":0,"waitApplied":0,"modified":0,"orphaned":0,"missing":0,"unknown":0,"notReady":0}`},
-		"a reference to values":              {fleet.ValuesKeyRef{}, `{"name":""}`},
-		"no values and no pointer to any":    {fleet.HelmOptions{Values: nil}, `{}`},
-		"a pointer to no values":             {fleet.HelmOptions{Values: &fleet.GenericMap{}}, `{"values":null}`},
-		"an empty object of values":          {fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{}}}, `{"values":{}}`},
-		"no pull secrets, said explicitly":   {fleet.ClusterSpec{AgentPullSecrets: &[]corev1.LocalObjectReference{}}, `{"agentPullSecrets":[]}`},
-		"an empty selector, which picks all": {fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}}, `{"clusterSelector":{}}`},
+		"agent without a heartbeat":         {fleet.AgentStatus{}, `{"lastSeen":null,"namespace":""}`},
+		"empty summary":                     {fleet.BundleSummary{}, `{"ready":0,"desiredReady":0}`},
+		"empty counts":                      {fleet.ResourceCounts{}, `{"ready":0,"desiredReady":0,"waitApplied":0,"modified":0,"orphaned":0,"missing":0,"unknown":0,"notReady":0}`},
+		"a reference to values":             {fleet.ValuesKeyRef{}, `{"name":""}`},
+		"nil values":                        {fleet.HelmOptions{Values: nil}, `{}`},
+		"values without data":               {fleet.HelmOptions{Values: &fleet.GenericMap{}}, `{"values":null}`},
+		"values with an empty object":       {fleet.HelmOptions{Values: &fleet.GenericMap{Data: map[string]any{}}}, `{"values":{}}`},
+		"explicitly empty pull secrets":     {fleet.ClusterSpec{AgentPullSecrets: &[]corev1.LocalObjectReference{}}, `{"agentPullSecrets":[]}`},
+		"empty selector, which matches all": {fleet.BundleTarget{ClusterSelector: &metav1.LabelSelector{}}, `{"clusterSelector":{}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

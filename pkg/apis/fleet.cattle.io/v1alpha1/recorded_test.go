@@ -15,8 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// recordedKinds is how many objects of each kind were recorded. The tests below
-// say nothing about objects that are not there.
+// recordedKinds is the number of recorded objects of each kind. The tests below would not notice missing objects.
 var recordedKinds = map[string]int{
 	"Bundle":                   5,
 	"BundleDeployment":         6,
@@ -27,8 +26,8 @@ var recordedKinds = map[string]int{
 	"Content":                  4,
 }
 
-// harmless are the differences between a recorded object and what our types make
-// of it that no reader can stumble over. Each must occur, or it is not listed.
+// harmless are the differences between a recorded object and our encoding of it that do not matter to any reader. Each must
+// occur at least once.
 var harmless = []struct {
 	why     string
 	pattern string
@@ -45,7 +44,7 @@ var harmless = []struct {
 		`^ClusterRegistrationToken\.spec\.ttl: 24h -> 24h0m0s$`},
 }
 
-func TestRecordedObjectsAreAllThere(t *testing.T) {
+func TestRecordedObjects_AreComplete(t *testing.T) {
 	got := map[string]int{}
 	for _, doc := range recordedObjects(t) {
 		got[doc.kind()]++
@@ -55,7 +54,7 @@ func TestRecordedObjectsAreAllThere(t *testing.T) {
 	}
 }
 
-func TestRecordedObjectsLoseNothingInOurTypes(t *testing.T) {
+func TestRecordedObjects_DecodeWithoutLoss(t *testing.T) {
 	scheme := newScheme(t)
 	used := map[string]bool{}
 	for _, doc := range recordedObjects(t) {
@@ -81,7 +80,7 @@ func TestRecordedObjectsLoseNothingInOurTypes(t *testing.T) {
 	}
 }
 
-func TestRecordedObjectsDoNotChangeOnceOurs(t *testing.T) {
+func TestDecodedObjects_RoundTripUnchanged(t *testing.T) {
 	scheme := newScheme(t)
 	for _, doc := range recordedObjects(t) {
 		t.Run(doc.kind()+"/"+doc.metadata(), func(t *testing.T) {
@@ -101,17 +100,17 @@ func TestRecordedObjectsDoNotChangeOnceOurs(t *testing.T) {
 	}
 }
 
-func TestAFieldWeDoNotKnowIsNoticed(t *testing.T) {
+func TestUnknownField_IsReported(t *testing.T) {
 	tests := map[string]struct{ object, want string }{
-		"at the top": {
+		"top level": {
 			`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Content","contents":"eA=="}`,
 			`unknown field "contents"`,
 		},
-		"in another case": {
+		"other case": {
 			`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Cluster","spec":{"clientId":"x"}}`,
 			`unknown field "spec.clientId"`,
 		},
-		"in inlined options": {
+		"inlined options": {
 			`{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"Bundle","spec":{"targets":[{"helm":{"value":{}}}]}}`,
 			`unknown field "spec.targets[0].helm.value"`,
 		},

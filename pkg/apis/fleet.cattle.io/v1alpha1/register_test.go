@@ -8,7 +8,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestTheSchemeKnowsEveryKindAndItsList(t *testing.T) {
+func TestScheme_KnowsEveryKindAndItsList(t *testing.T) {
 	want := map[string]bool{}
 	for _, kind := range ourKinds {
 		want[kind] = true
@@ -25,7 +25,7 @@ func TestTheSchemeKnowsEveryKindAndItsList(t *testing.T) {
 	}
 }
 
-func TestTheGroupAndVersionAreThoseOfTheWire(t *testing.T) {
+func TestGroupAndVersion_MatchTheAPI(t *testing.T) {
 	if got := fleet.SchemeGroupVersion.String(); got != "fleet.cattle.io/v1alpha1" {
 		t.Errorf("group and version: %s", got)
 	}

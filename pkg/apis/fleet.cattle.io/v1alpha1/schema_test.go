@@ -9,32 +9,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ourKinds are the kinds this package has.
+// ourKinds are the kinds of this package.
 var ourKinds = []string{
 	"Bundle", "BundleDeployment", "BundleNamespaceMapping", "Cluster",
 	"ClusterGroup", "ClusterRegistration", "ClusterRegistrationToken", "Content",
 }
 
-// otherKinds were recorded and are not of registration and delivery.
+// otherKinds are recorded kinds that this project only stores.
 var otherKinds = []string{"GitRepo", "GitRepoRestriction", "HelmOp", "ImageScan", "Policy", "Schedule"}
 
-// decided are our additions to the recorded schemas. They are optional, and no
-// other implementation reads or writes them.
+// decided are our additions to the recorded schemas. They are optional, and Rancher Fleet neither reads nor writes them.
 var decided = []struct{ why, pattern string }{
-	{"a request says what it is waiting for",
+	{"a request reports what it is waiting for",
 		`^ClusterRegistration\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
-	{"a token says what it is waiting for",
+	{"a token reports what it is waiting for",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.conditions: <absent> -> map\[`},
-	{"a token says which default time to live it got",
+	{"a token reports its default time to live",
 		`^ClusterRegistrationToken\.schema\.properties\.status\.properties\.defaultTTL: <absent> -> map\[`},
-	{"an agent says what cluster it is in",
+	{"an agent reports facts about its cluster",
 		`^Cluster\.schema\.properties\.status\.properties\.agent\.properties\.(agentVersion|credentialExpires|hubSerial|kubernetesVersion|nodes|platform|readyNodes|recoveryKey|recoveryTicket): <absent> -> map\[`},
 	{"a Bundle counts the clusters whose agents are silent", `^Bundle\.schema\.properties\.status\.properties\.unreachable: <absent> -> map\[`},
 	{"Fleet owns what it computes as a whole (decision 41)", `\.(options|stagedOptions|summary|display|resourceCounts)\.x-kubernetes-map-type: <absent> -> atomic$`},
-	{"which shows in a wide list", `^Cluster\.columns: \[.* name:Status type:string\]\] -> \[.* name:Status type:string\] map\[.* priority:1 type:string\]\]$`},
+	{"wide lists show these facts", `^Cluster\.columns: \[.* name:Status type:string\]\] -> \[.* name:Status type:string\] map\[.* priority:1 type:string\]\]$`},
 }
 
-func TestSchemasAreTheRecordedOnes(t *testing.T) {
+func TestSchemas_EqualTheRecordedSchemas(t *testing.T) {
 	used := map[string]bool{}
 	for _, kind := range ourKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -54,12 +53,12 @@ func TestSchemasAreTheRecordedOnes(t *testing.T) {
 	}
 	for _, addition := range decided {
 		if !used[addition.why] {
-			t.Errorf("decided, but not in the schemas: %s", addition.why)
+			t.Errorf("in the list decided, but not in the schemas: %s", addition.why)
 		}
 	}
 }
 
-func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
+func TestFields_EqualTheRecordedFields(t *testing.T) {
 	added := map[string][]string{
 		"ClusterRegistration":      conditionFields("status.conditions"),
 		"ClusterRegistrationToken": append(conditionFields("status.conditions"), "status.defaultTTL"),
@@ -85,7 +84,7 @@ func TestEveryFieldOfOursIsInTheRecordedTreeAndBack(t *testing.T) {
 	}
 }
 
-func TestEveryRecordedCRDIsOursOrKnowinglyNot(t *testing.T) {
+func TestRecordedCRDs_AreImplementedOrListed(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(recordedFolder, "crds", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +141,7 @@ func TestPrinterColumns(t *testing.T) {
 	}
 }
 
-func TestCRDsOutliveTheirChart(t *testing.T) {
+func TestCRDs_AreKeptWhenTheChartIsUninstalled(t *testing.T) {
 	for _, kind := range ourKinds {
 		metadata := readDocuments(t, crdFile(kind))[0].object["metadata"].(map[string]any)
 		annotations := metadata["annotations"].(map[string]any)
@@ -152,8 +151,8 @@ func TestCRDsOutliveTheirChart(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfOursIsDescribed(t *testing.T) {
-	// Names that say it all, and what Kubernetes describes.
+func TestFields_HaveDescriptions(t *testing.T) {
+	// Fields with self-explanatory names, and types of Kubernetes.
 	plain := regexp.MustCompile(`(^|\.)(name|namespace|kind|apiVersion|uid|value|enabled|metadata|items|comparePatches|` +
 		`clusterName|clusterSelector|clusterGroup|clusterGroupSelector|selector|secretKeyRef|configMapKeyRef|agent\w+\..*|` +
 		`ready|notReady|waitApplied|errApplied|outOfSync|modified|pending|missing|unknown|lastTransitionTime|lastUpdateTime)$`)
@@ -174,13 +173,13 @@ func crdFile(kind string) string {
 	return filepath.Join(crdFolder, "fleet.cattle.io_"+strings.ToLower(kind)+"s.yaml")
 }
 
-// recordedCRD is what a recorded CRD says, in the form of ourCRD.
+// recordedCRD returns the facts of a recorded CRD, in the form of ourCRD.
 func recordedCRD(t *testing.T, kind string) map[string]any {
 	t.Helper()
 	return facts(t, readDocuments(t, filepath.Join(recordedFolder, "crds", strings.ToLower(kind)+"s.yaml"))[0].object)
 }
 
-// ourCRD is what our CRD says, without what is only for people.
+// ourCRD returns the facts of our CRD, without descriptions.
 func ourCRD(t *testing.T, kind string) map[string]any {
 	t.Helper()
 	crd := readDocuments(t, crdFile(kind))[0].object

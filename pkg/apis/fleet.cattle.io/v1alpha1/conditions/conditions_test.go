@@ -40,47 +40,47 @@ func TestSetCondition(t *testing.T) {
 		set  condition
 		want []condition
 	}{
-		"the first one": {
+		"first condition: added": {
 			nil,
 			condition{Type: "Ready", Status: "True"},
 			[]condition{{Type: "Ready", Status: "True", LastUpdateTime: later}},
 		},
-		"a new one goes to the end": {
+		"new condition: appended": {
 			[]condition{processed},
 			condition{Type: "Ready", Status: "Unknown"},
 			[]condition{processed, {Type: "Ready", Status: "Unknown", LastUpdateTime: later}},
 		},
-		"the same again changes nothing": {
+		"same condition: no change": {
 			[]condition{processed, imported},
 			condition{Type: "Imported", Status: "False", Reason: "Error", Message: "x"},
 			[]condition{processed, imported},
 		},
-		"another status, in its place": {
+		"other status: replaced in place": {
 			[]condition{imported, processed},
 			condition{Type: "Imported", Status: "True"},
 			[]condition{{Type: "Imported", Status: "True", LastUpdateTime: later}, processed},
 		},
-		"another reason": {
+		"other reason: replaced": {
 			[]condition{imported},
 			condition{Type: "Imported", Status: "False", Reason: "AwaitingToken", Message: "x"},
 			[]condition{{Type: "Imported", Status: "False", Reason: "AwaitingToken", Message: "x", LastUpdateTime: later}},
 		},
-		"another message": {
+		"other message: replaced": {
 			[]condition{imported},
 			condition{Type: "Imported", Status: "False", Reason: "Error", Message: "y"},
 			[]condition{{Type: "Imported", Status: "False", Reason: "Error", Message: "y", LastUpdateTime: later}},
 		},
-		"a time given is not believed": {
+		"given time: ignored": {
 			nil,
 			condition{Type: "Ready", Status: "True", LastUpdateTime: "2001-01-01T00:00:00Z"},
 			[]condition{{Type: "Ready", Status: "True", LastUpdateTime: later}},
 		},
-		"the transition's time is never written": {
+		"given transition time: ignored": {
 			[]condition{imported},
 			condition{Type: "Imported", Status: "True", LastTransitionTime: later},
 			[]condition{{Type: "Imported", Status: "True", LastUpdateTime: later}},
 		},
-		"what another wrote there stays while nothing changes": {
+		"no change: times of other writers stay": {
 			[]condition{{Type: "Ready", Status: "True", LastUpdateTime: earlier, LastTransitionTime: earlier}},
 			condition{Type: "Ready", Status: "True"},
 			[]condition{{Type: "Ready", Status: "True", LastUpdateTime: earlier, LastTransitionTime: earlier}},
@@ -109,11 +109,11 @@ func TestGetCondition(t *testing.T) {
 		conditionType string
 		want          *condition
 	}{
-		"there":                      {list, "Processed", &condition{Type: "Processed", Status: corev1.ConditionTrue}},
-		"the first of two":           {list, "Ready", &condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "first"}},
-		"not there":                  {list, "Imported", nil},
-		"in another case":            {list, "ready", nil},
-		"not there in an empty list": {nil, "Ready", nil},
+		"exists":                      {list, "Processed", &condition{Type: "Processed", Status: corev1.ConditionTrue}},
+		"two of this type: the first": {list, "Ready", &condition{Type: "Ready", Status: corev1.ConditionFalse, Reason: "first"}},
+		"does not exist":              {list, "Imported", nil},
+		"other case: does not match":  {list, "ready", nil},
+		"empty list":                  {nil, "Ready", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestGetCondition(t *testing.T) {
 	}
 }
 
-func TestConditionsAndReasonsAreWordsWithASentence(t *testing.T) {
-	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // what API machinery asks of a reason
+func TestConstants_AreWordsWithADescription(t *testing.T) {
+	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // the format that Kubernetes requires for a reason
 	found := constants(t)
 	seen := map[string]string{}
 	for _, constant := range found {

@@ -15,8 +15,8 @@ import (
 
 var updateDocs = flag.Bool("update-docs", false, "write docs/conditions.md from conditions.go")
 
-// The page for users is made from the constants' own sentences, so that neither can be forgotten.
-func TestConditionsPageIsUpToDate(t *testing.T) {
+// docs/conditions.md is generated from the comments of the constants.
+func TestConditionsPage_IsUpToDate(t *testing.T) {
 	const page = "../../../../../docs/conditions.md"
 	blocks := documented(t)
 	if len(blocks) < 6 {

@@ -11,24 +11,24 @@ import (
 	"testing"
 )
 
-// Whoever reads the table of reasons may rely on it: each of them is given by somebody, and nobody gives another.
-func TestReasonsAreThoseOfTheTableAndAllAreGiven(t *testing.T) {
+// Every reason in docs/conditions.md is used by the code, and the code uses no other reason.
+func TestReasons_AreConstantsInUse(t *testing.T) {
 	named, texts := givenReasons(t, filepath.Join("..", "..", "..", "..", "..", "internal"))
 	for _, constant := range constants(t) {
 		if !named[constant.name] {
-			t.Errorf("%s is given by nobody: delete it", constant.name)
+			t.Errorf("%s is not used: delete it", constant.name)
 		}
 	}
 	for _, text := range texts {
-		t.Errorf("%s: the reason is no constant of conditions.go", text)
+		t.Errorf("%s: the reason is not a constant of conditions.go", text)
 	}
 	if len(named) < 30 {
-		t.Errorf("only %d constants are given: the code was not read", len(named))
+		t.Errorf("only %d constants are used: the code was not read", len(named))
 	}
 }
 
-// givenReasons reads the product's code: which constants of package conditions it names, and where it
-// writes a Reason as text.
+// givenReasons reads the code. It returns the constants of package conditions that the code names, and the places that set
+// a Reason to a literal.
 func givenReasons(t *testing.T, root string) (named map[string]bool, texts []string) {
 	t.Helper()
 	named = map[string]bool{}
@@ -74,7 +74,7 @@ func isReason(left ast.Expr) bool {
 	return ok && selector.Sel.Name == "Reason"
 }
 
-// isText says whether an expression is a text that is not empty.
+// isText reports whether an expression is a string literal that is not empty.
 func isText(right ast.Expr) bool {
 	literal, ok := right.(*ast.BasicLit)
 	return ok && literal.Kind == token.STRING && literal.Value != `""`
