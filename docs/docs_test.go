@@ -1,4 +1,4 @@
-// Package docs_test holds the documents to the code.
+// Package docs_test compares the documents with the code.
 package docs_test
 
 import (
@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// page is one that names the tests of behaviours, in the last column of its tables.
+// page describes a document whose tables name tests in their last column.
 type page struct {
-	// least is how many tests it names at the least.
+	// least is the minimum number of tests that it names.
 	least int
-	// home is the package of tests before which none is named; without a home it is the one that was named last.
+	// home is the package of tests without a package. Without a home, that is the package of the test before.
 	home string
-	// short are packages by the beginnings that stand for them.
+	// short maps abbreviations to packages.
 	short map[string]string
 }
 
@@ -29,8 +29,7 @@ func pages() map[string]page {
 	}
 }
 
-// TestTheTestsThatAreNamedExist looks for every test that a page of behaviours names, in the package it names.
-func TestTheTestsThatAreNamedExist(t *testing.T) {
+func TestNamedTests_Exist(t *testing.T) {
 	known, told := tests(t)
 	for name, page := range pages() {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +55,7 @@ func TestTheTestsThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// tests are those that a page names, each as "package Test".
+// tests returns the tests that a page names, each as "package Test".
 func (p page) tests(text string) (named []string) {
 	folder, test := regexp.MustCompile(`^[a-z0-9]+(/[a-z0-9]+)*$`), regexp.MustCompile(`^Test[A-Z]\w*`)
 	for line := range strings.Lines(text) {
@@ -83,19 +82,19 @@ func (p page) tests(text string) (named []string) {
 	return named
 }
 
-func TestTestsOfAPage(t *testing.T) {
+func TestPage_FindsTestsInTheLastColumn(t *testing.T) {
 	row := func(cell string) string { return "| what holds | " + cell + " |\n" }
 	tests := map[string]struct {
 		page page
 		cell string
 		want string
 	}{
-		"of the package before it":       {page{}, "a/b TestOne, TestTwo", "a/b TestOne,a/b TestTwo"},
-		"of another package":             {page{}, "a/b TestOne; c/d TestTwo", "a/b TestOne,c/d TestTwo"},
-		"beside stories":                 {page{}, `a/b stories one, two, TestOne; e2e "told"`, "a/b TestOne"},
-		"with the name of a row":         {page{}, "a/b TestOne/of_a_row, …/of_another, TestTwo (first, second)", "a/b TestOne,a/b TestTwo"},
-		"of the page's own":              {page{home: "h/i"}, "TestOne, a/b TestTwo, TestThree", "h/i TestOne,a/b TestTwo,h/i TestThree"},
-		"of a package with a short name": {page{home: "h/i", short: map[string]string{"c": "a/c"}}, "c TestOne, c/d TestTwo", "a/c TestOne,a/c/d TestTwo"},
+		"without a package: package of the test before": {page{}, "a/b TestOne, TestTwo", "a/b TestOne,a/b TestTwo"},
+		"other package":                          {page{}, "a/b TestOne; c/d TestTwo", "a/b TestOne,c/d TestTwo"},
+		"stories are skipped":                    {page{}, `a/b stories one, two, TestOne; e2e "told"`, "a/b TestOne"},
+		"name of a row is dropped":               {page{}, "a/b TestOne/of_a_row, …/of_another, TestTwo (first, second)", "a/b TestOne,a/b TestTwo"},
+		"without a package: package of the page": {page{home: "h/i"}, "TestOne, a/b TestTwo, TestThree", "h/i TestOne,a/b TestTwo,h/i TestThree"},
+		"abbreviated package":                    {page{home: "h/i", short: map[string]string{"c": "a/c"}}, "c TestOne, c/d TestTwo", "a/c TestOne,a/c/d TestTwo"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +105,7 @@ func TestTestsOfAPage(t *testing.T) {
 	}
 }
 
-// tests are the names of all test functions, each as "package Test", and the text of the stories.
+// tests returns the names of all test functions, each as "package Test", and the text of the stories.
 func tests(t *testing.T) (known map[string]bool, stories string) {
 	t.Helper()
 	known = map[string]bool{}

@@ -150,7 +150,7 @@ func TestUntilOrphaned_KeepsContextWhileParentLives(t *testing.T) {
 	}
 }
 
-func TestBundlesTargetEveryCluster(t *testing.T) {
+func TestDemoBundles_TargetEveryCluster(t *testing.T) {
 	for _, bundle := range []*fleet.Bundle{chartBundle(framework.Workspace, "0.1.0"), manifestBundle(framework.Workspace)} {
 		matcher, err := targeting.NewMatcher(targeting.Criteria{ClusterSelector: bundle.Spec.Targets[0].ClusterSelector})
 		if err != nil {

@@ -32,19 +32,19 @@ func whole(t *testing.T, spec string) *apiextensions.CustomResourceDefinition {
 	return &found
 }
 
-func TestFieldsThatWouldBeDropped(t *testing.T) {
+func TestMissing_ListsFieldsThatTheServerDrops(t *testing.T) {
 	tests := map[string]struct {
 		ours, served string
 		want         []string
 	}{
-		"the same":          {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: string}}}}", nil},
-		"CRDs may be newer": {"{spec: {properties: {a: {}}}}", "{spec: {properties: {a: {}, b: {}}}, status: {}}", nil},
-		"a new field":       {"{spec: {properties: {a: {}, b: {}}}}", "{spec: {properties: {a: {}}}}", []string{"spec.b"}},
-		"several, sorted":   {"{spec: {properties: {c: {}, b: {}, a: {}}}}", "{spec: {properties: {b: {}}}}", []string{"spec.a", "spec.c"}},
-		"what is below a missing field goes unsaid": {"{status: {properties: {a: {properties: {b: {}}}}}}", "{spec: {}}", []string{"status"}},
-		"another type is not our question":          {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: integer}}}}", nil},
-		"what every object has":                     {"{apiVersion: {}, kind: {}, metadata: {}, spec: {}}", "{spec: {}}", nil},
-		"what only the root and embedded objects have": {
+		"the same":            {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: string}}}}", nil},
+		"served CRD is newer": {"{spec: {properties: {a: {}}}}", "{spec: {properties: {a: {}, b: {}}}, status: {}}", nil},
+		"a new field":         {"{spec: {properties: {a: {}, b: {}}}}", "{spec: {properties: {a: {}}}}", []string{"spec.b"}},
+		"several, sorted":     {"{spec: {properties: {c: {}, b: {}, a: {}}}}", "{spec: {properties: {b: {}}}}", []string{"spec.a", "spec.c"}},
+		"fields below a missing field are not listed": {"{status: {properties: {a: {properties: {b: {}}}}}}", "{spec: {}}", []string{"status"}},
+		"other type is not compared":                  {"{spec: {properties: {a: {type: string}}}}", "{spec: {properties: {a: {type: integer}}}}", nil},
+		"apiVersion, kind and metadata of the root":   {"{apiVersion: {}, kind: {}, metadata: {}, spec: {}}", "{spec: {}}", nil},
+		"kind of another object": {
 			"{spec: {properties: {kind: {}}}}", "{spec: {type: object}}", []string{"spec.kind"},
 		},
 		"an embedded object": {
@@ -55,7 +55,7 @@ func TestFieldsThatWouldBeDropped(t *testing.T) {
 			"{spec: {properties: {targets: {items: {properties: {name: {}, new: {}}}}}}}",
 			"{spec: {properties: {targets: {items: {properties: {name: {}}}}}}}", []string{"spec.targets[].new"},
 		},
-		"a list that was something else": {
+		"a list served as another type": {
 			"{spec: {properties: {targets: {items: {properties: {name: {}}}}}}}", "{spec: {properties: {targets: {type: string}}}}", []string{"spec.targets[].name"},
 		},
 		"a list of texts": {
@@ -65,7 +65,7 @@ func TestFieldsThatWouldBeDropped(t *testing.T) {
 			"{spec: {properties: {by: {additionalProperties: {properties: {a: {}, b: {}}}}}}}",
 			"{spec: {properties: {by: {additionalProperties: {properties: {a: {}}}}}}}", []string{"spec.by.*.b"},
 		},
-		"a map that was an object with fields": {
+		"a map served as an object with fields": {
 			"{spec: {properties: {labels: {additionalProperties: {type: string}}}}}", "{spec: {properties: {labels: {properties: {a: {}}}}}}", []string{"spec.labels.*"},
 		},
 		"a map of anything": {
@@ -81,13 +81,13 @@ func TestFieldsThatWouldBeDropped(t *testing.T) {
 		"fields where no more are allowed": {
 			"{spec: {properties: {a: {properties: {x: {}}}}}}", "{spec: {properties: {a: {additionalProperties: false}}}}", []string{"spec.a.x"},
 		},
-		"a served schema that keeps everything": {
+		"served schema keeps unknown fields": {
 			"{spec: {properties: {a: {properties: {b: {items: {properties: {c: {}}}}}}}}}", "{spec: {x-kubernetes-preserve-unknown-fields: true}}", nil,
 		},
-		"ours keeps everything, the served one what it knows": {
+		"only ours keeps unknown fields": {
 			"{spec: {properties: {values: {x-kubernetes-preserve-unknown-fields: true}}}}", "{spec: {properties: {values: {type: object}}}}", []string{"spec.values.*"},
 		},
-		"both keep everything": {
+		"both keep unknown fields": {
 			"{spec: {properties: {values: {x-kubernetes-preserve-unknown-fields: true}}}}", "{spec: {properties: {values: {x-kubernetes-preserve-unknown-fields: true}}}}", nil,
 		},
 	}
@@ -101,19 +101,19 @@ func TestFieldsThatWouldBeDropped(t *testing.T) {
 	}
 }
 
-func TestVersionsAndSubresources(t *testing.T) {
+func TestMissing_ListsVersionsAndSubresources(t *testing.T) {
 	const schema = "schema: {openAPIV3Schema: {properties: {spec: {}}}}"
 	tests := map[string]struct {
 		ours, served string
 		want         []string
 	}{
-		"the version is not there":            {"versions: [{name: v1, served: true}]", "versions: [{name: v2, served: true}]", []string{"version v1"}},
-		"it is there, but not served":         {"versions: [{name: v1, served: true}]", "versions: [{name: v1, served: false}]", []string{"version v1"}},
-		"one of ours that we do not serve":    {"versions: [{name: v1, served: false}]", "versions: []", nil},
-		"each version has its own schema":     {"versions: [{name: v1, served: true, " + schema + "}]", "versions: [{name: v2, served: true, " + schema + "}, {name: v1, served: true}]", []string{"spec"}},
-		"status has no resource of its own":   {"versions: [{name: v1, served: true, subresources: {status: {}}}]", "versions: [{name: v1, served: true}]", []string{"subresource status"}},
-		"a status we do not ask for":          {"versions: [{name: v1, served: true}]", "versions: [{name: v1, served: true, subresources: {status: {}}}]", nil},
-		"a CRD of old that keeps all it gets": {"versions: [{name: v1, served: true, " + schema + "}]", "preserveUnknownFields: true\nversions: [{name: v1, served: true}]", nil},
+		"version does not exist":                {"versions: [{name: v1, served: true}]", "versions: [{name: v2, served: true}]", []string{"version v1"}},
+		"version is not served":                 {"versions: [{name: v1, served: true}]", "versions: [{name: v1, served: false}]", []string{"version v1"}},
+		"our version is not served either":      {"versions: [{name: v1, served: false}]", "versions: []", nil},
+		"each version has its own schema":       {"versions: [{name: v1, served: true, " + schema + "}]", "versions: [{name: v2, served: true, " + schema + "}, {name: v1, served: true}]", []string{"spec"}},
+		"no status subresource":                 {"versions: [{name: v1, served: true, subresources: {status: {}}}]", "versions: [{name: v1, served: true}]", []string{"subresource status"}},
+		"additional status subresource":         {"versions: [{name: v1, served: true}]", "versions: [{name: v1, served: true, subresources: {status: {}}}]", nil},
+		"old CRD that preserves unknown fields": {"versions: [{name: v1, served: true, " + schema + "}]", "preserveUnknownFields: true\nversions: [{name: v1, served: true}]", nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestVersionsAndSubresources(t *testing.T) {
 	}
 }
 
-// TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd compares what is embedded with what another release was seen to have.
-func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
+// TestRecordedCRDs_LackOnlyOurAdditions compares the embedded CRDs with the recorded CRDs of Rancher Fleet.
+func TestRecordedCRDs_LackOnlyOurAdditions(t *testing.T) {
 	decided := map[string][]string{
 		"bundles.fleet.cattle.io":                   {"status.unreachable"},
 		"clusterregistrations.fleet.cattle.io":      {"status.conditions"},
@@ -154,7 +154,7 @@ func TestTheRecordedKindsLackOnlyWhatWeDecidedToAdd(t *testing.T) {
 				t.Errorf("the recorded CRD lacks (-decided +got):\n%s", diff)
 			}
 			if got := crds.Missing(recorded, &ours); got != nil {
-				t.Errorf("ours lacks %v: objects that are there would lose it", got)
+				t.Errorf("ours lacks %v: existing objects would lose these fields", got)
 			}
 			if got := crds.Missing(&ours, &ours); got != nil {
 				t.Errorf("it lacks %v of itself", got)

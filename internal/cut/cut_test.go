@@ -13,13 +13,13 @@ func TestText(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"short: it stays":                           {"not ready", 9, "not ready"},
-		"long: it is cut":                           {"not ready", 8, "not r…"},
-		"of several bytes: no character is halved":  {"ääää", 7, "ää…"},
-		"line breaks and tabs stay":                 {"a\n\tb\r", 20, "a\n\tb\r"},
-		"other control characters go":               {"a\x00\x1b[31mb\x7f", 40, "a��[31mb�"},
-		"no UTF-8":                                  {"a\xff\xfeb", 20, "a��b"},
-		"what JSON escapes counts as it is written": {strings.Repeat("<", 4), 18, "<<…"},
+		"short: it stays": {"not ready", 9, "not ready"},
+		"long: it is cut": {"not ready", 8, "not r…"},
+		"characters of several bytes: are not split":             {"ääää", 7, "ää…"},
+		"line breaks and tabs stay":                              {"a\n\tb\r", 20, "a\n\tb\r"},
+		"other control characters: are replaced":                 {"a\x00\x1b[31mb\x7f", 40, "a��[31mb�"},
+		"invalid UTF-8: is replaced":                             {"a\xff\xfeb", 20, "a��b"},
+		"characters that JSON escapes: count with their escapes": {strings.Repeat("<", 4), 18, "<<…"},
 		"nothing": {"", 3, ""},
 	}
 	for name, test := range tests {

@@ -99,11 +99,11 @@ func TestOutcome(t *testing.T) {
 			status := bd.Status.DeepCopy()
 			r := &record{tracking: &watch.Tracking{}, again: true}
 			again := d.outcome(bd, r, status, test.err)
-			if failed := r.failed.Equal(now); r.again == failed { // until its time comes, nothing that happens has it tried again
-				t.Errorf("to be made again: %v, failed for good: %v", r.again, failed)
+			if failed := r.failed.Equal(now); r.again == failed { // no event triggers a retry before the time of the retry
+				t.Errorf("deploys again: %v, failed permanently: %v", r.again, failed)
 			}
 			if (again != nil) != test.again {
-				t.Errorf("to be tried again: %v", again)
+				t.Errorf("retried: %v", again)
 			}
 			if diff := cmp.Diff(test.conditions, changedConditions(&bd.Status, status)); diff != "" {
 				t.Errorf("conditions:\n%s", diff)
@@ -155,7 +155,7 @@ func TestRetryDue(t *testing.T) {
 		"failed a while ago":           {change: failed, failed: deploytest.Noon().Add(-failureRetry), want: true},
 		"failed in an earlier process": {change: failed, later: []string{"hello after 15m0s"}},
 		"another state failed":         {change: func(bd *fleet.BundleDeployment) { failed(bd); bd.Spec.DeploymentID = "s-2:a" }, failed: deploytest.Noon().Add(-time.Hour)},
-		"it failed and is being tried again": {change: func(bd *fleet.BundleDeployment) {
+		"failed, and retried at present": {change: func(bd *fleet.BundleDeployment) {
 			outcome.NotDeployed(&bd.Status, deploytest.Noon(), conditions.ReasonError, "x")
 		}, failed: deploytest.Noon().Add(-time.Hour)},
 	}
@@ -221,7 +221,7 @@ func TestReports_AreSentOnlyForChanges(t *testing.T) {
 	steps := []struct {
 		name    string
 		after   time.Duration
-		hub     func(*fleet.BundleDeploymentStatus) // what somebody else writes
+		hub     func(*fleet.BundleDeploymentStatus) // what another client writes
 		change  func(*fleet.BundleDeploymentStatus)
 		patches int
 		later   []string

@@ -24,14 +24,14 @@ func TestDecide(t *testing.T) {
 		forced        bool
 		want          verdict
 	}{
-		"release in place: is kept":                      {releaseExists: true, want: Keep},
-		"release missing: is deployed":                   {want: Deploy},
-		"release in place, forced: is deployed":          {releaseExists: true, forced: true, want: Deploy},
-		"another deployment ID is deployed":              {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
-		"a new BundleDeployment is deployed":             {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
-		"a release under a former name is made again":    {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
-		"a release in a former namespace is made again":  {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
-		"a release the status names badly is made again": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
+		"release in place: is kept":                  {releaseExists: true, want: Keep},
+		"release missing: is deployed":               {want: Deploy},
+		"release in place, forced: is deployed":      {releaseExists: true, forced: true, want: Deploy},
+		"another deployment ID is deployed":          {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-2:a" }, releaseExists: true, want: Deploy},
+		"a new BundleDeployment is deployed":         {change: func(bd *fleet.BundleDeployment) { bd.Status = fleet.BundleDeploymentStatus{} }, want: Deploy},
+		"release under a former name: is deployed":   {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "web/other:1" }, releaseExists: true, want: Deploy},
+		"release in a former namespace: is deployed": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "other/hello:1" }, releaseExists: true, want: Deploy},
+		"invalid release in the status: is deployed": {change: func(bd *fleet.BundleDeployment) { bd.Status.Release = "hello" }, releaseExists: true, want: Deploy},
 		"permanent failure: is kept": {change: func(bd *fleet.BundleDeployment) {
 			outcome.FailedDeployment(&bd.Status, deploytest.Noon(), "s-1:a", conditions.ReasonError, "x")
 		}, want: KeepFailure},
@@ -48,15 +48,15 @@ func TestDecide(t *testing.T) {
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
 			outcome.LabelsRefused(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", conditions.ReasonForbidden, "x")
 		}, releaseExists: true, want: Keep},
-		"paused is left alone":                       {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
-		"outside its schedule is left alone":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
-		"waiting for values is left alone":           {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
-		"being deleted is left alone":                {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: LeaveAlone},
-		"without a deployment ID is left alone":      {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
-		"contents in a registry are refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
-		"a chart to download is refused":             {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
-		"paused comes before refused":                {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: LeaveAlone},
-		"deployment ID without a colon: is deployed": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
+		"paused is left alone":                   {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
+		"outside its schedule is left alone":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
+		"waiting for values is left alone":       {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
+		"being deleted is left alone":            {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: LeaveAlone},
+		"without a deployment ID is left alone":  {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
+		"contents in a registry are refused":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
+		"a chart to download is refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
+		"paused comes before refused":            {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: LeaveAlone},
+		"deployment ID without a colon: is kept": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestOptionsComplete(t *testing.T) {
 	}
 	got.OnWatching(nil)
 	got.OnDeploy(outcome.Succeeded, time.Second)
-	got.Log.Info("nobody hears this")
+	got.Log.Info("discarded")
 	if chance := got.Random(); got.Clock().IsZero() || chance < 0 || chance >= 1 {
 		t.Errorf("clock %s chance %f", got.Clock(), chance)
 	}

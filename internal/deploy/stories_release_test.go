@@ -174,15 +174,15 @@ func TestNamespaceChanges_ReleaseMoves(t *testing.T) {
 	}
 }
 
-// TestAdopting deploys over existing objects of other origins.
-func TestAdopting(t *testing.T) {
+// The existing objects have the labels of different owners.
+func TestTakeOwnership_AdoptsExistingObjects(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "adopt")
 	l.start()
 	there := map[string]metav1.ObjectMeta{
 		"clean":     {},
 		"wrangler":  {Labels: map[string]string{fleet.LabelSetHash: placement.SetOf("adopts-wrangler", "").Hash}, Annotations: map[string]string{fleet.AnnotationSetID: "default-adopts-wrangler"}},
-		"another's": {Labels: map[string]string{fleet.LabelSetHash: "0000"}, Annotations: map[string]string{fleet.AnnotationSetID: "default-somebody"}},
+		"another's": {Labels: map[string]string{fleet.LabelSetHash: "0000"}, Annotations: map[string]string{fleet.AnnotationSetID: "default-another"}},
 		"random":    {Labels: map[string]string{"mine": "yes"}, Annotations: map[string]string{"mine": "yes"}},
 		"helm's": {Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"},
 			Annotations: map[string]string{objects.ReleaseNameAnnotation: "other", objects.ReleaseNamespaceAnnotation: "elsewhere"}},

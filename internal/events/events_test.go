@@ -139,7 +139,7 @@ func TestEvents_AreWrittenOrMerged(t *testing.T) {
 			want:   []string{"create a Bad very bad x1", "create a Bad very bad x2"},
 			counts: map[string]int{Written: 2},
 		},
-		"an object has ten": {
+		"more than ten of an object: limited": {
 			record: differing, want: numbered(1, 10, "create a Bad%d bad x1"), counts: map[string]int{Written: 10, Limited: 15},
 		},
 		"the limit of an object does not affect others": {
@@ -222,7 +222,7 @@ func TestEvent_NamesObjectAndComponent(t *testing.T) {
 	})
 }
 
-func TestAllObjectsTogetherAreLimited(t *testing.T) {
+func TestManyObjects_ShareALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for i := range 500 {
@@ -262,8 +262,8 @@ func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
 		slow time.Duration // what one request takes
 		want int
 	}{
-		"all of them":                 {0, 50},
-		"as many as fit into seconds": {time.Second / 2, 4},
+		"fast API server: all":                                {0, 50},
+		"slow API server: as many as possible in two seconds": {time.Second / 2, 4},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -291,19 +291,19 @@ func TestEventsBeforeTheEnd_AreWritten(t *testing.T) {
 func TestScrub(t *testing.T) {
 	const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW0ifQ.c2lnbmF0dXJl"
 	tests := map[string]struct{ in, want string }{
-		"a sentence stays":                        {"the API server does not answer: check its address", "the API server does not answer: check its address"},
-		"a token goes":                            {"token " + jwt + " refused", "token [redacted] refused"},
-		"one without a signature, too":            {"eyJhbGciOiJub25l.eyJzdWIiOiJ4", "[redacted]"},
-		"a bearer of any kind":                    {"Authorization: bearer abc123DEF~x==", "Authorization: [redacted]"},
-		"a private key":                           {"key:\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend", "key:\n[redacted]\nend"},
-		"one that is cut off":                     {"-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"},
-		"a certificate is none":                   {"-----BEGIN CERTIFICATE-----\nMIIE", "-----BEGIN CERTIFICATE-----\nMIIE"},
-		"a password in an address":                {"GET https://me:secret@host/path", "GET https[redacted]host/path"},
-		"an address with a port stays":            {"https://host:6443/path@x", "https://host:6443/path@x"},
-		"text that is no text becomes some":       {"a\xffb", "a�b"},
-		"words that begin like a token stay":      {"eyJ is how they begin", "eyJ is how they begin"},
-		"a bearer without anything stays a word":  {"the bearer of news", "the bearer of news"},
-		"a certificate error that names accounts": {"x509: unknown authority (system:serviceaccount:ns:name)", "x509: unknown authority (system:serviceaccount:ns:name)"},
+		"plain text: unchanged":                        {"the API server does not answer: check its address", "the API server does not answer: check its address"},
+		"token: redacted":                              {"token " + jwt + " refused", "token [redacted] refused"},
+		"token without a signature: redacted":          {"eyJhbGciOiJub25l.eyJzdWIiOiJ4", "[redacted]"},
+		"any bearer token: redacted":                   {"Authorization: bearer abc123DEF~x==", "Authorization: [redacted]"},
+		"private key: redacted":                        {"key:\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nend", "key:\n[redacted]\nend"},
+		"truncated private key: redacted":              {"-----BEGIN PRIVATE KEY-----\nMIIE", "[redacted]"},
+		"certificate: unchanged":                       {"-----BEGIN CERTIFICATE-----\nMIIE", "-----BEGIN CERTIFICATE-----\nMIIE"},
+		"password in a URL: redacted":                  {"GET https://me:secret@host/path", "GET https[redacted]host/path"},
+		"URL with a port: unchanged":                   {"https://host:6443/path@x", "https://host:6443/path@x"},
+		"invalid UTF-8: replaced":                      {"a\xffb", "a�b"},
+		"word like the start of a token: unchanged":    {"eyJ is how they begin", "eyJ is how they begin"},
+		"word bearer without a token: unchanged":       {"the bearer of news", "the bearer of news"},
+		"certificate error with an account: unchanged": {"x509: unknown authority (system:serviceaccount:ns:name)", "x509: unknown authority (system:serviceaccount:ns:name)"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-func TestAMessageIsCutWhereACharacterEnds(t *testing.T) {
+func TestLongMessage_IsCutAtACharacterBoundary(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 5000), strings.Repeat("ü", 5000), "x" + strings.Repeat("ü", 5000)} {
 		got := scrub(text)
 		if len(got) > messageLimit || len(got) < messageLimit-4 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
@@ -322,6 +322,6 @@ func TestAMessageIsCutWhereACharacterEnds(t *testing.T) {
 		}
 	}
 	if exact := strings.Repeat("x", messageLimit); scrub(exact) != exact {
-		t.Error("a message of just that length is cut")
+		t.Error("a message of exactly the limit is cut")
 	}
 }

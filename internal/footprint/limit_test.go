@@ -8,19 +8,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLimitRisesWithWhatStaysInUse(t *testing.T) {
+func TestLimit_RisesWithMemoryInUse(t *testing.T) {
 	const mib = 1 << 20
 	for name, test := range map[string]struct {
 		// live is what is in use at each check.
 		live []uint64
 		want []int64
 	}{
-		"at rest":                           {[]uint64{6 * mib, 6 * mib}, []int64{36, 36, 36}},
-		"a large chart at one check":        {[]uint64{6 * mib, 30 * mib, 6 * mib}, []int64{36, 36, 36, 36}},
-		"many releases":                     {[]uint64{6 * mib, 40 * mib, 40 * mib}, []int64{36, 36, 36, 72}},
-		"what is no longer in use":          {[]uint64{40 * mib, 40 * mib, 20 * mib}, []int64{36, 36, 72, 42}},
-		"a runtime that counts nothing":     {[]uint64{0, 0}, []int64{36, 36, 36}},
-		"before the first check, the least": {nil, []int64{36}},
+		"little in use: minimum":              {[]uint64{6 * mib, 6 * mib}, []int64{36, 36, 36}},
+		"much in use at one check: minimum":   {[]uint64{6 * mib, 30 * mib, 6 * mib}, []int64{36, 36, 36, 36}},
+		"much in use at two checks: rises":    {[]uint64{6 * mib, 40 * mib, 40 * mib}, []int64{36, 36, 36, 72}},
+		"less in use: falls":                  {[]uint64{40 * mib, 40 * mib, 20 * mib}, []int64{36, 36, 72, 42}},
+		"no counts from the runtime: minimum": {[]uint64{0, 0}, []int64{36, 36, 36}},
+		"before the first check: minimum":     {nil, []int64{36}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestWhenMemoryIsGivenBack(t *testing.T) {
+func TestIdleProcess_ReturnsMemory(t *testing.T) {
 	const mib = 1 << 20
 	for name, test := range map[string]struct {
 		// allocated is what was allocated in each interval.
@@ -18,16 +18,16 @@ func TestWhenMemoryIsGivenBack(t *testing.T) {
 		want      []bool
 		live      uint64
 	}{
-		"after the start":                        {[]uint64{20 * mib, 0, 0}, []bool{false, true, false}, 6 * mib},
-		"not while it works":                     {[]uint64{20 * mib, 2 * mib, mib, mib, 0}, []bool{false, false, false, false, true}, 6 * mib},
-		"once for one deployment":                {[]uint64{20 * mib, 0, 0, 30 * mib, 0, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
-		"not for little":                         {[]uint64{20 * mib, 0, 3 * mib, 0, 0}, []bool{false, true, false, false, false}, 6 * mib},
-		"for little that adds up":                {[]uint64{20 * mib, 0, 3 * mib, mib / 2, mib / 2, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
-		"a start that needs nothing":             {[]uint64{mib, mib - 1, mib - 1}, []bool{false, false, false}, 6 * mib},
-		"a start that needs little, for a while": {[]uint64{mib, mib - 1, mib - 1, mib - 1, mib - 1}, []bool{false, false, false, false, true}, 6 * mib},
-		"a runtime that does not count":          {[]uint64{0, 0, 0}, []bool{false, false, false}, 0},
-		"a large hub with heartbeats":            {[]uint64{900 * mib, 20 * mib, 19 * mib, 19 * mib, 19 * mib}, []bool{false, true, false, false, true}, 400 * mib},
-		"a large hub where clusters join":        {[]uint64{900 * mib, 25 * mib, 200 * mib, 24 * mib}, []bool{false, false, false, true}, 400 * mib},
+		"after the start: collects":                       {[]uint64{20 * mib, 0, 0}, []bool{false, true, false}, 6 * mib},
+		"busy: waits until idle":                          {[]uint64{20 * mib, 2 * mib, mib, mib, 0}, []bool{false, false, false, false, true}, 6 * mib},
+		"idle after each deployment: collects once":       {[]uint64{20 * mib, 0, 0, 30 * mib, 0, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
+		"few allocations: does not collect":               {[]uint64{20 * mib, 0, 3 * mib, 0, 0}, []bool{false, true, false, false, false}, 6 * mib},
+		"few allocations that add up: collects":           {[]uint64{20 * mib, 0, 3 * mib, mib / 2, mib / 2, 0}, []bool{false, true, false, false, true, false}, 6 * mib},
+		"start with few allocations: waits":               {[]uint64{mib, mib - 1, mib - 1}, []bool{false, false, false}, 6 * mib},
+		"few allocations for several ticks: collects":     {[]uint64{mib, mib - 1, mib - 1, mib - 1, mib - 1}, []bool{false, false, false, false, true}, 6 * mib},
+		"no counts from the runtime: never collects":      {[]uint64{0, 0, 0}, []bool{false, false, false}, 0},
+		"large hub with heartbeats: collects":             {[]uint64{900 * mib, 20 * mib, 19 * mib, 19 * mib, 19 * mib}, []bool{false, true, false, false, true}, 400 * mib},
+		"large hub where clusters join: waits until idle": {[]uint64{900 * mib, 25 * mib, 200 * mib, 24 * mib}, []bool{false, false, false, true}, 400 * mib},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r rest
@@ -44,8 +44,7 @@ func TestWhenMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestEachTickIsALook plays ticks, and sees when memory is given back.
-func TestEachTickIsALook(t *testing.T) {
+func TestEachTick_ReadsUsageOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ticks, looks, given := make(chan time.Time), 0, []int{}
 	ended := make(chan struct{})
@@ -62,11 +61,11 @@ func TestEachTickIsALook(t *testing.T) {
 	cancel()
 	<-ended
 	if diff := cmp.Diff([]int{2}, given); diff != "" || looks != 5 {
-		t.Errorf("%d looks; memory was given back at (-want +got):\n%s", looks, diff)
+		t.Errorf("usage was read %d times; memory was returned after these (-want +got):\n%s", looks, diff)
 	}
 }
 
-func TestKeepEndsWithItsContext(t *testing.T) {
+func TestKeep_ReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	Keep(ctx)
@@ -75,7 +74,7 @@ func TestKeepEndsWithItsContext(t *testing.T) {
 // kept keeps what is allocated by a test from being optimised away.
 type kept struct{ bytes []byte }
 
-func TestTheRuntimeCounts(t *testing.T) {
+func TestHeap_CountsAllocatedAndLiveBytes(t *testing.T) {
 	before := heap()
 	k := &kept{bytes: make([]byte, 3<<20)}
 	runtime.GC()
@@ -88,9 +87,9 @@ func TestTheRuntimeCounts(t *testing.T) {
 
 func TestCollect(t *testing.T) {
 	for name, test := range map[string]struct{ set, want int }{
-		"nobody has set a target": {100, 75},
-		"GOGC has set one":        {50, 50},
-		"GOGC is off":             {-1, -1},
+		"default target: is lowered":  {100, 75},
+		"lower target by GOGC: stays": {50, 50},
+		"GOGC is off: stays":          {-1, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := debug.SetGCPercent(test.set)

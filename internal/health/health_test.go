@@ -22,12 +22,12 @@ func TestProbes(t *testing.T) {
 		code int
 		body string
 	}{
-		"alive from the start":                  {path: "/healthz", code: http.StatusOK, body: "ok\n"},
-		"not ready from the start":              {path: "/readyz", code: http.StatusServiceUnavailable, body: "starting\n"},
-		"ready when told so":                    {tell: told(true, "leading"), path: "/readyz", code: http.StatusOK, body: "leading\n"},
-		"not ready any more, and why":           {tell: told(false, "no credential"), path: "/readyz", code: http.StatusServiceUnavailable, body: "no credential\n"},
-		"alive though of no use":                {tell: told(false, "no credential"), path: "/healthz", code: http.StatusOK, body: "ok\n"},
-		"metrics are served at another address": {path: "/metrics", code: http.StatusNotFound, body: "404 page not found\n"},
+		"alive from the start":                             {path: "/healthz", code: http.StatusOK, body: "ok\n"},
+		"not ready from the start":                         {path: "/readyz", code: http.StatusServiceUnavailable, body: "starting\n"},
+		"ready after SetReady(true)":                       {tell: told(true, "leading"), path: "/readyz", code: http.StatusOK, body: "leading\n"},
+		"not ready after SetReady(false), with the reason": {tell: told(false, "no credential"), path: "/readyz", code: http.StatusServiceUnavailable, body: "no credential\n"},
+		"alive while not ready":                            {tell: told(false, "no credential"), path: "/healthz", code: http.StatusOK, body: "ok\n"},
+		"metrics are served at another address":            {path: "/metrics", code: http.StatusNotFound, body: "404 page not found\n"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -61,21 +61,21 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if at.Health != "" {
-		t.Errorf("health is served at %s, unasked", at.Health)
+		t.Errorf("health is served at %s without an address", at.Health)
 	}
 	if code, body := get(t, at.Metrics+"/metrics"); code != http.StatusOK || !strings.Contains(body, "fleet_test_total 1") {
 		t.Errorf("got %d %s", code, body)
 	}
 }
 
-func TestStartWithoutAddressesServesNothing(t *testing.T) {
+func TestNoAddresses_ServesNothing(t *testing.T) {
 	at, err := Start(t.Context(), Options{HealthAddress: "0", State: &State{}})
 	if err != nil || at != (Addresses{}) {
 		t.Errorf("got %+v, %v", at, err)
 	}
 }
 
-func TestATakenPortFailsTheStart(t *testing.T) {
+func TestPortInUse_StartFails(t *testing.T) {
 	at, err := Start(t.Context(), Options{HealthAddress: "127.0.0.1:0", State: &State{}})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestATakenPortFailsTheStart(t *testing.T) {
 	}
 }
 
-func TestServersEndWithTheContext(t *testing.T) {
+func TestServers_StopWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	at, err := Start(ctx, Options{HealthAddress: "127.0.0.1:0", State: &State{}})
 	if err != nil {
@@ -118,7 +118,7 @@ func get(t *testing.T, url string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-// broken is a gatherer that has something, and something that cannot be had.
+// broken is a gatherer that returns some metrics and an error.
 type broken struct{ prometheus.Gatherer }
 
 func (b broken) Gather() ([]*dto.MetricFamily, error) {
@@ -158,7 +158,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// waiting is a gatherer that says when it is asked, and waits.
+// waiting is a gatherer that signals a call and waits.
 type waiting struct{ asked, goOn chan struct{} }
 
 func (w waiting) Gather() ([]*dto.MetricFamily, error) {
@@ -167,7 +167,7 @@ func (w waiting) Gather() ([]*dto.MetricFamily, error) {
 	return nil, nil
 }
 
-func TestScrapesAtOneTimeAreFew(t *testing.T) {
+func TestConcurrentScrapes_AreLimited(t *testing.T) {
 	gatherer := waiting{asked: make(chan struct{}), goOn: make(chan struct{})}
 	at, err := Start(t.Context(), Options{MetricsAddress: "127.0.0.1:0", State: &State{}, Gatherer: gatherer})
 	if err != nil {
@@ -186,13 +186,13 @@ func TestScrapesAtOneTimeAreFew(t *testing.T) {
 		<-gatherer.asked
 	}
 	if code, _ := get(t, at.Metrics+"/metrics"); code != http.StatusServiceUnavailable {
-		t.Errorf("one more got %d", code)
+		t.Errorf("one scrape more returned %d", code)
 	}
 	close(gatherer.goOn)
 	group.Wait()
 }
 
-func TestARequestThatIsTooLongIsRefused(t *testing.T) {
+func TestTooLargeHeader_IsRefused(t *testing.T) {
 	at, err := Start(t.Context(), Options{HealthAddress: "127.0.0.1:0", State: &State{}})
 	if err != nil {
 		t.Fatal(err)

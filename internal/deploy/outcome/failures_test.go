@@ -12,19 +12,19 @@ func TestClassify(t *testing.T) {
 		err  string
 		want bool
 	}{
-		"timeout":                      {"release x failed: timed out waiting for the condition", true},
-		"data that does not validate":  {"error validating data: x", true},
-		"another Kubernetes":           {"chart requires kubeVersion: <1.20.0 which is incompatible with Kubernetes v1.36.3", true},
-		"object of another owner":      {`annotation validation error: missing key "meta.helm.sh/release-name"`, true},
-		"rolled back":                  {"release x failed, and has been rolled back due to atomic being set: y", true},
-		"template is not YAML":         {"YAML parse error on x/templates/a.yaml: z", true},
-		"kustomization is not YAML":    {"MalformedYAMLError: yaml: line 2", true},
-		"a field that does not exist":  {`strict decoding error: unknown field "spec.x"`, true},
-		"a StatefulSet's fixed fields": {"Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", true},
-		"a PVC's fixed fields":         {"Forbidden: spec is immutable after creation except resources.requests", true},
-		"API server is unreachable":    {"dial tcp 10.0.0.1:6443: connect: connection refused", false},
-		"an account without rights":    {`configmaps is forbidden: User "x" cannot create resource`, false},
-		"unknown kind":                 {`no matches for kind "X" in version "a/v1"`, false},
+		"timeout":                                     {"release x failed: timed out waiting for the condition", true},
+		"data that does not validate":                 {"error validating data: x", true},
+		"chart for another Kubernetes version":        {"chart requires kubeVersion: <1.20.0 which is incompatible with Kubernetes v1.36.3", true},
+		"object of another owner":                     {`annotation validation error: missing key "meta.helm.sh/release-name"`, true},
+		"rolled back":                                 {"release x failed, and has been rolled back due to atomic being set: y", true},
+		"template is not YAML":                        {"YAML parse error on x/templates/a.yaml: z", true},
+		"kustomization is not YAML":                   {"MalformedYAMLError: yaml: line 2", true},
+		"a field that does not exist":                 {`strict decoding error: unknown field "spec.x"`, true},
+		"immutable fields of a StatefulSet":           {"Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden", true},
+		"immutable fields of a PersistentVolumeClaim": {"Forbidden: spec is immutable after creation except resources.requests", true},
+		"API server is unreachable":                   {"dial tcp 10.0.0.1:6443: connect: connection refused", false},
+		"an account without rights":                   {`configmaps is forbidden: User "x" cannot create resource`, false},
+		"unknown kind":                                {`no matches for kind "X" in version "a/v1"`, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,11 +13,11 @@ func TestReleaseFor(t *testing.T) {
 		options fleet.BundleDeploymentOptions
 		want    string
 	}{
-		"nothing said":              {"hello", fleet.BundleDeploymentOptions{}, "default/hello"},
+		"no options":                {"hello", fleet.BundleDeploymentOptions{}, "default/hello"},
 		"the default namespace":     {"hello", fleet.BundleDeploymentOptions{DefaultNamespace: "a"}, "a/hello"},
 		"the target namespace wins": {"hello", fleet.BundleDeploymentOptions{DefaultNamespace: "a", TargetNamespace: "b"}, "b/hello"},
 		"a release name":            {"hello", fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{ReleaseName: "x"}}, "default/x"},
-		"a name Helm would refuse":  {"my.bundle", fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}, "default/my-bundle-747e8d19"},
+		"a name that Helm refuses":  {"my.bundle", fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}, "default/my-bundle-747e8d19"},
 		"a long name":               {strings.Repeat("a", 60), fleet.BundleDeploymentOptions{}, "default/" + strings.Repeat("a", 47) + "-cc7ed"},
 	}
 	for name, test := range tests {
@@ -36,17 +36,17 @@ func TestParseRelease(t *testing.T) {
 		revision int
 		ok       bool
 	}{
-		"a release":               {"web/hello:3", Release{"web", "hello"}, 3, true},
-		"a name with dots":        {"web/a.b:10", Release{"web", "a.b"}, 10, true},
-		"nothing":                 {"", Release{}, 0, false},
-		"no namespace":            {"/hello:1", Release{}, 0, false},
-		"no name":                 {"web/:1", Release{}, 0, false},
-		"no revision":             {"web/hello", Release{}, 0, false},
-		"revision 0":              {"web/hello:0", Release{}, 0, false},
-		"a revision of its own":   {"web/hello:01", Release{}, 0, false},
-		"a negative revision":     {"web/hello:-1", Release{}, 0, false},
-		"a revision that is none": {"web/hello:x", Release{}, 0, false},
-		"more than a name":        {"web/a/b:1", Release{}, 0, false},
+		"a release":                    {"web/hello:3", Release{"web", "hello"}, 3, true},
+		"a name with dots":             {"web/a.b:10", Release{"web", "a.b"}, 10, true},
+		"nothing":                      {"", Release{}, 0, false},
+		"no namespace":                 {"/hello:1", Release{}, 0, false},
+		"no name":                      {"web/:1", Release{}, 0, false},
+		"no revision":                  {"web/hello", Release{}, 0, false},
+		"revision 0":                   {"web/hello:0", Release{}, 0, false},
+		"revision with a leading zero": {"web/hello:01", Release{}, 0, false},
+		"a negative revision":          {"web/hello:-1", Release{}, 0, false},
+		"revision is not a number":     {"web/hello:x", Release{}, 0, false},
+		"more than a name":             {"web/a/b:1", Release{}, 0, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -67,11 +67,11 @@ func TestPackage(t *testing.T) {
 		"a chart in a folder": {files: map[string]string{
 			"web/Chart.yaml": chartYAML, "web/templates/a.yaml": "a", "other.yaml": "b"},
 			options: fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{Chart: "./web"}}},
-		"a chart in a folder that is not asked for": {files: map[string]string{
+		"a chart in a folder that no option names": {files: map[string]string{
 			"web/Chart.yaml": chartYAML, "web/templates/a.yaml": "a", "other.yaml": "b"}},
-		"a chart with another in it": {files: map[string]string{
+		"a chart that contains another chart": {files: map[string]string{
 			"Chart.yaml": chartYAML, "charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 0.0.1\n", "charts/db/templates/x.yaml": "x"}},
-		"a chart fetched when the bundle was made": {files: map[string]string{
+		"a chart that was fetched for the bundle": {files: map[string]string{
 			externalFolder("web", "https://charts.example.com", "1.2.3") + "/web/Chart.yaml":       chartYAML,
 			externalFolder("web", "https://charts.example.com", "1.2.3") + "/web/templates/a.yaml": "a",
 			external + "/web/Chart.yaml": "another"},
@@ -87,8 +87,8 @@ func TestPackage(t *testing.T) {
 		"overlays": {files: map[string]string{
 			"a.yaml": "a: base", "b.yaml": "b: base", "overlays/dev/a.yaml": "a: dev", "overlays/dev/c.yaml": "c: dev", "overlays/prod/a.yaml": "a: prod", "overlays/prod/x/d.yaml": "d: prod"},
 			options: fleet.BundleDeploymentOptions{YAML: &fleet.YAMLOptions{Overlays: []string{"dev", "prod"}}}},
-		"overlays that are not asked for": {files: map[string]string{"a.yaml": "a: base", "overlays/dev/a.yaml": "a: dev"}},
-		"an overlay that is not there": {files: map[string]string{"a.yaml": "a: base"},
+		"overlays that no option names": {files: map[string]string{"a.yaml": "a: base", "overlays/dev/a.yaml": "a: dev"}},
+		"an overlay that does not exist": {files: map[string]string{"a.yaml": "a: base"},
 			options: fleet.BundleDeploymentOptions{YAML: &fleet.YAMLOptions{Overlays: []string{"dev"}}}},
 		"patches": {files: map[string]string{
 			"dep.yaml":                         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, image: x}, {name: b, image: y}]}}}\n",
@@ -208,7 +208,7 @@ func TestCleanPath(t *testing.T) {
 	}
 }
 
-func TestMadeUpChartVersion(t *testing.T) {
+func TestGeneratedChart_IsVersionedByContentOrCommit(t *testing.T) {
 	tests := map[string]struct{ commit, want string }{
 		"no commit":                      {"", "v0.0.0+s-0123"},
 		"a commit":                       {"0123456789abcdef", "v0.0.0+git-0123456789ab"},
@@ -260,7 +260,7 @@ func namespacedKind(gvk schema.GroupVersionKind) (bool, error) {
 	return true, nil
 }
 
-func TestFinish(t *testing.T) {
+func TestPostRenderer(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a, annotations: {mine: kept}}\n"
 	tests := map[string]struct {
 		rendered string
@@ -269,17 +269,17 @@ func TestFinish(t *testing.T) {
 	}{
 		"objects are marked and sorted": {rendered: "---\n# Source: a\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a, labels: {mine: kept}}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n" +
 			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: c}\n---\napiVersion: x.io/v1\nkind: B\nmetadata: {name: d}\n---\napiVersion: x.io/v1\nkind: A\nmetadata: {name: e}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n"},
-		"a list becomes its items":                    {rendered: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}, {apiVersion: v1, kind: SecretList, items: [{apiVersion: v1, kind: Secret, metadata: {name: b}}]}]\n"},
-		"comments and empty documents are left out":   {rendered: "---\n# nothing\n---\n\n---\nnull\n---\n{}\n--- # a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
-		"numbers keep their digits":                   {rendered: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nspec: {big: 9007199254740993, float: 1.5, text: '1'}\n"},
-		"a document that begins with a brace":         {rendered: "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"},
-		"CRDs are kept when the release goes":         {rendered: crd},
-		"CRDs go with the release where that is said": {rendered: crd, change: func(f *PostRenderer) { f.DeleteCRDs = true }},
-		"everything goes to the target namespace":     {rendered: deploytest.ConfigMapYAML + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: elsewhere}\n", change: func(f *PostRenderer) { f.TargetNamespace = "web" }},
-		"plain YAML is added":                         {rendered: "---\n# Source: x\n" + deploytest.ConfigMapYAML, files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\njust: a document\n", "b.json": `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"}}`}},
-		"a kustomization builds on what was rendered": {rendered: deploytest.ConfigMapYAML, files: map[string]string{
+		"a list becomes its items":                      {rendered: "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}, {apiVersion: v1, kind: SecretList, items: [{apiVersion: v1, kind: Secret, metadata: {name: b}}]}]\n"},
+		"comments and empty documents are left out":     {rendered: "---\n# nothing\n---\n\n---\nnull\n---\n{}\n--- # a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+		"numbers keep their digits":                     {rendered: "apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nspec: {big: 9007199254740993, float: 1.5, text: '1'}\n"},
+		"a document that begins with a brace":           {rendered: "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n"},
+		"CRDs are kept when the release is uninstalled": {rendered: crd},
+		"CRDs are deleted with deleteCRDResources":      {rendered: crd, change: func(f *PostRenderer) { f.DeleteCRDs = true }},
+		"all objects are moved to the target namespace": {rendered: deploytest.ConfigMapYAML + "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: elsewhere}\n", change: func(f *PostRenderer) { f.TargetNamespace = "web" }},
+		"plain YAML is added":                           {rendered: "---\n# Source: x\n" + deploytest.ConfigMapYAML, files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n---\njust: a document\n", "b.json": `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"}}`}},
+		"a kustomization builds on the rendered objects": {rendered: deploytest.ConfigMapYAML, files: map[string]string{
 			"kustomization.yaml": "namePrefix: k-\nresources: [a.yaml]\n", "a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "unused.yaml": deploytest.ConfigMapYAML}},
-		"a kustomization of nothing rendered": {files: map[string]string{
+		"a kustomization without rendered objects": {files: map[string]string{
 			"k/kustomization.yaml": "namespace: web\nresources: [../base]\n", "base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": deploytest.ConfigMapYAML},
 			change: func(f *PostRenderer) { f.Package.Style.Kustomization = "k/kustomization.yaml" }},
 		"nothing": {},

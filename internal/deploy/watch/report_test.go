@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-func TestDoubtful(t *testing.T) {
+func TestAnyMissing(t *testing.T) {
 	a, b := refTo("ConfigMap", "web", "a"), refTo("ConfigMap", "web", "b")
 	fine := seenAs("1", fleet.ResourceSummary{State: "active"})
 	tests := map[string]struct {
@@ -63,16 +63,16 @@ func TestReport(t *testing.T) {
 		return out
 	}
 	tests := map[string][]sighting{
-		"nothing":                            nil,
-		"all is well":                        {{refTo("ConfigMap", "web", "a"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}},
-		"listed by kind, namespace and name": {{refTo("ConfigMap", "web", "z"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}, {refTo("ConfigMap", "web", "a"), seenAs("3", fine)}, {refTo("ConfigMap", "db", "zz"), seenAs("4", fine)}},
-		"one is on its way and one broken":   {{refTo("Deployment", "web", "a"), seenAs("2", progressing)}, {refTo("Deployment", "web", "b"), seenAs("1", broken)}, {refTo("ConfigMap", "web", "c"), seenAs("3", fine)}},
-		"one is missing":                     {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("ConfigMap", "web", "b"), seenAs("1", fine)}},
-		"one is somebody else's":             {{refTo("ConfigMap", "web", "a"), observation{Exists: true, UID: "1", Summary: progressing}}},
-		"one is missing and one on its way":  {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("Deployment", "web", "b"), seenAs("1", progressing)}},
-		"ten are missing":                    many(observation{}, 10),
-		"eleven are missing":                 many(observation{}, 11),
-		"eleven are on their way":            many(seenAs("", progressing), 11),
+		"nothing":                               nil,
+		"all are ready":                         {{refTo("ConfigMap", "web", "a"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}},
+		"listed by kind, namespace and name":    {{refTo("ConfigMap", "web", "z"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}, {refTo("ConfigMap", "web", "a"), seenAs("3", fine)}, {refTo("ConfigMap", "db", "zz"), seenAs("4", fine)}},
+		"one is progressing and one has failed": {{refTo("Deployment", "web", "a"), seenAs("2", progressing)}, {refTo("Deployment", "web", "b"), seenAs("1", broken)}, {refTo("ConfigMap", "web", "c"), seenAs("3", fine)}},
+		"one is missing":                        {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("ConfigMap", "web", "b"), seenAs("1", fine)}},
+		"one belongs to another owner":          {{refTo("ConfigMap", "web", "a"), observation{Exists: true, UID: "1", Summary: progressing}}},
+		"one is missing and one is progressing": {{refTo("ConfigMap", "web", "a"), observation{}}, {refTo("Deployment", "web", "b"), seenAs("1", progressing)}},
+		"ten are missing":                       many(observation{}, 10),
+		"eleven are missing":                    many(observation{}, 11),
+		"eleven are progressing":                many(seenAs("", progressing), 11),
 	}
 	for name, sightings := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,14 +124,14 @@ func TestStatusOfEachOutcome(t *testing.T) {
 		"not deployed": func(s *fleet.BundleDeploymentStatus) {
 			outcome.NotDeployed(s, later, conditions.ReasonRenderingFailed, "because")
 		},
-		"failed for good": func(s *fleet.BundleDeploymentStatus) {
+		"failed permanently": func(s *fleet.BundleDeploymentStatus) {
 			outcome.FailedDeployment(s, later, "s-2:b", conditions.ReasonManifestInvalid, "because")
 		},
-		"failed for good and then deployed": func(s *fleet.BundleDeploymentStatus) {
+		"failed permanently and then deployed": func(s *fleet.BundleDeploymentStatus) {
 			outcome.FailedDeployment(s, later, "s-2:b", conditions.ReasonManifestInvalid, "because")
 			outcome.Deployed(s, later, "s-2:b", "web/hello:2")
 		},
-		"a namespace that is forbidden": func(s *fleet.BundleDeploymentStatus) {
+		"labels of the namespace are forbidden": func(s *fleet.BundleDeploymentStatus) {
 			outcome.LabelsRefused(s, later, "s-2:b", "web/hello:2", conditions.ReasonForbidden, "because")
 		},
 		"not monitored": func(s *fleet.BundleDeploymentStatus) { outcome.NotMonitored(s, later, "because") },

@@ -44,16 +44,16 @@ func TestThreeWayPatch(t *testing.T) {
 	}
 	containers := func(list string) string { return "{template: {spec: {containers: [" + list + "]}}}" }
 	tests := map[string]struct{ before, target, live, want string }{
-		"nothing changed":                   {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
-		"the bundle changed":                {deployment("{replicas: 1}"), deployment("{replicas: 2}"), deployment("{replicas: 1}"), `{"spec":{"replicas":2}}`},
-		"another writer changed it":         {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
-		"the bundle removed a field":        {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
-		"another writer added a field":      {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
-		"lists of built-in kinds are keyed": {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
-		"a custom resource did not change":  {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
-		"a custom resource was changed":     {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
-		"a custom resource lost a field":    {custom("{a: 1, b: 2}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{"spec":{"b":null}}`},
-		"its lists are whole":               {custom("{a: [1]}"), custom("{a: [1, 2]}"), custom("{a: [1, 3]}"), `{"spec":{"a":[1,2]}}`},
+		"nothing changed":                                    {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
+		"the bundle changed":                                 {deployment("{replicas: 1}"), deployment("{replicas: 2}"), deployment("{replicas: 1}"), `{"spec":{"replicas":2}}`},
+		"another writer changed it":                          {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 5}"), `{"spec":{"replicas":1}}`},
+		"the bundle removed a field":                         {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
+		"another writer added a field":                       {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
+		"lists of built-in kinds are keyed":                  {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
+		"a custom resource did not change":                   {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
+		"a custom resource was changed":                      {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
+		"a custom resource lost a field":                     {custom("{a: 1, b: 2}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{"spec":{"b":null}}`},
+		"lists of a custom resource are replaced as a whole": {custom("{a: [1]}"), custom("{a: [1, 2]}"), custom("{a: [1, 3]}"), `{"spec":{"a":[1,2]}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,11 +89,11 @@ func TestInBatches(t *testing.T) {
 		fails string
 		want  string // kinds in the order they were done, "!" for an error
 	}{
-		"nothing":                  {nil, "", ""},
-		"one kind after the other": {list("A", "A", "B", "C"), "", "A A B C"},
-		"a kind that comes again is a batch again": {list("A", "B", "A"), "", "A B A"},
-		"more of a kind than at a time":            {list(slices.Repeat([]string{"A"}, 20)...), "", strings.TrimSpace(strings.Repeat("A ", 20))},
-		"nothing after a kind that failed":         {list("A", "B", "B", "C"), "B", "A B B !"},
+		"nothing":                             {nil, "", ""},
+		"one batch for each kind":             {list("A", "A", "B", "C"), "", "A A B C"},
+		"kind appears again: another batch":   {list("A", "B", "A"), "", "A B A"},
+		"more objects of a kind than workers": {list(slices.Repeat([]string{"A"}, 20)...), "", strings.TrimSpace(strings.Repeat("A ", 20))},
+		"error: no batch after it":            {list("A", "B", "B", "C"), "B", "A B B !"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
