@@ -32,7 +32,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 	ways := []TableEntry{
 		Entry("of itself", framework.HubName, theHubItself),
 		Entry("that it imported", east, imported),
-		Entry("that came by helm install fleet-agent", west, arrived),
+		Entry("that was installed by helm install fleet-agent", west, arrived),
 	}
 
 	DescribeTable("by a Bundle that takes the agent over in its pod", func(ctx SpecContext, downstream string, joined func(SpecContext) *fleet.Cluster) {
@@ -53,7 +53,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 		Expect(framework.Restarts(same)).To(Equal(framework.Restarts(pod)), "the agent was restarted")
 	}, ways)
 
-	DescribeTable("and says so as it was recorded", func(ctx SpecContext, downstream string, joined func(SpecContext) *fleet.Cluster) {
+	DescribeTable("and reports it as recorded", func(ctx SpecContext, downstream string, joined func(SpecContext) *fleet.Cluster) {
 		cluster := joined(ctx)
 		name := names.AgentBundle(cluster.Name)
 		recorded := recordedDeployment("fleet-agent-east")
@@ -73,7 +73,7 @@ var _ = Describe("The hub manages the agents", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	}, ways)
 
-	DescribeTable("which brings a changed setting to the agent in one go", func(ctx SpecContext, downstream string, joined func(SpecContext) *fleet.Cluster) {
+	DescribeTable("which applies a changed setting to the agent in one step", func(ctx SpecContext, downstream string, joined func(SpecContext) *fleet.Cluster) {
 		cluster := joined(ctx)
 		_, before, err := world.Managed(ctx, downstream, cluster)
 		Expect(err).NotTo(HaveOccurred())

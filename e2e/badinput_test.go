@@ -133,7 +133,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		undisturbed = watchOver(ctx, imported(ctx), east)
 	})
 
-	DescribeTable("with a cluster, is told what to do, does it, and the cluster joins", func(ctx SpecContext, name string, m mistake) {
+	DescribeTable("with a cluster: a condition says what to do, and after that the cluster joins", func(ctx SpecContext, name string, m mistake) {
 		if m.make != nil {
 			m.make(ctx, name)
 		}
@@ -195,7 +195,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		Entry("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
 			k.CurrentContext = "gone"
 		}))),
-		Entry("a kubeconfig that is none", "malformed", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
+		Entry("an invalid kubeconfig", "malformed", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
 			return map[string][]byte{protocol.KubeconfigValueKey: []byte("{")}
 		})),
 		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(conditions.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
@@ -223,7 +223,7 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			},
 			reason: conditions.ReasonAgentPodRejected, remedy: "ResourceQuota none",
 		}),
-		Entry("an address of the hub from which the agent never comes", "never", mistake{
+		Entry("an address of the hub that the agent cannot reach", "never", mistake{
 			make: func(ctx SpecContext, name string) {
 				writeSecret(ctx, careless, name, map[string][]byte{
 					protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, protocol.APIServerURLKey: []byte("https://127.0.0.1:1"),
@@ -263,11 +263,11 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			reason: conditions.ReasonTokenBlocked, remedy: "see its condition Ready",
 		}),
 		Entry("no URL of the hub anywhere", "no-url", configured(conditions.ReasonHubURLMissing, "set apiServerURL", map[string]any{"apiServerURL": ""})),
-		Entry("a TLS mode that nobody knows", "lax", configured(conditions.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
+		Entry("an unknown TLS mode", "lax", configured(conditions.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
 		Entry("a strict TLS mode and no CA", "no-ca", configured(conditions.ReasonHubCAMissing, "set apiServerCA", map[string]any{"agentTLSMode": "strict", "apiServerCA": nil})),
 	)
 
-	DescribeTable("with a Bundle, is told what to do, does it, and the Bundle is ready", func(ctx SpecContext, name string, wrong func(*fleet.Bundle), says string) {
+	DescribeTable("with a Bundle: a condition says what to do, and after that the Bundle is ready", func(ctx SpecContext, name string, wrong func(*fleet.Bundle), says string) {
 		cluster := imported(ctx)
 		good := chart(only(greeting(framework.Workspace, name, ""), cluster.Labels), map[string]any{"text": "at last"})
 		bad := good.DeepCopy()
@@ -297,9 +297,9 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 	},
-		Entry("whose chart does not parse", "no-chart", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: b: c\n" }, "YAML parse error"),
-		Entry("whose template does not parse", "no-template", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: {{ .Values" }, "unclosed action"),
-		Entry("whose selector does not parse", "no-selector", func(b *fleet.Bundle) {
+		Entry("whose chart cannot be parsed", "no-chart", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: b: c\n" }, "YAML parse error"),
+		Entry("whose template cannot be parsed", "no-template", func(b *fleet.Bundle) { b.Spec.Resources[2].Content = "a: {{ .Values" }, "unclosed action"),
+		Entry("whose selector cannot be parsed", "no-selector", func(b *fleet.Bundle) {
 			b.Spec.Targets[0].ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "env", Operator: "Resembles"}}
 		}, `"Resembles" is not a valid label selector operator`),
 	)

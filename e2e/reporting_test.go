@@ -57,7 +57,7 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 			}
 		})
 
-		By("stopping it where it stands")
+		By("freezing its process")
 		signal(syscall.SIGSTOP)
 		before := deployments()
 		silent := says(ctx, cluster, corev1.ConditionFalse, conditions.ReasonAgentNotReporting)
@@ -69,7 +69,7 @@ var _ = Describe("A cluster whose agent falls silent", Ordered, func() {
 			g.Expect(events.Items).To(ContainElement(HaveField("InvolvedObject.Name", cluster.Name)))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 
-		By("letting it go on")
+		By("continuing its process")
 		signal(syscall.SIGCONT)
 		healed := says(ctx, cluster, corev1.ConditionTrue, "")
 		Expect(healed.Status.Display.State).NotTo(Equal("WaitCheckIn"))

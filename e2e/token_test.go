@@ -55,7 +55,7 @@ var _ = Describe("Only the cluster reaches the hub: helm install fleet-agent wit
 	})
 })
 
-var _ = Describe("A cluster is expected: a Cluster with a client ID is there before the agent", Ordered, func() {
+var _ = Describe("A cluster is expected: a Cluster with its client ID exists before the agent", Ordered, func() {
 	var expected *fleet.Cluster
 
 	It("is found by its client ID", func(ctx SpecContext) {
@@ -76,7 +76,7 @@ var _ = Describe("A cluster is expected: a Cluster with a client ID is there bef
 		Expect(cluster.Labels).To(Equal(map[string]string{"env": "test"}), "the labels of a Cluster that is there are its own")
 	})
 
-	It("has not made another Cluster", func(ctx SpecContext) {
+	It("has not created another Cluster", func(ctx SpecContext) {
 		var clusters fleet.ClusterList
 		Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
 		for _, cluster := range clusters.Items {

@@ -19,8 +19,8 @@ import (
 // rotations is how often the kubeconfig is renewed.
 const rotations = 20
 
-// TestLife tells the life of a cluster, in order.
-func TestLife(t *testing.T) {
+// TestClusterLifecycle follows one cluster; its parts depend on each other.
+func TestClusterLifecycle(t *testing.T) {
 	first := tell(t)
 	first.provide(lasting, map[string]string{"stage": "one"})
 	first.agentOf(lasting, first.joined(lasting))

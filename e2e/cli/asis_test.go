@@ -43,7 +43,7 @@ func viaCommand() string {
 }
 
 var _ = Describe("A cluster is imported with a kubeconfig as it is", Ordered, func() {
-	It("not if that runs a command to log in, which is for its user only", func(ctx SpecContext) {
+	It("not if the kubeconfig runs a command to log in", func(ctx SpecContext) {
 		path := viaCommand()
 		refused := run(ctx, "", "import", cape, "--kubeconfig", path, "--cluster-context", "login", "--as-is")
 		Expect(refused.code).To(Equal(exit.Refused))

@@ -129,7 +129,7 @@ var _ = Describe("The doctor of a cluster", Ordered, func() {
 		passes(ctx, "agent-bootstrap", both...)
 	})
 
-	It("finds a proxy that is none, and removes it", func(ctx SpecContext) {
+	It("finds an invalid proxy, and removes it", func(ctx SpecContext) {
 		agent, err := world.On(pond).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		container := &agent.Spec.Template.Spec.Containers[0]

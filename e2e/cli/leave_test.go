@@ -123,7 +123,7 @@ var _ = Describe("An imported cluster", Ordered, func() {
 		Expect(clusterNamed(ctx, moor).DeletionTimestamp).To(BeNil())
 	})
 
-	It("leaves the hub, and then its agent goes", func(ctx SpecContext) {
+	It("leaves the hub, and then its agent is removed", func(ctx SpecContext) {
 		shown := run(ctx, "", "unregister", moor, "--keep-workloads", "--cluster-context", moor, "--dry-run", "-o", "json")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		var planned unregister.Unregistered

@@ -129,7 +129,7 @@ var _ = Describe("The examples", Ordered, func() {
 		Expect(data(ctx, west, "example-kustomize", "limits")).To(Equal(map[string]string{"requests": "1000", "timeout": "30s"}))
 	})
 
-	It("deliver other values to each cluster", func(ctx SpecContext) {
+	It("deliver different values to each cluster", func(ctx SpecContext) {
 		Expect(data(ctx, east, "example-per-cluster", "shop")).To(Equal(map[string]string{"stage": "dev", "cluster": east}))
 		Expect(data(ctx, west, "example-per-cluster", "shop")).To(Equal(map[string]string{"stage": "prod", "cluster": west}))
 		Expect(*deployment(ctx, east, "example-per-cluster", "shop").Spec.Replicas).To(BeEquivalentTo(1))

@@ -72,7 +72,7 @@ func refusing(group, resource string, silent bool) func(context.Context, *hub) (
 func harms() map[string]harm {
 	creates := func(resource string) *faults.Match { return &faults.Match{Verb: "create", Resource: resource} }
 	return map[string]harm{
-		"the hub has forgotten the versions that watches go on from": {
+		"the resource versions of all watches have expired": {
 			tries: &faults.Match{Resource: "clusterregistrations", If: func(r faults.Request) bool { return r.Verb == "watch" || r.Verb == "list" }},
 			begin: func(_ context.Context, h *hub) (func() error, error) {
 				goesOn := func(r faults.Request) bool { return r.Version != "" }
@@ -81,7 +81,7 @@ func harms() map[string]harm {
 				return end, nil
 			},
 		},
-		"connections die and nobody is told": {begin: func(_ context.Context, h *hub) (func() error, error) {
+		"connections die without a reset": {begin: func(_ context.Context, h *hub) (func() error, error) {
 			for _, s := range h.slots {
 				s.wire.Abandon()
 			}

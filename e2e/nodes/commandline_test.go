@@ -87,7 +87,7 @@ func typing() {
 		runs(ctx, south, names.SystemNamespace, names.Agent, 1)
 	})
 
-	It("delivers a folder, and writes nothing the second time", func(ctx SpecContext) {
+	It("delivers a folder, and writes nothing when applied again", func(ctx SpecContext) {
 		applyExample(ctx, south)
 		runs(ctx, south, example, "web", 1)
 		var first, second fleet.Bundle
@@ -99,7 +99,7 @@ func typing() {
 }
 
 func inspecting() {
-	It("sees which clusters report, and which one does not", func(ctx SpecContext) {
+	It("lists which clusters report, and which one does not", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			listed := fleetCommand(ctx, "", "clusters", "-A")
 			g.Expect(listed.Code).To(Equal(exit.Done), listed.Stderr)
@@ -109,7 +109,7 @@ func inspecting() {
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 	})
 
-	It("is told the same by the doctor, which fails for it", func(ctx SpecContext) {
+	It("gets the same result from fleet doctor, which exits with an error", func(ctx SpecContext) {
 		checked := fleetCommand(ctx, "", "doctor", "-A")
 		Expect(checked.Code).To(Equal(exit.Failed), checked.Stderr)
 		Expect(checked.Stdout).To(MatchRegexp(`(?m)^failed +hub-clusters-silent +Cluster fleet-default/east `))
@@ -127,7 +127,7 @@ func unregistering() {
 		runs(ctx, south, names.SystemNamespace, names.Agent, 1)
 	})
 
-	It("leaves nothing on the cluster once its Bundles are for others", func(ctx SpecContext) {
+	It("leaves nothing on the cluster after its Bundles were removed from it", func(ctx SpecContext) {
 		applyExample(ctx, "nowhere")
 		Eventually(func(g Gomega) {
 			unregistered := fleetCommand(ctx, "", "unregister", south, "--cluster-context", south)

@@ -105,7 +105,7 @@ func losingAgent() {
 }
 
 func restarting() {
-	It("comes back with all that ran on it, and with the same identity", func(ctx SpecContext) {
+	It("returns with all its workloads and the same identity", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		pod := theirs(ctx, west, agentPods)[0]
 		Expect(world.Node(west).Restart(ctx)).To(Succeed())
@@ -120,7 +120,7 @@ func restarting() {
 }
 
 func losingController() {
-	It("is replaced, and goes on", func(ctx SpecContext) {
+	It("is replaced, and continues", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		pod := theirs(ctx, framework.HubName, controllerPods)[0]
 		Expect(world.Hub.Kube.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
@@ -132,14 +132,14 @@ func losingController() {
 }
 
 func losingLeader() {
-	It("is set by helm upgrade, for controllers and agents", func(ctx SpecContext) {
+	It("are started by helm upgrade, for controllers and agents", func(ctx SpecContext) {
 		Expect(release(framework.HubName, "fleet", hubValues(map[string]any{
 			"controller": map[string]any{"replicas": 2}, "agent": map[string]any{"replicas": 2},
 		})).Install(ctx)).To(Succeed())
 		runs(ctx, framework.HubName, names.SystemNamespace, "fleet-controller", 2)
 	})
 
-	It("goes on with the other", func(ctx SpecContext) {
+	It("continues with the other replica", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		first := leader(ctx, framework.HubName, controller.Lease)
 		lost := time.Now()
@@ -153,7 +153,7 @@ func losingLeader() {
 }
 
 func losingAgentLeader() {
-	It("goes on with the other", func(ctx SpecContext) {
+	It("continues with the other replica", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		runs(ctx, west, names.SystemNamespace, names.Agent, 2)
 		first := leader(ctx, west, names.Agent)
@@ -176,7 +176,7 @@ func healing() {
 		Expect(current(ctx, eastern).Status.Agent.LastSeen.Time).To(BeTemporally("<=", cutAt))
 	})
 
-	It("goes on by itself, with the same identity", func(ctx SpecContext) {
+	It("continues by itself, with the same identity", func(ctx SpecContext) {
 		Expect(world.Node(framework.HubName).Heal(world.Node(east))).To(Succeed())
 		healed := time.Now()
 		heartbeat(ctx, eastern, healed.Add(-time.Second))

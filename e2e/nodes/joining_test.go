@@ -19,7 +19,7 @@ import (
 var before = map[string]inventory.Inventory{}
 
 func installing() {
-	It("starts as everybody's does: with the charts", func(ctx SpecContext) {
+	It("starts with the charts", func(ctx SpecContext) {
 		for _, n := range world.Nodes {
 			taken, err := inventory.Take(ctx, n.Config())
 			Expect(err).NotTo(HaveOccurred())
@@ -74,7 +74,7 @@ func arriving() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("is managed by the hub from then on, in the same pod", func(ctx SpecContext) {
+	It("is then managed by the hub, in the same pod", func(ctx SpecContext) {
 		_, deployment, err := world.Managed(ctx, west, western)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(deployment.Annotations).To(HaveKeyWithValue(framework.RevisionAnnotation, "1"))
@@ -82,7 +82,7 @@ func arriving() {
 }
 
 func running() {
-	It("runs its pods wherever it is meant to", func(ctx SpecContext) {
+	It("runs its pods on the selected clusters", func(ctx SpecContext) {
 		for _, cluster := range []string{east, west} {
 			Expect(world.Hub.Create(ctx, client.Bundles, app("app-"+cluster, map[string]string{"env": cluster}))).To(Succeed())
 		}
@@ -91,7 +91,7 @@ func running() {
 		}
 	})
 
-	It("is ready on the hub when they are", func(ctx SpecContext) {
+	It("is ready on the hub when its pods are ready", func(ctx SpecContext) {
 		for _, cluster := range []*fleet.Cluster{eastern, western} {
 			_, err := world.Ready(ctx, cluster, 1)
 			Expect(err).NotTo(HaveOccurred())

@@ -87,13 +87,13 @@ func leaving() {
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
 	})
 
-	It("leaves what runs there running", func(ctx SpecContext) {
+	It("leaves the workloads running", func(ctx SpecContext) {
 		runs(ctx, east, "app-"+east, "app-"+east, 2)
 	})
 }
 
 func uninstallingAgent() {
-	It("leaves nothing but what Bundles have deployed", func(ctx SpecContext) {
+	It("leaves only the objects that Bundles have deployed", func(ctx SpecContext) {
 		Expect(release(west, "fleet-agent", nil).Uninstall(ctx)).To(Succeed())
 		Eventually(func() []string {
 			return more(ctx, west, func(o inventory.Object) bool {
@@ -116,7 +116,7 @@ func deployed(o inventory.Object) bool {
 }
 
 func uninstallingHub() {
-	It("leaves nothing but CRDs, their objects with what these own, and workspaces", func(ctx SpecContext) {
+	It("leaves only CRDs, their objects with owned objects, and workspaces", func(ctx SpecContext) {
 		Expect(release(framework.HubName, "fleet", nil).Uninstall(ctx)).To(Succeed())
 		Eventually(func() []string {
 			return more(ctx, framework.HubName, func(o inventory.Object) bool {
@@ -126,7 +126,7 @@ func uninstallingHub() {
 		}).WithContext(ctx).WithTimeout(patience).WithPolling(time.Second).Should(BeEmpty())
 	})
 
-	It("leaves Clusters that the next release goes on with", func(ctx SpecContext) {
+	It("leaves Clusters that the next installation continues with", func(ctx SpecContext) {
 		known := registrations(ctx, local)
 		Expect(release(framework.HubName, "fleet", hubValues(nil)).Install(ctx)).To(Succeed())
 		again := app("after-reinstall", map[string]string{"name": names.LocalCluster})
@@ -162,7 +162,7 @@ func owned(o inventory.Object) bool {
 }
 
 func dying() {
-	It("takes everything along", func(ctx SpecContext) {
+	It("ends all processes of the lab", func(ctx SpecContext) {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		dir, err := os.MkdirTemp("", "doomed-")

@@ -45,7 +45,7 @@ var wish = fleet.ClusterSpec{
 }
 
 func setting() {
-	It("gives them to the pod, which keeps its identity", func(ctx SpecContext) {
+	It("applies them to the pod, which keeps its identity", func(ctx SpecContext) {
 		known := registrations(ctx, eastern)
 		pod := theirs(ctx, east, agentPods)[0]
 		onHost := true
@@ -62,7 +62,7 @@ func setting() {
 		Expect(registrations(ctx, eastern)).To(Equal(known))
 	})
 
-	It("has a budget for disruptions that knows the pod", func(ctx SpecContext) {
+	It("has a PodDisruptionBudget that selects the pod", func(ctx SpecContext) {
 		_, err := client.Until(ctx, client.Await{
 			From: world.On(east).Kube.PolicyV1().RESTClient(), Resource: "poddisruptionbudgets", Namespace: names.SystemNamespace,
 			Name: "fleet-agent-pod-disruption-budget", For: "one healthy pod", Within: patience,
@@ -72,7 +72,7 @@ func setting() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("takes one back, too", func(ctx SpecContext) {
+	It("removes a setting again", func(ctx SpecContext) {
 		wish.HostNetwork = nil
 		no := false
 		change(ctx, eastern, fleet.ClusterSpec{ClientID: eastern.Spec.ClientID, KubeConfigSecret: eastern.Spec.KubeConfigSecret, HostNetwork: &no})
@@ -123,7 +123,7 @@ func change(ctx context.Context, cluster *fleet.Cluster, spec fleet.ClusterSpec)
 const tenant, tenantNamespace = "tenant", "tenant-agents"
 
 func restricted() {
-	It("says that a quota lets no pod in that does not say what it needs", func(ctx SpecContext) {
+	It("reports a quota that rejects pods without requests", func(ctx SpecContext) {
 		downstream := world.On(west).Kube.CoreV1()
 		_, err := downstream.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -145,13 +145,13 @@ func restricted() {
 		saysRejected(ctx, "quota")
 	})
 
-	It("says that its pod security does not", func(ctx SpecContext) {
+	It("reports pod security that rejects the pod", func(ctx SpecContext) {
 		secure(ctx, "restricted")
 		set(ctx, fleet.ClusterSpec{AgentResources: wish.AgentResources})
 		saysRejected(ctx, "Pod Security")
 	})
 
-	It("joins once nothing is in the way, beside the other agent", func(ctx SpecContext) {
+	It("joins beside the other agent once nothing prevents it", func(ctx SpecContext) {
 		known := registrations(ctx, western)
 		secure(ctx, "baseline")
 		set(ctx, fleet.ClusterSpec{AgentEnvVars: wish.AgentEnvVars}) // so that the cluster is retried at once
@@ -160,7 +160,7 @@ func restricted() {
 		Expect(registrations(ctx, western)).To(Equal(known))
 	})
 
-	It("leaves as it came", func(ctx SpecContext) {
+	It("is removed again", func(ctx SpecContext) {
 		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, tenant)).To(Succeed())
 		downstream := world.On(west).Kube
 		Expect(downstream.CoreV1().Namespaces().Delete(ctx, tenantNamespace, metav1.DeleteOptions{})).To(Succeed())

@@ -42,10 +42,10 @@ var _ = Describe("A cluster whose kubeconfig the hub was given leaves no trace",
 		expectSame(ctx, before)
 	})
 
-	It("goes on with what it runs", func(ctx SpecContext) { expectUntouched(ctx, east) })
+	It("keeps its workloads running", func(ctx SpecContext) { expectUntouched(ctx, east) })
 })
 
-var _ = Describe("A cluster that came by itself leaves no trace", Ordered, func() {
+var _ = Describe("A cluster that registered with a token leaves no trace", Ordered, func() {
 	var before, beforeToken inventory.Inventory
 
 	It("joins and runs something", func(ctx SpecContext) {
@@ -59,7 +59,7 @@ var _ = Describe("A cluster that came by itself leaves no trace", Ordered, func(
 		expectAtWork(ctx, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == west })
 	})
 
-	It("is deleted, and the hub has what it had before, the token among it", func(ctx SpecContext) {
+	It("is deleted, and the hub has what it had before, including the token", func(ctx SpecContext) {
 		var clusters fleet.ClusterList
 		Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
 		for _, cluster := range clusters.Items {
@@ -70,9 +70,9 @@ var _ = Describe("A cluster that came by itself leaves no trace", Ordered, func(
 		expectSame(ctx, before)
 	})
 
-	It("goes on with what it runs", func(ctx SpecContext) { expectUntouched(ctx, west) })
+	It("keeps its workloads running", func(ctx SpecContext) { expectUntouched(ctx, west) })
 
-	It("leaves a token that goes without a trace, too", func(ctx SpecContext) {
+	It("leaves no trace of its token after that was deleted", func(ctx SpecContext) {
 		Expect(world.Hub.Delete(ctx, client.Tokens, framework.Workspace, west)).To(Succeed())
 		expectSame(ctx, beforeToken)
 	})

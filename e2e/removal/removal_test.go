@@ -19,8 +19,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-var _ = Describe("A hub that is taken away", Ordered, func() {
-	It("has a cluster and its own", func(ctx SpecContext) {
+var _ = Describe("A hub that is removed", Ordered, func() {
+	It("has its own cluster and another one", func(ctx SpecContext) {
 		Expect(world.Import(ctx, east, nil)).To(Succeed())
 		_, err := world.Joined(ctx, framework.Workspace, east, framework.Named(east))
 		Expect(err).NotTo(HaveOccurred())
@@ -47,7 +47,7 @@ var _ = Describe("A hub that is taken away", Ordered, func() {
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
-	It("lets all Clusters and workspaces go", func(ctx SpecContext) {
+	It("deletes all Clusters and workspaces", func(ctx SpecContext) {
 		Expect(world.InstallHub(ctx, settings(map[string]any{"enabled": false, "localAgentDisabled": true}))).To(Succeed())
 		for _, c := range []struct{ workspace, name string }{{framework.Workspace, east}, {framework.LocalWorkspace, names.LocalCluster}} {
 			Expect(world.Hub.Delete(ctx, client.Clusters, c.workspace, c.name)).To(Succeed())

@@ -77,7 +77,7 @@ func partitionOf(cluster string) int { return numberOf(cluster) / (clusters / pa
 
 // Two clusters of every partition cannot run the new state, until it is repaired for them. Others fail for a while,
 // though nothing was asked of them; that happens while no controller is there to see it.
-func TestARolloutSurvivesItsControllers(t *testing.T) {
+func TestControllersKilledDuringRollout_RolloutCompletes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	h := newHub(t, ctx)

@@ -85,7 +85,7 @@ func writes(log *audit.Log) (found []string) {
 	return found
 }
 
-var _ = Describe("A changed setting reaches the agent where it stands", Ordered, func() {
+var _ = Describe("A changed setting reaches a running agent", Ordered, func() {
 	var (
 		before      identity
 		onHub, here *audit.Log
@@ -194,13 +194,13 @@ var _ = Describe("A changed setting reaches the agent where it stands", Ordered,
 			func(p corev1.PodSpec) any { return p.Containers[0].Env[len(p.Containers[0].Env)-1] }, corev1.EnvVar{Name: "STORY", Value: "told"}, nil),
 		Entry("of several at once", `{"agentEnvVars":[{"name":"STORY","value":"told again"}],"agentResources":null,"agentTolerations":[]}`,
 			func(p corev1.PodSpec) any { return p.Containers[0].Env[len(p.Containers[0].Env)-1].Value }, "told again", nil),
-		Entry("of a priority, the class coming first", `{"agentSchedulingCustomization":{"priorityClass":{"value":1000}}}`,
+		Entry("of a priority, with its class created first", `{"agentSchedulingCustomization":{"priorityClass":{"value":1000}}}`,
 			func(p corev1.PodSpec) any { return p.PriorityClassName }, "fleet-agent-priority-class", []string{
 				"patch configmaps cattle-fleet-system/fleet-agent", "patch priorityclasses /fleet-agent-priority-class",
 			}),
 	)
 
-	It("with none, where the order of tolerations means nothing", func(ctx SpecContext) {
+	It("without a new ReplicaSet, if only the order of tolerations changes", func(ctx SpecContext) {
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, east, []byte(`{"spec":{"agentTolerations":[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]}}`))).To(Succeed())
 		same(ctx)
 		sets := replicaSets(ctx)
@@ -209,7 +209,7 @@ var _ = Describe("A changed setting reaches the agent where it stands", Ordered,
 		Expect(replicaSets(ctx)).To(Equal(sets))
 	})
 
-	It("and takes a PriorityClass away once it is named no more", func(ctx SpecContext) {
+	It("and deletes a PriorityClass that is no longer set", func(ctx SpecContext) {
 		Expect(world.Hub.Patch(ctx, client.Clusters, framework.Workspace, east, []byte(`{"spec":{"agentSchedulingCustomization":null}}`))).To(Succeed())
 		Eventually(func(g Gomega) {
 			classes, err := world.On(east).Kube.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{LabelSelector: fleet.LabelSetHash})
@@ -222,7 +222,7 @@ var _ = Describe("A changed setting reaches the agent where it stands", Ordered,
 		same(ctx)
 	})
 
-	It("with none and in the same pod, where it is the hub's CA", func(ctx SpecContext) {
+	It("without a new ReplicaSet and in the same pod, if it is the hub's CA", func(ctx SpecContext) {
 		sets := replicaSets(ctx)
 		pod, err := world.AgentPod(ctx, east)
 		Expect(err).NotTo(HaveOccurred())
