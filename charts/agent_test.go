@@ -21,7 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/version"
 )
 
-// tokenValues are what an admin gets out of a token's Secret.
+// tokenValues are the values from the Secret of a token.
 const tokenValues = `
 apiServerCA: |
   -----BEGIN CERTIFICATE-----
@@ -32,12 +32,12 @@ token: eyJ.bearer.token
 tokenName: swarm
 `
 
-// agent is `helm install fleet-agent --namespace cattle-fleet-system --values token.yaml --values more`.
+// agent returns the release of `helm install fleet-agent --namespace cattle-fleet-system --values token.yaml --values more`.
 func agent(more string) release {
 	return release{chart: "fleet-agent", name: "fleet-agent", namespace: "cattle-fleet-system", values: tokenValues + more}
 }
 
-// agentReleases are renderings of the agent's chart that show all of it.
+// agentReleases returns releases that together use all of the agent's chart.
 func agentReleases() map[string]release {
 	return map[string]release{
 		"defaults": agent(""),
@@ -150,7 +150,7 @@ func TestAgentChart_RefusesInvalidValues(t *testing.T) {
 	}
 }
 
-// expectRefused expects an error with every one of the texts.
+// expectRefused expects an error that contains all texts.
 func expectRefused(t *testing.T, r release, texts ...string) {
 	t.Helper()
 	_, err := render(t, r)
@@ -473,7 +473,7 @@ func TestAgentToken_IsOnlyInTheSecret(t *testing.T) {
 	}
 }
 
-// parse is a document as a type.
+// parse decodes a document.
 func parse[T any](t *testing.T, document string) T {
 	t.Helper()
 	var into T

@@ -19,7 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/agentchart"
 )
 
-// release is an installation of a chart, as `helm install NAME --namespace NAMESPACE --values …` makes it.
+// release describes `helm install NAME --namespace NAMESPACE --values …`.
 type release struct {
 	chart, name, namespace string
 	// values is the text of a values file.
@@ -28,7 +28,7 @@ type release struct {
 	serves chartutil.VersionSet
 }
 
-// render gives the templates by file name, without those that render nothing.
+// render returns the rendered files by name, without empty ones.
 func render(t *testing.T, r release) (map[string]string, error) {
 	t.Helper()
 	loaded, err := agentchart.Load(charts.FS, r.chart)
@@ -67,7 +67,7 @@ func (r release) capabilities() *chartutil.Capabilities {
 	return server
 }
 
-// mustRender is render for values that have to work.
+// mustRender is like render, and fails the test on an error.
 func mustRender(t *testing.T, r release) map[string]string {
 	t.Helper()
 	files, err := render(t, r)

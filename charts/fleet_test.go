@@ -32,12 +32,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// controllers is `helm install fleet --namespace cattle-fleet-system --values values`.
+// controllers returns the release of `helm install fleet --namespace cattle-fleet-system --values values`.
 func controllers(values string) release {
 	return release{chart: "fleet", name: "fleet", namespace: "cattle-fleet-system", values: values}
 }
 
-// controllersReleases are renderings of the controllers' chart that show all of it.
+// controllersReleases returns releases that together use all of the controllers' chart.
 func controllersReleases() map[string]release {
 	return map[string]release{
 		"defaults": controllers(""),
@@ -331,7 +331,7 @@ bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, cluster
 	}
 }
 
-// controllerOptions is what a fleetcontroller in the rendered pod makes of its command line and environment.
+// controllerOptions returns the options of a fleetcontroller with the command line and environment of the rendered pod.
 func controllerOptions(t *testing.T, values string) env.Controller {
 	t.Helper()
 	container := parse[appsv1.Deployment](t, mustRender(t, controllers(values))["deployment.yaml"]).Spec.Template.Spec.Containers[0]
@@ -347,8 +347,8 @@ func controllerOptions(t *testing.T, values string) env.Controller {
 	return got
 }
 
-// environment is a container's, which has to be read to the last variable: one that nobody reads is a mistake in
-// its name.
+// environment returns the environment of a container. The test fails if a variable is not read, because its name is then
+// wrong.
 func environment(t *testing.T, container corev1.Container) env.Environment {
 	t.Helper()
 	unread := map[string]bool{}
@@ -560,7 +560,7 @@ func covers(held rbacv1.PolicyRule, group, resource, verb string) bool {
 	return len(held.ResourceNames) == 0 && has(held.APIGroups, group) && has(held.Resources, resource) && has(held.Verbs, verb)
 }
 
-// recordedRules are those of the recorded ClusterRoles that controllers made, by name.
+// recordedRules returns the rules of the recorded ClusterRoles of controllers, by name.
 func recordedRules(t *testing.T) map[string][]rbacv1.PolicyRule {
 	t.Helper()
 	found := map[string][]rbacv1.PolicyRule{}

@@ -23,7 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 )
 
-// acted are the kinds the controllers and agents act on; stored are those that are only kept.
+// acted are the kinds that controllers and agents act on; stored are those that are only stored.
 const acted, stored = "fleet-crd/crd-bases/*.yaml", "fleet-crd/crd-others/*.yaml"
 
 func TestFleetCRDChart_RendersEveryFileUnchanged(t *testing.T) {
@@ -49,7 +49,7 @@ func TestFleetCRDChart_RendersEveryFileUnchanged(t *testing.T) {
 	}
 }
 
-// renderedCRDs are the CRDs of the chart by name.
+// renderedCRDs returns the CRDs of the chart by name.
 func renderedCRDs(t *testing.T) map[string]any {
 	t.Helper()
 	rendered, err := renderCRDs(t, nil)
@@ -97,7 +97,7 @@ func TestUnimplementedKinds_KeepTheRecordedSchemas(t *testing.T) {
 	}
 }
 
-// recordedCRDs are the recorded CRDs by name, complete.
+// recordedCRDs returns the complete recorded CRDs by name.
 func recordedCRDs(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	folder := filepath.Join("..", "testdata", "recorded", "crds")

@@ -70,7 +70,7 @@ func TestFlowSchemas_SeparateAgentsAndControllers(t *testing.T) {
 	}
 }
 
-// answerTo is the header of the answer to a request without a body.
+// answerTo sends a request without a body and returns the header of the response.
 func answerTo(ctx context.Context, cfg *rest.Config, as rest.ImpersonationConfig, method, path string) (http.Header, error) {
 	cfg.Impersonate = as
 	client, err := rest.HTTPClientFor(cfg)
@@ -88,7 +88,7 @@ func answerTo(ctx context.Context, cfg *rest.Config, as rest.ImpersonationConfig
 	return response.Header, response.Body.Close()
 }
 
-// flowNames are the names of flow schemas and priority levels by UID.
+// flowNames returns the names of flow schemas and priority levels by UID.
 func flowNames(t *testing.T, client kubernetes.Interface) (schemas, levels map[string]string) {
 	t.Helper()
 	schemas, levels = map[string]string{}, map[string]string{}

@@ -68,7 +68,7 @@ func TestAgentAdoptedByHub_IsNotRestarted(t *testing.T) {
 	}
 }
 
-// applyAsTheHub does what an import does when the agent keeps its identity.
+// applyAsTheHub applies the agent's objects like an import of an agent that keeps its identity.
 func applyAsTheHub(t *testing.T, cluster *rest.Config, settings importing.AgentValues) {
 	t.Helper()
 	settings.Config = &config.Agent{AgentTLSMode: config.TLSModeSystemStore}

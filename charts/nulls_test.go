@@ -18,10 +18,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/leader"
 )
 
-// null is what an empty key of a values file is; put takes nil for a value to take away.
+// null is the value of an empty key in a values file. In put, nil removes a key instead.
 var null map[string]any
 
-// sections are the paths of values and of what these are in, from the top down.
+// sections returns the paths of values and of all objects that contain them, sorted.
 func sections(leaves []string) []string {
 	found := map[string]bool{}
 	for _, leaf := range leaves {

@@ -32,7 +32,7 @@ var control = plane.Share(plane.Options{Downstreams: []string{theirs}})
 
 func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
 
-// server is an API server that says what it would make of objects.
+// server is an API server that is used with dry runs.
 type server struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
@@ -56,7 +56,7 @@ func serverOf(t *testing.T, cluster *plane.Cluster) server {
 	return server{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))}
 }
 
-// create is the object as the server would store it, after a dry run that takes no field it does not know.
+// create returns the object as the server would store it. The dry run refuses unknown fields.
 func (s server) create(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource, err := s.resource(object)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s server) create(ctx context.Context, object *unstructured.Unstructured) (
 	return resource.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 }
 
-// apply is create by server-side apply.
+// apply is like create, with server-side apply.
 func (s server) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	resource, err := s.resource(object)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s server) resource(object *unstructured.Unstructured) (dynamic.ResourceInt
 	return s.client.Resource(mapping.Resource).Namespace(object.GetNamespace()), nil
 }
 
-// namespace is there for the objects of a dry run.
+// namespace creates a namespace for the objects of a dry run.
 func (s server) namespace(t *testing.T, name string) {
 	t.Helper()
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
@@ -104,7 +104,7 @@ func (s server) namespace(t *testing.T, name string) {
 	}
 }
 
-// objectsOf are the rendered objects as Helm would send them.
+// objectsOf returns the rendered objects as Helm would send them.
 func objectsOf(t *testing.T, files map[string]string) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured

@@ -24,7 +24,7 @@ import (
 
 const rightsNamespace = "rights-fleet"
 
-// rights installs the hub's charts once for all tests that are about the rights they give.
+// rights installs the hub's charts once for all tests of the rights that they grant.
 var rights = sync.OnceValue(func() error {
 	for _, chart := range []string{"fleet-crd", "fleet"} {
 		release := helm.Release{Config: control.Plane(nobody{}).Hub.Config(), Chart: chart, Name: chart, Namespace: rightsNamespace}
@@ -35,13 +35,13 @@ var rights = sync.OnceValue(func() error {
 	return nil
 })
 
-// nobody is a test that has got its plane already.
+// nobody stands for a test that already has its plane.
 type nobody struct{}
 
 func (nobody) Helper()                           {}
 func (nobody) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// asControllers is the identity the chart gives to the controllers, on a server where the chart is installed.
+// asControllers installs the chart and returns a config with the identity of the controllers.
 func asControllers(t *testing.T) *rest.Config {
 	t.Helper()
 	cfg := control.Plane(t).Hub.Config()
@@ -177,7 +177,7 @@ func TestControllers_MayGrantOnlyRecordedRoles(t *testing.T) {
 	expectRight(t, s.make(t, everything, metav1.CreateOptions{}), false)
 }
 
-// needRole makes the recorded role that a binding refers to.
+// needRole creates the recorded role that a binding refers to.
 func (s server) needRole(t *testing.T, binding *unstructured.Unstructured) {
 	t.Helper()
 	wanted, _, _ := unstructured.NestedString(binding.Object, "roleRef", "name") // empty where it is missing, and then not found
@@ -200,7 +200,7 @@ func (s server) make(t *testing.T, object *unstructured.Unstructured, options me
 	return err
 }
 
-// recorded are the recorded objects of a file that controllers made, without what only the recorded server knew.
+// recorded returns the recorded objects of controllers in a file, without UIDs and owners.
 func recorded(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "recorded", "hub", file))
@@ -224,7 +224,7 @@ func recorded(t *testing.T, file string) []*unstructured.Unstructured {
 	return all
 }
 
-// expectRight expects a request to have been allowed, or forbidden.
+// expectRight checks whether a request was allowed or forbidden.
 func expectRight(t *testing.T, err error, allowed bool) {
 	t.Helper()
 	switch {

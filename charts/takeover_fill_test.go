@@ -45,7 +45,7 @@ func (s server) fill(t *testing.T, crd *unstructured.Unstructured, namespace str
 	return stored
 }
 
-// read is the object that fill made, without what changes by itself.
+// read returns the object that fill created, without fields that change by themselves.
 func (s server) read(t *testing.T, crd *unstructured.Unstructured, namespace string) (map[string]any, error) {
 	t.Helper()
 	found, err := s.of(crd, namespace).Get(t.Context(), "filled", metav1.GetOptions{})
@@ -57,7 +57,7 @@ func (s server) read(t *testing.T, crd *unstructured.Unstructured, namespace str
 	return found.Object, nil
 }
 
-// of is where the objects of a CRD are.
+// of returns the client for the objects of a CRD.
 func (s server) of(crd *unstructured.Unstructured, namespace string) dynamic.ResourceInterface {
 	plural, _, _ := strings.Cut(crd.GetName(), ".")
 	all := s.client.Resource(schema.GroupVersionResource{Group: "fleet.cattle.io", Version: "v1alpha1", Resource: plural})
@@ -67,7 +67,7 @@ func (s server) of(crd *unstructured.Unstructured, namespace string) dynamic.Res
 	return all.Namespace(namespace)
 }
 
-// sample is a value that a schema accepts, with every field it has.
+// sample returns a value that a schema accepts, with every field.
 func sample(name string, is map[string]any) any {
 	if choice, ok := is["enum"].([]any); ok {
 		return choice[len(choice)-1]
@@ -100,7 +100,7 @@ func sample(name string, is map[string]any) any {
 	return map[string]any{"anything": map[string]any{"at": "all"}}
 }
 
-// sampleText is a text that is also a duration, which some fields have to be.
+// sampleText is a text that is also a valid duration, because some fields require one.
 func sampleText(is map[string]any) string {
 	switch is["format"] {
 	case "date-time":

@@ -48,7 +48,7 @@ func TestRancherFleetControllers_AreUpgradedInPlace(t *testing.T) {
 	expectGone(t, s, "apps/v1", "Deployment", "gitjob")
 }
 
-// theirControllers are the objects of the recorded release fleet, and some that were switched off when it was recorded.
+// theirControllers returns the objects of the recorded release fleet, and some that were disabled in it.
 func theirControllers(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	objects := recordedOf(t, "hub", func(o *unstructured.Unstructured) bool {
@@ -121,7 +121,7 @@ func TestRancherFleetAgent_IsUpgradedInPlace(t *testing.T) {
 	}
 }
 
-// adopt gives an object to the release it was recorded with, as an agent's own Bundle does.
+// adopt assigns an object to its recorded release, like the Bundle of an agent.
 func (s server) adopt(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	object.SetUID("")
@@ -163,7 +163,7 @@ func TestEveryValueSet_ChartsInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// leave makes what controllers and agents make beside their releases: that of the hooks.
+// leave creates the objects that the hooks delete. Controllers and agents create them outside of the releases.
 func leave(t *testing.T, s server, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
@@ -195,8 +195,8 @@ func (s server) remove(t *testing.T, name string) {
 	}
 }
 
-// expectStored expects every rendered object on the server, as the release's, and with the rules and settings that were
-// rendered and no others.
+// expectStored expects every rendered object on the server, with the release as its owner and exactly the rendered rules
+// and settings.
 func expectStored(t *testing.T, s server, name string, rendered release) {
 	t.Helper()
 	for _, object := range objectsOf(t, mustRender(t, rendered)) {
@@ -226,7 +226,7 @@ func expectStored(t *testing.T, s server, name string, rendered release) {
 	}
 }
 
-// expectGone waits until an object is gone, which takes a moment where others depend on it.
+// expectGone waits until an object is deleted.
 func expectGone(t *testing.T, s server, apiVersion, kind, name string) {
 	t.Helper()
 	object := named(apiVersion, kind, systemNamespace, name)
@@ -252,7 +252,7 @@ func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured 
 	return object
 }
 
-// get is an object of the server as a type.
+// get reads and decodes an object of the server.
 func get[T any](t *testing.T, s server, apiVersion, kind, namespace, name string) *T {
 	t.Helper()
 	resource, err := s.resource(named(apiVersion, kind, namespace, name))
@@ -276,8 +276,7 @@ func marshal(t *testing.T, value any) string {
 	return string(text)
 }
 
-// recordedOf are the recorded objects of a cluster that were of a release when they were recorded, as its chart had
-// them.
+// recordedOf returns the recorded objects of a cluster that belonged to a release.
 func recordedOf(t *testing.T, cluster string, belongs func(*unstructured.Unstructured) bool) []*unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
@@ -302,7 +301,7 @@ func recordedOf(t *testing.T, cluster string, belongs func(*unstructured.Unstruc
 	return found
 }
 
-// asInChart takes away what a server and Helm have added.
+// asInChart removes everything that a server and Helm have added.
 func asInChart(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		delete(object.Object, "status")

@@ -32,7 +32,7 @@ const theirs = "theirs"
 
 const systemNamespace = "cattle-fleet-system"
 
-// theirRelease is the release of this name as Rancher Fleet installs it, with these objects.
+// theirRelease returns the release of this name as Rancher Fleet installs it, with these objects.
 func theirRelease(t *testing.T, cluster *plane.Cluster, name string, objects []*unstructured.Unstructured) helm.Release {
 	t.Helper()
 	other := &chart.Chart{Metadata: &chart.Metadata{APIVersion: chart.APIVersionV2, Name: name, Version: "0.0.1"}}
@@ -46,7 +46,7 @@ func theirRelease(t *testing.T, cluster *plane.Cluster, name string, objects []*
 	return helm.Release{Config: cluster.Config(), Chart: name, Name: name, Namespace: systemNamespace, Other: other}
 }
 
-// ourRelease is the same release with our chart.
+// ourRelease returns the same release with our chart.
 func ourRelease(cluster *plane.Cluster, name string, values map[string]any) helm.Release {
 	return helm.Release{Config: cluster.Config(), Chart: name, Name: name, Namespace: systemNamespace, Values: values}
 }
@@ -66,7 +66,7 @@ func uninstall(t *testing.T, r helm.Release) {
 	}
 }
 
-// withKinds is a client of a cluster that has just got new kinds.
+// withKinds waits until all CRDs are established, and returns a client of the cluster.
 func withKinds(t *testing.T, cluster *plane.Cluster) server {
 	t.Helper()
 	s := serverOf(t, cluster)
@@ -144,7 +144,7 @@ func TestCRDChartUpgradedFromRancherFleet_KeepsAllFields(t *testing.T) {
 	expectKept("our chart was installed again")
 }
 
-// checkAtStart is what a controller does first.
+// checkAtStart makes the check with which a controller starts.
 func checkAtStart(t *testing.T, cluster *plane.Cluster) error {
 	t.Helper()
 	_, err := hub.Check(t.Context(), hub.Options{

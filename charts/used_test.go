@@ -67,7 +67,7 @@ func rightsOf(t *testing.T, text string) (all []right) {
 	return all
 }
 
-// implied returns the rights that an API server asks for besides that to the request itself, and does not log.
+// implied returns further rights that an API server requires for a request and does not log.
 func implied(q requests.Request) (all []requests.Request) {
 	write := slices.Contains([]string{"create", "update", "patch"}, q.Verb)
 	roles := func(verb, resource, name string) requests.Request {
@@ -97,7 +97,7 @@ func implied(q requests.Request) (all []requests.Request) {
 	return all
 }
 
-// seldomUsed are rights that a run of all tests may leave unused, each with what uses it.
+// seldomUsed are rights that a run of all tests may leave unused, each with the case in which it is used.
 var seldomUsed = map[string]string{
 	"get bundles.fleet.cattle.io":                        again,
 	"get clustergroups.fleet.cattle.io":                  again,

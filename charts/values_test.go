@@ -27,7 +27,7 @@ type value struct {
 	what string
 }
 
-// documented are the rows of docs/values.md about a chart, by path.
+// documented returns the rows of docs/values.md about a chart, by path.
 func documented(t *testing.T, chart string) map[string]value {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", "values.md"))
@@ -57,7 +57,7 @@ func documented(t *testing.T, chart string) map[string]value {
 	return found
 }
 
-// schemaOf is a chart's schema.
+// schemaOf returns the schema of a chart.
 func schemaOf(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	loaded, err := agentchart.Load(charts.FS, chart)
@@ -71,7 +71,7 @@ func schemaOf(t *testing.T, chart string) map[string]any {
 	return schema
 }
 
-// leaves are the paths of the values that a schema knows and has nothing below.
+// leaves returns the paths of all values in a schema that have no values below them.
 func leaves(root map[string]any) []string {
 	var found []string
 	var walk func(path string, schema map[string]any)
@@ -93,7 +93,7 @@ func leaves(root map[string]any) []string {
 	return found
 }
 
-// isOf says whether a value is the row's, or a part of it.
+// isOf reports whether a value is that of the row, or a part of it.
 func isOf(leaf, row string) bool { return leaf == row || strings.HasPrefix(leaf, row+".") }
 
 // TestValuesPage_ListsTheSchemaValues compares docs/values.md with the schemas of the charts, in both directions.
@@ -183,7 +183,7 @@ func TestValuesFile_ExplainsEveryValue(t *testing.T) {
 	}
 }
 
-// everyValue is the values file that has every value of a chart.
+// everyValue returns the values file with every value of a chart.
 func everyValue(t *testing.T, chart string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "values", chart+".yaml"))
@@ -235,8 +235,8 @@ func TestEachValue_HasTheDocumentedEffect(t *testing.T) {
 	}
 }
 
-// rendered are the files of a chart with these values, apart from the notes. Values that cannot be rendered give the
-// file "error".
+// rendered returns the files of a chart with these values, without the notes. After an error it returns only the file
+// "error".
 func rendered(t *testing.T, base release, values map[string]any) map[string]string {
 	t.Helper()
 	base.values = marshal(t, values)
@@ -248,7 +248,7 @@ func rendered(t *testing.T, base release, values map[string]any) map[string]stri
 	return files
 }
 
-// changed are the files that are not the same before and after.
+// changed returns the files that differ.
 func changed(before, after map[string]string) map[string]bool {
 	found := map[string]bool{}
 	for name := range merge(before, after) {
@@ -265,7 +265,7 @@ func merge[V any](a, b map[string]V) map[string]V {
 	return all
 }
 
-// at is the value at a path, and whether there is one.
+// at returns the value at a path, and whether it exists.
 func at(values map[string]any, path string) (any, bool) {
 	var node any = values
 	for step := range strings.SplitSeq(path, ".") {
@@ -280,7 +280,7 @@ func at(values map[string]any, path string) (any, bool) {
 	return node, true
 }
 
-// put is a copy of values with another one at a path; nil takes it away.
+// put returns a copy of values with another value at a path; nil removes it.
 func put(values map[string]any, path string, given any) map[string]any {
 	step, rest, deeper := strings.Cut(path, ".")
 	all := maps.Clone(values)

@@ -111,7 +111,7 @@ func TestInstallImportAndBundle_RenderTheSameDeployment(t *testing.T) {
 	}
 }
 
-// settingsOf is what the controllers of a hub with these values make of a Cluster.
+// settingsOf returns the agent settings that the controllers of a hub with these values compute for a Cluster.
 func settingsOf(t *testing.T, hub string, spec fleet.ClusterSpec) importing.AgentValues {
 	t.Helper()
 	document := parse[corev1.ConfigMap](t, mustRender(t, controllers(hub))["configmap.yaml"]).Data[names.ConfigKey]
