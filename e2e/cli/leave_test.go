@@ -160,7 +160,7 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 		before := clusterNamed(ctx, fen)
 		text := run(ctx, "", "repair", fen)
 		Expect(text.code).To(Equal(exit.Done), text.stderr)
-		Expect(text.stderr).To(ContainSubstring("waits (TakeoverPending) until you run: fleet confirm-takeover fen REQUEST"))
+		Expect(text.stderr).To(MatchRegexp(`waits \(TakeoverPending\) until you run: fleet --kubeconfig \S+ confirm-takeover fen REQUEST`))
 		joined := make(chan answer, 1)
 		go func() {
 			defer GinkgoRecover()
@@ -182,7 +182,7 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 
 		refused := run(ctx, "", "confirm-takeover", fen, "no-such")
 		Expect(refused.code).To(Equal(exit.Failed))
-		Expect(refused.stderr).To(ContainSubstring("fix: fleet confirm-takeover fen " + request + " -n fleet-default\n"))
+		Expect(refused.stderr).To(MatchRegexp(`fix: fleet --kubeconfig \S+ confirm-takeover fen ` + request + ` -n fleet-default\n`))
 		shown := run(ctx, "", "confirm-takeover", fen, request, "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		Expect(shown.stderr).To(MatchRegexp(`(?s)client ID: +` + before.Spec.ClientID + `.*token: +fen-repair.*pod: +fleet-agent-.*Earlier agent: +it works until`))

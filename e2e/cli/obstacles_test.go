@@ -140,17 +140,17 @@ var _ = Describe("A join that something prevents", Ordered, func() {
 		refused := run(ctx, "", "join", "--hub-context", hub, "--context", ford, "--cluster", hill)
 		Expect(refused.code).To(Equal(exit.Refused))
 		Expect(refused.stderr).To(ContainSubstring("phase 3, check the cluster: Cluster fleet-default/hill has an agent on another cluster, which reports"))
-		Expect(refused.stderr).To(ContainSubstring("fix: to replace that agent: fleet token revoke hill -n fleet-default, and run the command again"))
+		Expect(refused.stderr).To(MatchRegexp(`fix: to replace that agent: fleet --kubeconfig \S+ --context ` + hub + ` token revoke hill -n fleet-default, and run the command again`))
 		Expect(run(ctx, "", "token", "revoke", hill).code).To(Equal(exit.Done))
 	})
 
 	It("prints the command that confirms it, while it waits with access to the hub", func(ctx SpecContext) {
 		late := run(ctx, "", "join", "--hub-context", hub, "--context", ford, "--cluster", hill, "--timeout", "3s")
 		Expect(late.code).To(Equal(exit.Timeout))
-		Expect(late.stderr).To(MatchRegexp(`(?m)^the hub waits for the confirmation .*: fleet confirm-takeover hill request-\w+ -n fleet-default$`))
+		Expect(late.stderr).To(MatchRegexp(`(?m)^the hub waits for the confirmation .*: fleet --kubeconfig \S+ --context ` + hub + ` confirm-takeover hill request-\w+ -n fleet-default$`))
 		Expect(late.stderr).To(MatchRegexp(`phase 5, .*: ClusterRegistration fleet-default/request-\w+: another agent is registered for this Cluster`))
 		Expect(late.stderr).To(ContainSubstring("reason: TakeoverPending (docs/conditions.md)\n"))
-		Expect(late.stderr).To(HaveSuffix("run the command that it prints: fleet confirm-takeover …\n"))
+		Expect(late.stderr).To(MatchRegexp(`run the command that it prints: fleet --kubeconfig \S+ --context ` + hub + ` confirm-takeover …\n$`))
 		var cluster fleet.Cluster
 		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, hill, &cluster)).To(Succeed())
 		Expect(conditions.Get(cluster.Status.Conditions, conditions.AgentReporting)).To(HaveValue(HaveField("Status", corev1.ConditionTrue)), "the first agent stays")
@@ -159,9 +159,9 @@ var _ = Describe("A join that something prevents", Ordered, func() {
 	It("replaces that agent after the confirmation", func(ctx SpecContext) {
 		kept := run(ctx, "", "join", "--hub-context", hub, "--context", ford, "--cluster", hill, "--timeout", "3s", "--keep")
 		Expect(kept.code).To(Equal(exit.Timeout))
-		request := regexp.MustCompile(`fix: fleet confirm-takeover hill (request-\w+) -n fleet-default\n`).FindStringSubmatch(kept.stderr)
-		Expect(request).To(HaveLen(2), kept.stderr)
-		printed(ctx, "fleet confirm-takeover hill "+request[1]+" -n fleet-default")
+		confirm := regexp.MustCompile(`fix: (fleet .* confirm-takeover hill request-\w+ -n fleet-default)\n`).FindStringSubmatch(kept.stderr)
+		Expect(confirm).To(HaveLen(2), kept.stderr)
+		printed(ctx, confirm[1])
 		joined := run(ctx, "", "join", "--hub-context", hub, "--context", ford, "--cluster", hill)
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 		Expect(joined.stdout).To(ContainSubstring("as Cluster fleet-default/hill of "))

@@ -44,7 +44,7 @@ var _ = Describe("Tokens", Ordered, func() {
 	It("are not created twice", func(ctx SpecContext) {
 		again := run(ctx, "", "token", "create", "told", "--cluster", "told")
 		Expect(again.code).To(Equal(exit.Refused))
-		Expect(again.stderr).To(ContainSubstring("fix: fleet token show told -n fleet-default --with-secret"))
+		Expect(again.stderr).To(MatchRegexp(`fix: fleet --kubeconfig \S+ token show told -n fleet-default --with-secret`))
 	})
 
 	It("are listed without secrets", func(ctx SpecContext) {
@@ -74,7 +74,7 @@ var _ = Describe("Tokens", Ordered, func() {
 	It("need a workspace", func(ctx SpecContext) {
 		created := run(ctx, "", "token", "create", "lost", "-n", "nowhere")
 		Expect(created.code).To(Equal(exit.Preflight))
-		Expect(created.stderr).To(ContainSubstring("fix: kubectl create namespace nowhere"))
+		Expect(created.stderr).To(MatchRegexp(`fix: kubectl --kubeconfig \S+ create namespace nowhere`))
 	})
 
 	It("need a hub", func(ctx SpecContext) {

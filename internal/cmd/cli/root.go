@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
 )
@@ -42,7 +43,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 	if !started(root) {
 		err = exit.Errorf(exit.Usage, "%w", err).With(command.CommandPath() + " --help")
 	}
-	fmt.Fprint(streams.ErrOut, exit.Text(err))
+	fmt.Fprint(streams.ErrOut, exit.Text(exit.Reach(err, access.TargetOf(command.Flags()))))
 	return exit.CodeOf(err)
 }
 

@@ -2,8 +2,11 @@ package cli_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -11,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -85,4 +89,43 @@ func TestPluginOfKubectl_ListsAndCompletesClusters(t *testing.T) {
 	if code != exit.Done || stdout != "east\nwest\n:4\n" {
 		t.Errorf("code %d, stdout:\n%s\nstderr:\n%s", code, stdout, stderr)
 	}
+}
+
+func TestFixes_ReachTheClusterOfTheFlags(t *testing.T) {
+	hub := clitest.Start(t).Kubeconfig
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"hub":        {[]string{"clusters", "describe", "east", "--context", "hub"}, "fix: fleet --kubeconfig " + hub + " --context hub clusters -A\n"},
+		"a sentence": {[]string{"token", "create", "east", "--context", "hub", "--timeout", "300ms"}, "fix: then print the text with: fleet --kubeconfig " + hub + " --context hub token show east"},
+		"help":       {[]string{"token", "create", "East", "--context", "hub"}, "fix: fleet token create --help\n"},
+		// --context of join is not that of the hub, on which the command is to run
+		"join": {[]string{"join", "--context", "east", "--file", joinText(t)}, "fix: on the hub: fleet repair west -n fleet-default\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, stderr := run(t, append([]string{"fleet"}, append(test.args, "--kubeconfig", hub)...)...)
+			if code == exit.Done || !strings.Contains(stderr, test.want) {
+				t.Errorf("code %d, want %s, stderr:\n%s", code, test.want, stderr)
+			}
+		})
+	}
+}
+
+// joinText returns a file with a join text that has expired.
+func joinText(t *testing.T) string {
+	t.Helper()
+	expired := time.Unix(0, 0)
+	text, err := jointext.Encode(jointext.Text{
+		URL: "https://hub.example.com", Workspace: "fleet-default", Token: "t", TokenName: "west", ClientID: "c", Cluster: "west", Expires: &expired,
+		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "west.join")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

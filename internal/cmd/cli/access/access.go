@@ -88,6 +88,19 @@ func (f *Flags) Target() remedy.Target {
 	return remedy.Target{Kubeconfig: *f.config.KubeConfig, Context: *f.config.Context}
 }
 
+// HubContext is the flag that selects the hub of a command whose --context selects another cluster.
+const HubContext = "hub-context"
+
+// TargetOf returns the target of the flags of a command, for the commands that fix its errors. It is empty for a command with
+// --hub-context, which says itself which cluster they are for.
+func TargetOf(flags *pflag.FlagSet) remedy.Target {
+	context, kubeconfig := flags.Lookup("context"), flags.Lookup("kubeconfig")
+	if context == nil || kubeconfig == nil || flags.Lookup(HubContext) != nil {
+		return remedy.Target{}
+	}
+	return remedy.Target{Kubeconfig: kubeconfig.Value.String(), Context: context.Value.String()}
+}
+
 // CurrentContext returns the value of --context. If that is empty, it returns the name of the current context, or "" if there
 // is none.
 func (f *Flags) CurrentContext() string {

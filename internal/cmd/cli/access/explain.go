@@ -41,7 +41,7 @@ func Explain(doing string, err error) error {
 		return exit.Errorf(exit.Preflight, "%s: this cluster is not a hub, because it does not have the API fleet.cattle.io", doing).
 			With("select the hub with --context: kubectl config get-contexts")
 	case errors.Is(err, foreign.ErrUntrusted), errors.Is(err, foreign.ErrUnreachable):
-		return failure(exit.Preflight).With("kubectl cluster-info (with the same --context)")
+		return failure(exit.Preflight).With("kubectl cluster-info")
 	}
 	return fmt.Errorf("%w", problem)
 }

@@ -82,7 +82,7 @@ func (c *command) finish(err error) error {
 	if hint := pack.Hint(err); hint != "" {
 		c.report.Warn(hint)
 	}
-	return c.report.Finish(err)
+	return c.report.Finish(exit.Reach(err, c.access.Target()))
 }
 
 // attempt makes the Bundles and prints or writes them.

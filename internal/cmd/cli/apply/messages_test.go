@@ -132,11 +132,11 @@ func TestBadInput_HasAMessage(t *testing.T) {
 		},
 		"no kubeconfig": {
 			map[string]string{"app/x.yaml": ""}, "--kubeconfig nowhere demo app", nil,
-			[]string{"reading the kubeconfig: …", "fix: kubectl config get-contexts"},
+			[]string{"reading the kubeconfig: …", "fix: kubectl --kubeconfig nowhere config get-contexts"},
 		},
 		"unknown context": {
 			map[string]string{"app/x.yaml": "", "config": "{}"}, "--kubeconfig config --context west demo app", nil,
-			[]string{`reading the kubeconfig: context "west" does not exist`, "fix: kubectl config get-contexts"},
+			[]string{`reading the kubeconfig: context "west" does not exist`, "fix: kubectl --kubeconfig config config get-contexts"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,6 +218,7 @@ func TestBadHub_HasAMessage(t *testing.T) {
 			if got.Code != exit.Failed || got.Stdout != "" || strings.Contains(got.Stderr, "CANARY") {
 				t.Errorf("code %d, standard output %q", got.Code, got.Stdout)
 			}
+			got.Stderr = strings.ReplaceAll(got.Stderr, " --kubeconfig "+hub.Kubeconfig, "")
 			check(t, got.Stderr, dir, append([]string{"warning: fleet.yaml:2: imageScans have no effect yet: …"}, test.want...))
 		})
 	}
@@ -227,7 +228,7 @@ func TestUnreachableHub_HasAMessage(t *testing.T) {
 	kubeconfig := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`
 	dir := folder(t, map[string]string{"app/x.yaml": configMap, "config": kubeconfig})
 	got := apply(t, dir, nil, "--kubeconfig", "config", "-n", "ws", "demo", "app")
-	check(t, got.Stderr, dir, []string{"reading Secret ws/ocistorage: …", "fix: kubectl cluster-info (with the same --context)"})
+	check(t, got.Stderr, dir, []string{"reading Secret ws/ocistorage: …", "fix: kubectl --kubeconfig config cluster-info"})
 	if got.Code != exit.Failed || !strings.Contains(got.Stderr, "connection refused") {
 		t.Errorf("code %d, standard error:\n%s", got.Code, got.Stderr)
 	}
@@ -235,10 +236,11 @@ func TestUnreachableHub_HasAMessage(t *testing.T) {
 
 func TestMissingNamespace_HasAMessage(t *testing.T) {
 	dir := folder(t, map[string]string{"app/x.yaml": configMap})
-	got := apply(t, dir, nil, "--kubeconfig", control.Plane(t).Hub.KubeconfigPath, "-n", "no-such-workspace", "demo", "app")
+	kubeconfig := control.Plane(t).Hub.KubeconfigPath
+	got := apply(t, dir, nil, "--kubeconfig", kubeconfig, "-n", "no-such-workspace", "demo", "app")
 	check(t, got.Stderr, dir, []string{
 		"writing Bundle no-such-workspace/demo-app: namespace no-such-workspace does not exist",
-		"fix: kubectl create namespace no-such-workspace", "fix: or select another workspace with -n",
+		"fix: kubectl --kubeconfig " + kubeconfig + " create namespace no-such-workspace", "fix: or select another workspace with -n",
 	})
 	if got.Code != exit.Failed {
 		t.Errorf("code %d", got.Code)

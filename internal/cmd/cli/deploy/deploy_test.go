@@ -114,7 +114,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 		"missing file":        {args: []string{"-d", "-i", "/no/such/file"}, want: "reading file: open /no/such/file: no such file or directory\n"},
 		"empty file":          {text: "# nothing", args: []string{"-d"}, want: "failed to read content resource from file\n"},
 		"no BundleDeployment": {text: strings.Split(good, "---\n")[0], args: []string{"-d"}, want: "failed to read bundledeployment resource from file\n"},
-		"no -d":               {text: good, want: "without -d, deploy would install the release itself, which only agents do here\nfix: fleet deploy -d -i "},
+		"no -d":               {text: good, want: "without -d, deploy would install the release itself, which only agents do here\nfix: fleet --kubeconfig /no/such/file deploy -d -i "},
 		"unknown flag":        {args: []string{"--no-such"}, want: "unknown flag: --no-such\nfix: deploy --help\n"},
 		"no version":          {text: good, args: []string{"-d", "--kube-version", "new"}, want: "--kube-version \"new\": "},
 		"damaged Content": {

@@ -134,7 +134,7 @@ func (c *command) printAll(found findings, wanted filter) error {
 		return severalBundles(c.bundle, bundles)
 	}
 	if len(bundles) == 0 {
-		_, err := fmt.Fprintln(c.streams.ErrOut, nothing(found, wanted))
+		_, err := fmt.Fprintln(c.streams.ErrOut, c.access.Target().On(nothing(found, wanted)))
 		if err != nil || !c.json {
 			return err
 		}

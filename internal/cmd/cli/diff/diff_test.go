@@ -72,7 +72,9 @@ func run(t testing.TB, server *clitest.Server, args ...string) clitest.Called {
 	command := func(streams genericiooptions.IOStreams) *cobra.Command {
 		return New(streams, clitest.Noon, func(string) string { return "" })
 	}
-	return clitest.Call(t.Context(), command, append([]string{"--kubeconfig", server.Kubeconfig}, args...)...)
+	got := clitest.Call(t.Context(), command, append([]string{"--kubeconfig", server.Kubeconfig}, args...)...)
+	got.Stderr = strings.ReplaceAll(got.Stderr, " --kubeconfig "+server.Kubeconfig, "")
+	return got
 }
 
 func TestEveryForm_MatchesTheGoldens(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 )
 
 // Code is an exit code of the program.
@@ -83,6 +84,19 @@ func (e *Error) Add(err error) {
 	if e.Code == Failed {
 		e.Code = other.Code
 	}
+}
+
+// Reach makes the commands that fix an error reach the cluster of a target.
+func Reach(err error, target remedy.Target) error {
+	var failure *Error
+	if errors.As(err, &failure) {
+		fixes := make([]string, 0, len(failure.Fixes))
+		for _, fix := range failure.Fixes {
+			fixes = append(fixes, target.On(fix))
+		}
+		failure.Fixes = fixes
+	}
+	return err
 }
 
 // Error returns the problems in one line.

@@ -309,6 +309,11 @@ func (i *importer) checkAgent(ctx context.Context) error {
 	return checkOther(i.options, identity, other)
 }
 
+// there makes the commands that fix an error reach the cluster, not the hub.
+func (i *importer) there(err error) error {
+	return exit.Reach(err, i.flags.In(i.clusterContext).Target())
+}
+
 func (i *importer) fullName() string { return i.flags.Namespace() + "/" + i.name }
 
 // checkKubeconfig checks the kubeconfig that the hub would get, as the hub does. The token comes later.
@@ -347,7 +352,7 @@ func (i *importer) checkNotHub(ctx context.Context) error {
 	}
 	own, err := i.cluster.UID(ctx)
 	if err != nil {
-		return err
+		return i.there(err)
 	}
 	if own != hub {
 		i.account = importaccount.New(i.cluster.Core, string(hub), i.flags.Namespace(), i.name)
@@ -401,12 +406,12 @@ func (i *importer) write(ctx context.Context, todo step) error {
 	}
 	i.hadAgent = i.hasAgent(ctx)
 	if err := access.Unmark(ctx, i.cluster.Core, i.agentNamespace()); err != nil {
-		return err
+		return i.there(err)
 	}
 	if !i.asIs {
 		token, err := i.account.Ensure(ctx)
 		if err != nil {
-			return err
+			return i.there(err)
 		}
 		if i.kubeconfig, err = own(i.cluster.Config, i.address, token); err != nil {
 			return errors.New("encoding the kubeconfig failed")
@@ -619,7 +624,7 @@ func (i *importer) undo(ctx context.Context) {
 	}
 	if i.madeCluster != nil && !i.hadAgent && i.hasAgent(ctx) {
 		i.progress("the hub had installed the agent already, which stays. To remove it: %s",
-			remedy.Command("kubectl", "--context", i.clusterContext, "delete", "namespace", names.SystemNamespace))
+			i.flags.In(i.clusterContext).Target().On(remedy.Command("kubectl", "delete", "namespace", names.SystemNamespace)))
 	}
 }
 

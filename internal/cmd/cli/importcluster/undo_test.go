@@ -288,7 +288,7 @@ func TestAgentThatStays_IsNamed(t *testing.T) {
 			}
 			server.Put(agent)
 			i.undo(t.Context())
-			if got := strings.Contains(said.String(), "kubectl --context east delete namespace cattle-fleet-system"); got == before {
+			if got := strings.Contains(said.String(), "kubectl --kubeconfig "+server.Kubeconfig+" --context east delete namespace cattle-fleet-system"); got == before {
 				t.Error(said.String())
 			}
 		})

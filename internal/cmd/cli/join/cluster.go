@@ -75,7 +75,7 @@ func allowed(ctx context.Context, core kubernetes.Interface, r right) (bool, err
 
 // gather reads what is on the cluster.
 func (j *joiner) gather(ctx context.Context) (found, error) {
-	f := found{here: j.flags.Target(), namespace: j.namespace, scoped: j.isScoped()}
+	f := found{here: j.flags.Target(), hub: j.hubTarget(), namespace: j.namespace, scoped: j.isScoped()}
 	core := j.cluster.Core
 	existing, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+f.namespace, f.namespace)
 	if err != nil {
@@ -124,7 +124,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		return j.readProof(ctx, f)
 	}
 	if err != nil && !f.rejected {
-		return hubProblem(j.text, err)
+		return j.onHub(hubProblem(j.text, err))
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (j *joiner) readProof(ctx context.Context, f *found) error {
 		return nil
 	}
 	if err != nil {
-		return hubProblem(j.text, err)
+		return j.onHub(hubProblem(j.text, err))
 	}
 	f.signed = isSigned(j.text, kept, document.Data[names.HubDocumentKey])
 	return nil

@@ -39,7 +39,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	if order.Cluster = cmp.Or(order.Cluster, j.flags.Context()); order.Cluster == "" {
 		return jointext.Text{}, exit.Errorf(exit.Usage, "--hub-context needs --context or --cluster").With("fleet join --help")
 	}
-	order.Name, order.Workspace = order.Cluster, j.flags.Namespace()
+	order.Name, order.Workspace, order.Hub = order.Cluster, j.flags.Namespace(), j.hubTarget()
 	if err := order.Check(fixes...); err != nil {
 		return jointext.Text{}, err
 	}
@@ -54,7 +54,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	}
 	hub, err := cluster.UID(ctx)
 	if err != nil {
-		return jointext.Text{}, err
+		return jointext.Text{}, j.onHub(err)
 	}
 	if own == hub {
 		return jointext.Text{}, exit.Errorf(exit.Refused, "--hub-context and --context lead to the same cluster: a hub does not join itself").Because(conditions.ReasonTargetIsHub).
@@ -62,14 +62,25 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	}
 	if j.dryRun {
 		if err := token.Preview(ctx, cluster, *order, j.streams.Out); err != nil {
-			return jointext.Text{}, err
+			return jointext.Text{}, j.onHub(err)
 		}
 		return jointext.Text{}, errPreviewed
 	}
 	text, made, err := token.Ensure(ctx, cluster, *order)
 	j.hubSide.made = made
-	return text, err
+	return text, j.onHub(err)
 }
+
+// hubTarget returns how the user reaches the hub, or an empty target without --hub-context.
+func (j *joiner) hubTarget() remedy.Target {
+	if j.hubContext == "" {
+		return remedy.Target{}
+	}
+	return j.flags.In(j.hubContext).Target()
+}
+
+// onHub makes the commands that fix an error reach the hub.
+func (j *joiner) onHub(err error) error { return exit.Reach(err, j.hubTarget()) }
 
 // checkUnused refuses a cluster without an agent if the token is that of an agent which reports: the hub would replace
 // that agent without a confirmation.

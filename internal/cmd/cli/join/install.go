@@ -122,7 +122,7 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 		return true, nil
 	})
 	if err == nil && j.hubSide != nil {
-		err = j.hubSide.await(ctx, joined, j.timeout)
+		err = j.onHub(j.hubSide.await(ctx, joined, j.timeout))
 	}
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return joined, j.late(context.WithoutCancel(ctx), progress)
@@ -148,7 +148,7 @@ func (j *joiner) hint(ctx context.Context, progress *waiting) {
 	}
 	if command := confirmation(j.hubSide.pending(ctx, j.text)); command != "" {
 		progress.hinted = true
-		fmt.Fprintf(j.streams.ErrOut, "the hub waits for the confirmation that this cluster replaces the agent of another one: %s\n", command)
+		fmt.Fprintf(j.streams.ErrOut, "the hub waits for the confirmation that this cluster replaces the agent of another one: %s\n", j.hubTarget().On(command))
 	}
 }
 
@@ -163,7 +163,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	logs := j.here(fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent))
 	var rejected *exit.Error // the agent ends if the token was revoked meanwhile
 	if _, err := checkHub(ctx, j.text, j.clock); !progress.credential && errors.As(err, &rejected) && rejected.Reason == conditions.ReasonTokenRejected {
-		return rejected
+		return j.onHub(rejected)
 	}
 	reason, message := j.podCause(ctx)
 	switch {
@@ -177,11 +177,11 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	failure.Problems = []error{fmt.Errorf("the agent runs, and the hub did not grant its registration within %s", j.timeout)}
 	if pending := j.hubSide.pending(ctx, j.text); pending != nil {
 		failure.Add(refusal(pending, j.keep))
-		return failure
+		return j.onHub(failure)
 	}
 	return lateBecause(failure, conditions.ReasonAwaitingAgent, progress.err).With(
-		"on the hub: kubectl describe clusterregistrations.fleet.cattle.io -n "+j.text.Workspace,
-		"if its reason is TakeoverPending, run join again, and while it waits, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace, logs)
+		j.hubTarget().On("on the hub: kubectl describe clusterregistrations.fleet.cattle.io -n "+j.text.Workspace),
+		j.hubTarget().On("if its reason is TakeoverPending, run join again, and while it waits, on the hub: fleet confirm-takeover CLUSTER REQUEST -n "+j.text.Workspace), logs)
 }
 
 func lateBecause(failure *exit.Error, reason string, cause error) *exit.Error {

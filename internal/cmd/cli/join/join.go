@@ -100,7 +100,7 @@ func (o *options) bind(command *cobra.Command) {
 	o.format.Bind(flags)
 	o.order.Bind(command, "with --hub-context, the name of --context")
 	flags.StringVarP(&o.file, "file", "f", "", "file with the join text (default: standard input)")
-	flags.StringVar(&o.hubContext, "hub-context", "", "context of the hub: create the Cluster and the token there, instead of reading a text")
+	flags.StringVar(&o.hubContext, access.HubContext, "", "context of the hub: create the Cluster and the token there, instead of reading a text")
 	flags.StringVar(&o.image, "image", "", "image of the agent, such as registry.example.com/fleet-agent:v1 (default: that of the join text); after the first heartbeat the hub's settings count")
 	flags.StringSliceVar(&o.values.ValueFiles, "values", nil, "file with values of the chart fleet-agent; may be repeated")
 	flags.StringArrayVar(&o.values.Values, "set", nil, "value of the chart fleet-agent, as key=value; may be repeated")
@@ -205,10 +205,10 @@ func (j *joiner) join(ctx context.Context, user map[string]any) (Joined, error) 
 	}
 	if err := j.phases.run(ctx, 2, "check the hub", func(ctx context.Context) (note string, err error) {
 		if j.hub, err = checkHub(ctx, j.text, j.clock); err != nil {
-			return "", err
+			return "", j.onHub(err)
 		}
-		if j.hub.clock.Known && j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset)) != nil {
-			return "", j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset))
+		if err := j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset)); j.hub.clock.Known && err != nil {
+			return "", j.onHub(err)
 		}
 		return fmt.Sprintf("%s, Kubernetes %s, %s, CA %s", j.text.URL, j.hub.version, j.hub.product, j.text.Fingerprint()), nil
 	}); err != nil {
@@ -251,7 +251,7 @@ func (j *joiner) readText(ctx context.Context, user map[string]any) (note string
 		return "", err
 	}
 	if err := j.text.CheckExpiry(j.clock()); err != nil {
-		return "", err
+		return "", j.onHub(err)
 	}
 	j.namespace = agentrelease.Namespace(j.text)
 	if j.values, err = agentrelease.Values(j.text, user); err != nil {
@@ -323,7 +323,7 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 func (j *joiner) checkNewAgent(ctx context.Context, f found) error {
 	if f.identity == nil {
 		if err := j.hubSide.checkUnused(ctx, j.text.Workspace, j.order.Cluster); err != nil {
-			return err
+			return j.onHub(err)
 		}
 	}
 	if f.exists {

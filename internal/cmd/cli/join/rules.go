@@ -24,8 +24,9 @@ import (
 
 // found is what is on the cluster.
 type found struct {
-	// here is how the user reaches the cluster. namespace is the agent's namespace. Exists and terminating describe it.
-	here                remedy.Target
+	// here and hub are how the user reaches the cluster and the hub. namespace is the agent's namespace. Exists and terminating
+	// describe it.
+	here, hub           remedy.Target
 	namespace           string
 	exists, terminating bool
 	// ownHub means that the cluster is that of the hub: it has the account of the token.
@@ -135,7 +136,7 @@ func decideRejected(f found, name string) (step, error) {
 		return stepInstall, nil
 	}
 	return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
-		With("on the hub: "+remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace),
+		With(f.hub.On("on the hub: "+remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace)),
 			"if that Cluster was deleted: "+f.removal()+", and join again")
 }
 

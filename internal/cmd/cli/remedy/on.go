@@ -1,6 +1,7 @@
 package remedy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -8,8 +9,9 @@ import (
 // Target is the kubeconfig and the context with which the user reaches a cluster. Empty fields are the defaults.
 type Target struct{ Kubeconfig, Context string }
 
-// On returns a command line that reaches the same cluster as the user: fleet, kubectl and helm get the flags of the target.
-// Commands that name a context keep it. Sentences and other programs stay as they are.
+// On returns a command line that reaches the same cluster as the user: fleet, kubectl and helm get the flags of the target. A
+// sentence may end with the command line, after a colon: "to leave that hub: helm uninstall …". Commands that name a kubeconfig or
+// a context keep it. Other sentences and programs stay as they are.
 func (t Target) On(line string) string {
 	var result strings.Builder
 	for _, part := range split(line) {
@@ -30,11 +32,15 @@ func (t Target) on(command string) string {
 	default:
 		return command
 	}
+	given := strings.Fields(rest)
+	if slices.Contains(given, "--help") {
+		return command
+	}
 	words := []string{program}
-	if t.Kubeconfig != "" {
+	if t.Kubeconfig != "" && !slices.Contains(given, "--kubeconfig") {
 		words = append(words, "--kubeconfig", Quote(t.Kubeconfig))
 	}
-	if t.Context != "" && !slices.Contains(strings.Fields(rest), contextFlag) {
+	if t.Context != "" && !slices.Contains(given, contextFlag) && !strings.HasPrefix(rest, "config ") { // kubectl config reads the file only
 		words = append(words, contextFlag, Quote(t.Context))
 	}
 	if rest != "" {
@@ -43,7 +49,14 @@ func (t Target) on(command string) string {
 	return command[:len(command)-len(trimmed)] + strings.Join(words, " ")
 }
 
-// split splits a command line before and after the operators && and |, except within quotes.
+// isCommand and inSentence find a command at the start of a text, and after a colon.
+var (
+	isCommand  = regexp.MustCompile(`^ *(fleet|kubectl|helm)( |$)`)
+	inSentence = regexp.MustCompile(`^: (fleet|kubectl|helm)( |$)`)
+)
+
+// split splits a line before and after the operators && and |, and after a colon that a command follows, except within quotes. In
+// a sentence, quotes are apostrophes.
 func split(line string) (parts []string) {
 	quoted, start := false, 0
 	cut := func(from, to int) {
@@ -52,9 +65,12 @@ func split(line string) (parts []string) {
 	}
 	for i := 0; i < len(line); i++ {
 		switch {
-		case line[i] == '\'':
+		case line[i] == '\'' && isCommand.MatchString(line[start:]):
 			quoted = !quoted
 		case quoted:
+		case inSentence.MatchString(line[i:]):
+			cut(i, i+2)
+			i++
 		case strings.HasPrefix(line[i:], "&&"):
 			cut(i, i+2)
 			i++

@@ -21,11 +21,19 @@ func TestOn(t *testing.T) {
 			remedy.Target{Context: "hub"}, "kubectl create a -o yaml | kubectl apply -f - && base64 -d > f && helm list",
 			"kubectl --context hub create a -o yaml | kubectl --context hub apply -f - && base64 -d > f && helm --kube-context hub list",
 		},
-		"operators in quotes":  {remedy.Target{Context: "hub"}, `kubectl get 'a | kubectl b && it'\''s' c`, `kubectl --context hub get 'a | kubectl b && it'\''s' c`},
-		"sentence: unchanged":  {hub, "run the command again", "run the command again"},
-		"program: unchanged":   {hub, "kubeadm certs renew", "kubeadm certs renew"},
-		"program without args": {remedy.Target{Context: "hub"}, "kubectl", "kubectl --context hub"},
-		"empty":                {hub, "", ""},
+		"operators in quotes": {remedy.Target{Context: "hub"}, `kubectl get 'a | kubectl b && it'\''s' c`, `kubectl --context hub get 'a | kubectl b && it'\''s' c`},
+		"command in a sentence": {
+			remedy.Target{Context: "hub"}, "to leave the hub's workspace: helm uninstall a && kubectl delete namespace 'a: kubectl b', then run: fleet join",
+			"to leave the hub's workspace: helm --kube-context hub uninstall a && kubectl --context hub delete namespace 'a: kubectl b', then run: fleet --context hub join",
+		},
+		"help: unchanged":        {hub, "fleet token create --help", "fleet token create --help"},
+		"contexts":               {hub, "select another one: kubectl config get-contexts", "select another one: kubectl --kubeconfig 'my config' config get-contexts"},
+		"twice: as once":         {hub, "kubectl --kubeconfig other --context hub get pods", "kubectl --kubeconfig other --context hub get pods"},
+		"programs in a sentence": {hub, "kubectl: not found, fleet: unknown", "kubectl: not found, fleet: unknown"},
+		"sentence: unchanged":    {hub, "run the command again", "run the command again"},
+		"program: unchanged":     {hub, "kubeadm certs renew", "kubeadm certs renew"},
+		"program without args":   {remedy.Target{Context: "hub"}, "kubectl", "kubectl --context hub"},
+		"empty":                  {hub, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.target.On(test.line); got != test.want {

@@ -199,7 +199,7 @@ func (o *options) rejoin(ctx context.Context, hub *access.Cluster, c *fleet.Clus
 	if err != nil {
 		return err
 	}
-	result := Repaired{Namespace: c.Namespace, Cluster: c.Name, Token: o.order.Name, Takeover: takeover(c, found, o.clock())}
+	result := Repaired{Namespace: c.Namespace, Cluster: c.Name, Token: o.order.Name, Takeover: o.flags.Target().On(takeover(c, found, o.clock()))}
 	if o.dryRun {
 		fmt.Fprintln(o.streams.ErrOut, result.Takeover)
 		if existing != nil {

@@ -38,7 +38,8 @@ func ago(age time.Duration) metav1.Time { return metav1.NewTime(noon().Add(-age)
 func run(t *testing.T, server *clitest.Server, args ...string) (string, exit.Code) {
 	t.Helper()
 	command := func(streams genericiooptions.IOStreams) *cobra.Command { return repair.New(streams, noon) }
-	called := clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...)
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	called := clitest.Call(t.Context(), command, args...)
 	text := called.String()
 	if strings.Contains(text, canary) {
 		t.Errorf("the bearer token is shown:\n%s", text)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/env"
@@ -113,7 +114,7 @@ func (r Reporter) Bind(command *cobra.Command, run func(context.Context) error) 
 		if len(args) > 0 {
 			return r.Finish(usage(command, fmt.Errorf("unexpected argument %q", args[0])))
 		}
-		return r.Finish(run(command.Context()))
+		return r.Finish(exit.Reach(run(command.Context()), access.TargetOf(command.Flags())))
 	}
 }
 

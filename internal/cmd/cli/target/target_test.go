@@ -68,7 +68,7 @@ func run(t testing.TB, server *clitest.Server, text string, args ...string) clit
 		return New(streams, clitest.Noon, func(string) string { return "" })
 	}
 	got := clitest.Call(t.Context(), command, append([]string{"-n", "ws", "--kubeconfig", server.Kubeconfig}, args...)...)
-	got.Stderr = strings.ReplaceAll(got.Stderr, server.URL, "https://hub.example")
+	got.Stderr = strings.NewReplacer(server.URL, "https://hub.example", " --kubeconfig "+server.Kubeconfig, "").Replace(got.Stderr)
 	return got
 }
 

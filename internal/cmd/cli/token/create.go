@@ -26,6 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -59,6 +60,8 @@ type Order struct {
 	Timeout time.Duration
 	// Random is the source of client IDs.
 	Random io.Reader
+	// Hub is how the user reaches the hub, for the command in a warning.
+	Hub remedy.Target
 	// TakeoverExplained means that the caller has said what the hub does with a request while the Cluster has an agent.
 	TakeoverExplained bool
 	// Warn prints a warning.
@@ -95,7 +98,7 @@ The text contains a secret: everybody who has it can register clusters in the wo
   fleet token create shared --ttl 168h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			order.Name, order.Workspace = args[0], flags.Namespace()
+			order.Name, order.Workspace, order.Hub = args[0], flags.Namespace(), flags.Target()
 			if err := errors.Join(form.Check(), order.problems()); err != nil {
 				return usage(err, "fleet token create --help")
 			}
@@ -291,7 +294,7 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 		return text, made, err
 	}
 	if p.warning != "" && !o.TakeoverExplained {
-		o.Warn("%s", p.warning)
+		o.Warn("%s", o.Hub.On(p.warning))
 	}
 	if err := p.writeCluster(ctx, hub, o, &made); err != nil {
 		return text, made, err

@@ -156,7 +156,7 @@ func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.
 			}
 			all := results(tokens, requests, clock())
 			if len(all.Items) == 0 && format == output.Table {
-				fmt.Fprintln(streams.ErrOut, "there are no tokens; to create one: fleet token create NAME")
+				fmt.Fprintln(streams.ErrOut, flags.Target().On("there are no tokens; to create one: fleet token create NAME"))
 				return nil
 			}
 			return write(streams.Out, format, all.Items, all, flags.All)

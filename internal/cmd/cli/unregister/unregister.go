@@ -113,7 +113,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	onCluster, err := o.gatherCluster(ctx, hub, cluster, onHub)
 	if err != nil {
-		return err
+		return exit.Reach(err, o.flags.In(o.clusterContext).Target())
 	}
 	if err := decide(onHub, onCluster, o.keepWorkloads); err != nil {
 		return err
@@ -121,7 +121,9 @@ func (o *options) run(ctx context.Context) error {
 	plan := o.hubSteps(hub, onHub)
 	result := Unregistered{Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Workloads: onHub.workloads, Changes: []Change{}}
 	if cluster == nil {
-		result.Next = removeAgent(onHub)
+		for _, command := range removeAgent(onHub) {
+			result.Next = append(result.Next, o.flags.Target().On(command))
+		}
 	} else {
 		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
 	}
