@@ -6,6 +6,7 @@ package clusters
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -126,8 +127,14 @@ func (o *options) describe(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	var tokens []*fleet.ClusterRegistrationToken
+	if slices.ContainsFunc(cluster.Status.Conditions, isAwaited) {
+		if tokens, err = access.Select(ctx, hub.Tokens(cluster.Namespace), metav1.ListOptions{}, nil); err != nil {
+			tokens = nil // the fix is then without them
+		}
+	}
 	target := o.flags.Target()
-	result := describeCluster(cluster, target)
+	result := describeCluster(cluster, tokens, target)
 	switch o.format {
 	case output.Name:
 		return printNames(o.streams.Out, []Row{result.Row})

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -100,6 +101,32 @@ func TestFixes_ReachTheSameHub(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, out.String())
+		}
+	}
+}
+
+// The Cluster was deleted and created again, and its token still exists.
+func TestClusterWithoutAgent_FixPrintsTheTextOfItsToken(t *testing.T) {
+	waiting := cluster("fleet-default", "west", status(false, condition("AgentReporting", "False", conditions.ReasonAwaitingAgent, "m")))
+	waiting.Spec.ClientID = "c"
+	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "fleet-default", Name: "west", Annotations: map[string]string{annotation.TokenForCluster: "west", annotation.TokenForClientID: "c"},
+	}}
+	for want, objects := range map[string][]kuberuntime.Object{
+		"token create west --cluster west -n fleet-default": {waiting},
+		"token show west --with-secret -n fleet-default":    {waiting, token},
+	} {
+		var out bytes.Buffer
+		server := clitest.Start(t, objects...)
+		if stderr, err := run(t.Context(), server, &out, "describe", "west"); err != nil {
+			t.Fatal(stderr)
+		}
+		if fix := "AgentReporting   fleet --kubeconfig " + server.Kubeconfig + " " + want + "\n"; !strings.HasSuffix(out.String(), fix) {
+			t.Errorf("%q is missing in:\n%s", fix, out.String())
+		}
+		server.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrationtokens", 403)
+		if stderr, err := run(t.Context(), server, &out, "describe", "west"); err != nil || !strings.HasSuffix(out.String(), "token create west --cluster west -n fleet-default\n") {
+			t.Errorf("without the right to list tokens: %v %s\n%s", err, stderr, out.String())
 		}
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
+
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	rules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Description is the result of `fleet clusters describe`. Absent fields are not known.
@@ -52,8 +55,9 @@ type Bundle struct {
 	Message string            `json:"message,omitempty"`
 }
 
-// describeCluster returns the description of a Cluster. Fixes reach the hub of the target.
-func describeCluster(cluster *fleet.Cluster, hub remedy.Target) Description {
+// describeCluster returns the description of a Cluster. tokens are those of the workspace of a Cluster that waits for its agent.
+// Fixes reach the hub of the target.
+func describeCluster(cluster *fleet.Cluster, tokens []*fleet.ClusterRegistrationToken, hub remedy.Target) Description {
 	agent := cluster.Status.Agent
 	result := Description{
 		Row: rowOf(cluster), ClusterNamespace: rules.NamespaceOf(cluster), ClientID: cluster.Spec.ClientID, Labels: cluster.Labels,
@@ -65,7 +69,10 @@ func describeCluster(cluster *fleet.Cluster, hub remedy.Target) Description {
 	}
 	for _, c := range cluster.Status.Conditions {
 		condition := Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message}
-		if c.Status != "True" {
+		switch {
+		case isAwaited(c):
+			condition.Fix = hub.On(remedy.Join(cluster, tokens))
+		case c.Status != "True":
 			condition.Fix = hub.On(remedy.OfCluster(cluster, c.Reason))
 		}
 		result.Conditions = append(result.Conditions, condition)
@@ -74,6 +81,11 @@ func describeCluster(cluster *fleet.Cluster, hub remedy.Target) Description {
 		result.NotReady = append(result.NotReady, Bundle{Name: listed.Name, State: listed.BundleState, Message: listed.Message})
 	}
 	return result
+}
+
+// isAwaited reports whether a condition says that no agent has reported yet.
+func isAwaited(c genericcondition.GenericCondition) bool {
+	return c.Status != "True" && c.Reason == conditions.ReasonAwaitingAgent
 }
 
 // print writes the description for people.

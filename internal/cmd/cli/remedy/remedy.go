@@ -7,6 +7,7 @@ package remedy
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -149,6 +150,40 @@ func writeKubeconfig(cluster *fleet.Cluster, reason, filter string) string {
 		create = Command("kubectl", "config", "view", "--raw", "--flatten", "--minify", "--context", cluster.Name) + filter + " > " + Quote(file) + " && " + create
 	}
 	return create + " --dry-run=client -o yaml | kubectl apply -f -"
+}
+
+// Join returns the command that prints the text with which a Cluster without an agent joins, or that applies its manifest. It is ""
+// if the hub installs the agent. tokens are those of the workspace.
+func Join(cluster *fleet.Cluster, tokens []*fleet.ClusterRegistrationToken) string {
+	create := OfCluster(cluster, conditions.ReasonAwaitingAgent)
+	if cluster.Spec.KubeConfigSecret != "" || capi.IsByManifest(cluster) { // the text of its token would join it without its settings
+		return create
+	}
+	if show := ShowToken(cluster, tokens); show != "" {
+		return show
+	}
+	if slices.ContainsFunc(tokens, func(t *fleet.ClusterRegistrationToken) bool {
+		return t.Namespace == cluster.Namespace && t.Name == cluster.Name
+	}) {
+		return Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace) // its token has another name
+	}
+	return create
+}
+
+// ShowToken returns the command that prints the text of a token with which a Cluster can join, or "" if none of the tokens is for
+// it. A Cluster that was created again may have another client ID than its token.
+func ShowToken(cluster *fleet.Cluster, tokens []*fleet.ClusterRegistrationToken) string {
+	for _, token := range tokens {
+		ready := conditions.Get(token.Status.Conditions, conditions.Ready)
+		only, limited := token.Annotations[annotation.TokenForClientID]
+		switch {
+		case token.Namespace != cluster.Namespace, token.Annotations[annotation.TokenForCluster] != cluster.Name:
+		case cluster.Spec.ClientID == "", limited && only != cluster.Spec.ClientID:
+		case token.DeletionTimestamp == nil && (ready == nil || !conditions.IsTrouble(*ready)):
+			return Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
+		}
+	}
+	return ""
 }
 
 // OfRegistration returns the command for a reason of a ClusterRegistration's condition, or "" if there is none.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -140,5 +141,50 @@ func TestNameOr(t *testing.T) {
 		if got := remedy.NameOr(text, "NAME"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestJoin_NamesTheTokenThatExists(t *testing.T) {
+	const create, repair = "fleet token create west --cluster west -n fleet-default", "fleet repair west -n fleet-default"
+	ofCluster := func(name string, more ...string) *fleet.ClusterRegistrationToken {
+		token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: name, Annotations: map[string]string{
+			annotation.TokenForCluster: "west",
+		}}}
+		for i := 0; i < len(more); i += 2 {
+			token.Annotations[more[i]] = more[i+1]
+		}
+		return token
+	}
+	expired, leaving, elsewhere := ofCluster("west"), ofCluster("west"), ofCluster("west")
+	expired.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Ready, Status: "False", Reason: conditions.ReasonTokenExpired}}
+	leaving.DeletionTimestamp = &metav1.Time{}
+	elsewhere.Namespace = "other"
+	joins := west()
+	joins.Spec.ClientID = "c"
+	for name, test := range map[string]struct {
+		cluster *fleet.Cluster
+		token   *fleet.ClusterRegistrationToken
+		want    string
+	}{
+		"token of the Cluster":                   {joins, ofCluster("any"), "fleet token show any --with-secret -n fleet-default"},
+		"for its client ID":                      {joins, ofCluster("west", annotation.TokenForClientID, "c"), "fleet token show west --with-secret -n fleet-default"},
+		"for the client ID of an earlier one":    {joins, ofCluster("west", annotation.TokenForClientID, "b"), repair},
+		"created again without a client ID":      {west(), ofCluster("west"), repair},
+		"token of another name, which is unfit":  {west(), ofCluster("any"), create},
+		"token has expired":                      {joins, expired, repair},
+		"token is being deleted":                 {joins, leaving, repair},
+		"token of another workspace":             {joins, elsewhere, create},
+		"token of another Cluster with its name": {joins, ofCluster("west", annotation.TokenForCluster, "east"), repair},
+		"hub installs the agent":                 {imported(), ofCluster("west"), ""},
+		"manifest of Cluster API": {
+			ofClusterAPI("agent"), ofCluster("capi-join-west"), remedy.OfCluster(ofClusterAPI("agent"), conditions.ReasonAwaitingAgent),
+		},
+	} {
+		if got := remedy.Join(test.cluster, []*fleet.ClusterRegistrationToken{test.token}); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	if got := remedy.Join(joins, nil); got != create {
+		t.Errorf("no token: %q", got)
 	}
 }

@@ -106,7 +106,7 @@ func faults() map[string]fault {
 			with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")(f)
 			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
 		}, west, check.Failed, "has never reported", "kubectl --context west -n cattle-fleet-system logs deployment/fleet-agent"},
-		"Cluster waits for an agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[0].Status.Agent.LastSeen = metav1.Time{} }, west, check.Warning, "no agent has joined", "fleet token create west --cluster west -n fleet-default"},
+		"Cluster waits for an agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[0].Status.Agent.LastSeen = metav1.Time{} }, west, check.Warning, "no agent has joined", "fleet repair west -n fleet-default"},
 		"Cluster waits, and has a token": {"hub-clusters-waiting", func(f *Facts) {
 			f.Clusters[0].Status.Agent.LastSeen = metav1.Time{}
 			f.Tokens[0].Annotations = map[string]string{annotation.TokenForCluster: "west"}

@@ -15,10 +15,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/cut"
-	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
-	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -97,22 +95,9 @@ func checkWaiting(f *Facts) []check.Row {
 			groups.Add("imported", check.Warn(clusterObject(cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 			continue
 		}
-		groups.Add("", check.Warn(clusterObject(cluster), "no agent has joined since the Cluster was created", f.joinCommand(cluster)))
+		groups.Add("", check.Warn(clusterObject(cluster), "no agent has joined since the Cluster was created", remedy.Join(cluster, f.Tokens)))
 	}
 	return groups.Rows()
-}
-
-// joinCommand returns the command that prints the join text of a Cluster.
-func (f *Facts) joinCommand(cluster *fleet.Cluster) string {
-	if capi.IsByManifest(cluster) { // the text of its token would join it without the settings of the Cluster
-		return remedy.OfCluster(cluster, conditions.ReasonAwaitingAgent)
-	}
-	for _, token := range f.Tokens {
-		if token.Namespace == cluster.Namespace && token.Annotations[annotation.TokenForCluster] == cluster.Name {
-			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
-		}
-	}
-	return remedy.OfCluster(cluster, conditions.ReasonAwaitingAgent)
 }
 
 func checkDeleting(f *Facts) []check.Row {

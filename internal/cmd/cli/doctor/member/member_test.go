@@ -130,7 +130,11 @@ func stateFaults() map[string]fault {
 			expired := &fleet.ClusterRegistrationToken{ObjectMeta: named(workspace, "old"), Status: fleet.ClusterRegistrationTokenStatus{
 				Conditions: condition(conditions.Ready, conditions.ReasonTokenExpired, "expired"),
 			}}
-			f.Tokens = []*fleet.ClusterRegistrationToken{expired, {ObjectMeta: named(workspace, "west")}}
+			usable := &fleet.ClusterRegistrationToken{ObjectMeta: named(workspace, "west")}
+			for _, token := range []*fleet.ClusterRegistrationToken{expired, usable} {
+				token.Annotations = map[string]string{annotation.TokenForCluster: "west"}
+			}
+			f.Tokens = []*fleet.ClusterRegistrationToken{expired, usable}
 		}, west, check.Warning, "no agent has joined", "fleet token show west --with-secret -n fleet-default"},
 		"Cluster is paused":                   {"cluster-paused", func(f *Facts) { f.Cluster.Spec.Paused = true }, west, check.Warning, "paused", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"paused":false}}'`},
 		"namespace is missing":                {"cluster-namespace", func(f *Facts) { f.Place = nil }, "Namespace " + namespace, check.Failed, "does not exist", hubLog},

@@ -87,12 +87,7 @@ func (f *Facts) join() string {
 	if capi.IsByManifest(f.Cluster) { // the text of its token would join it without the settings of the Cluster
 		return remedy.OfCluster(f.Cluster, conditions.ReasonAwaitingAgent)
 	}
-	for _, token := range f.Tokens {
-		if ready := conditions.Get(token.Status.Conditions, conditions.Ready); token.DeletionTimestamp == nil && (ready == nil || !conditions.IsTrouble(*ready)) {
-			return remedy.Command("fleet", "token", "show", token.Name, "--with-secret", "-n", token.Namespace)
-		}
-	}
-	return f.Repair
+	return cmp.Or(remedy.ShowToken(f.Cluster, f.Tokens), f.Repair)
 }
 
 func checkPaused(f *Facts) []check.Row {
