@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -90,9 +91,11 @@ func newCreate(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Create a token and print the command that joins a cluster",
 		Long: `Create creates a ClusterRegistrationToken, waits until the hub has written its values, and prints the command to run
 with access to the cluster that joins. With --cluster it also creates the Cluster with a client ID of its own, so that only
-this cluster can join as it. Without --cluster any number of clusters can join with the token.
+this cluster can join as it, and the token is for this client ID only. Without --cluster any number of clusters can join with the
+token.
 
-The text contains a secret: everybody who has it can register clusters in the workspace until the token expires.`,
+The text contains a secret: it lets anybody register this cluster, or without --cluster any clusters in the workspace, until the
+token expires.`,
 		Example: `  fleet token create west --cluster west --label env=prod --ttl 1h
   fleet token create west --cluster west --format values > west.yaml
   fleet token create shared --ttl 168h`,
@@ -188,7 +191,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 	if o.Cluster == "" {
 		return p, nil
 	}
-	p.token.Annotations = map[string]string{annotation.TokenForCluster: o.Cluster}
+	p.token.Annotations = map[string]string{annotation.TokenForCluster: o.Cluster, annotation.TokenForClientID: random}
 	if existing == nil {
 		p.clientID = random
 		p.create = &fleet.Cluster{
@@ -210,10 +213,11 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request that is not signed with that agent's key waits until you run: fleet confirm-takeover %s REQUEST -n %s",
 			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
 	}
-	p.clientID, p.registry = existing.Spec.ClientID, existing.Spec.PrivateRepoURL
+	p.clientID, p.registry = cmp.Or(existing.Spec.ClientID, random), existing.Spec.PrivateRepoURL
+	p.token.Annotations[annotation.TokenForClientID] = p.clientID
 	spec := map[string]any{}
-	if p.clientID == "" {
-		p.clientID, spec = random, map[string]any{"clientID": random}
+	if existing.Spec.ClientID == "" {
+		spec["clientID"] = random
 	}
 	if len(spec) == 0 && labels.SelectorFromSet(o.Labels).Matches(labels.Set(existing.Labels)) {
 		return p, nil
@@ -335,7 +339,7 @@ func (p plan) writeCluster(ctx context.Context, hub *access.Cluster, o Order, ma
 
 func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made *Made) error {
 	uid, err := access.Create(ctx, hub.Tokens(o.Workspace), p.token, func(found *fleet.ClusterRegistrationToken) bool {
-		return equality.Semantic.DeepEqual(found.Spec, p.token.Spec)
+		return equality.Semantic.DeepEqual(found.Spec, p.token.Spec) && found.Annotations[annotation.TokenForClientID] == p.token.Annotations[annotation.TokenForClientID]
 	})
 	if uid != nil {
 		made.Token, made.TokenUID = types.NamespacedName{Namespace: o.Workspace, Name: o.Name}, *uid

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 func west() Order {
@@ -63,6 +64,27 @@ func TestTokenWhoseClusterIsGone_FixCreatesAnother(t *testing.T) {
 	const want = "error: Cluster fleet-default/west, which is to join with token west, does not exist\nfix: fleet token create NAME --cluster west -n fleet-default\n"
 	if exit.Text(err) != want {
 		t.Errorf("got:\n%s\nwant:\n%s", exit.Text(err), want)
+	}
+}
+
+// The Cluster was deleted and created again, or the token is shown for another one.
+func TestTokenForAnotherClientID_IsNotHandedOut(t *testing.T) {
+	server := clitest.Start(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Type: protocol.SecretTypeValues,
+		Data: map[string][]byte{protocol.ValuesKey: []byte("apiServerURL: https://hub.example.com\nclusterNamespace: fleet-default\ntoken: a\ntokenName: west\n")},
+	}, &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Spec: fleet.ClusterSpec{ClientID: "c"}})
+	for only, want := range map[string]string{
+		"c": "",
+		"b": "error: token fleet-default/west is for another client ID than that of Cluster west\nreason: ClientIDNotAllowed (docs/conditions.md)\n" +
+			"fix: fleet token create NAME --cluster west -n fleet-default\n",
+	} {
+		limited := made("west", time.Hour, func(t *fleet.ClusterRegistrationToken) {
+			t.Annotations = map[string]string{annotation.TokenForClientID: only}
+		})
+		text, err := textOf(t.Context(), server.Open(t), limited, "west")
+		if (err == nil) != (want == "") || err != nil && exit.Text(err) != want || err == nil && text.ClientID != "c" {
+			t.Errorf("client ID %s: %v", only, err)
+		}
 	}
 }
 

@@ -288,6 +288,10 @@ func textOf(ctx context.Context, hub *access.Cluster, token *fleet.ClusterRegist
 			return jointext.Text{}, exit.Errorf(exit.Refused, "Cluster %s/%s has no client ID", token.Namespace, name).
 				With(create)
 		}
+		if only, limited := token.Annotations[annotation.TokenForClientID]; limited && only != joins.Spec.ClientID {
+			return jointext.Text{}, exit.Errorf(exit.Refused, "token %s/%s is for another client ID than that of Cluster %s", token.Namespace, token.Name, name).
+				Because(conditions.ReasonClientIDNotAllowed).With(create)
+		}
 	}
 	return joinText(ctx, hub, values, joins, token), nil
 }

@@ -146,6 +146,9 @@ func TestPlan(t *testing.T) {
 			if exit.CodeOf(err) != test.code || err == nil && (p.clientID != test.clientID || (p.create != nil) != test.creates || string(p.patch) != test.patch) {
 				t.Errorf("%+v, patch %s, %v", p, p.patch, err)
 			}
+			if only := p.token.Annotations[annotation.TokenForClientID]; err == nil && only != test.clientID {
+				t.Errorf("the token is for client ID %q, want %q", only, test.clientID)
+			}
 		})
 	}
 }
