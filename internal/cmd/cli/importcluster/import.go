@@ -581,7 +581,7 @@ func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error)
 		if todo == stepWait && i.clock().Sub(began) < settleTime {
 			return false, nil
 		}
-		done, err := state(found)
+		done, err := state(found, todo)
 		if !done || todo != stepWait {
 			return done, err
 		}

@@ -210,16 +210,29 @@ func serverOf(document []byte) string {
 }
 
 // state returns whether a Cluster is imported and reports, or the error for a problem that only a person can solve.
-func state(cluster *fleet.Cluster) (done bool, err error) {
+func state(cluster *fleet.Cluster, todo step) (done bool, err error) {
 	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
 	if imported == nil {
 		return false, nil
 	}
-	if imported.Status == corev1.ConditionFalse && remedy.StopsImport(imported.Reason) {
-		return false, exit.Errorf(exit.Refused, "the hub cannot import Cluster %s/%s: %s", cluster.Namespace, cluster.Name, output.Line(imported.Message)).
-			Because(imported.Reason).With("do what the message says, and run the command again")
+	failure := exit.Errorf(exit.Refused, "the hub cannot import Cluster %s/%s: %s", cluster.Namespace, cluster.Name, output.Line(imported.Message)).Because(imported.Reason)
+	switch {
+	case imported.Status == corev1.ConditionTrue:
+		return !cluster.Status.Agent.LastSeen.IsZero(), nil
+	case imported.Status == corev1.ConditionFalse && remedy.StopsImport(imported.Reason):
+		return false, failure.With("do what the message says, and run the command again")
+	case imported.Reason == conditions.ReasonImportedTwice && todo != stepWait: // of an earlier run, it may be outdated for some minutes
+		return false, failure.With(importedTwice(cluster.Namespace)...)
 	}
-	return imported.Status == corev1.ConditionTrue && !cluster.Status.Agent.LastSeen.IsZero(), nil
+	return false, nil
+}
+
+// importedTwice returns the ways out if another Cluster of the hub has the agent of the cluster.
+func importedTwice(workspace string) []string {
+	return []string{
+		"keep the Cluster that the message names, and import nothing: fleet clusters -n " + workspace,
+		"to install a second agent, create the Cluster with its own spec.agentNamespace, and run the command again",
+	}
 }
 
 // late returns the error for a Cluster that does not report in time, with the hub's last report. kept means that the Cluster
@@ -236,6 +249,9 @@ func late(cluster *fleet.Cluster, name string, timeout time.Duration, kept bool)
 			failure.Problems = append(failure.Problems, errors.New(output.Line(condition.Message)))
 			break
 		}
+	}
+	if failure.Reason == conditions.ReasonImportedTwice {
+		return failure.With(importedTwice(cluster.Namespace)...)
 	}
 	describe := "fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace
 	if kept {

@@ -171,16 +171,19 @@ func TestState(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		cluster *fleet.Cluster
+		todo    step
 		done    bool
 		code    exit.Code
 	}{
-		"nothing yet":           {&fleet.Cluster{}, false, exit.Done},
-		"installed":             {imported("True", "", false), false, exit.Done},
-		"reporting":             {imported("True", "", true), true, exit.Done},
-		"unreachable: it waits": {imported("False", conditions.ReasonDownstreamUnreachable, false), false, exit.Done},
-		"refused: it ends":      {imported("False", conditions.ReasonKubeconfigRefused, false), false, exit.Refused},
+		"nothing yet":           {&fleet.Cluster{}, stepCreate, false, exit.Done},
+		"installed":             {imported("True", "", false), stepCreate, false, exit.Done},
+		"reporting":             {imported("True", "", true), stepCreate, true, exit.Done},
+		"unreachable: it waits": {imported("False", conditions.ReasonDownstreamUnreachable, false), stepCreate, false, exit.Done},
+		"refused: it ends":      {imported("False", conditions.ReasonKubeconfigRefused, false), stepWait, false, exit.Refused},
+		"it is another Cluster": {imported("False", conditions.ReasonImportedTwice, false), stepCreate, false, exit.Refused},
+		"it was another one":    {imported("False", conditions.ReasonImportedTwice, false), stepWait, false, exit.Done},
 	} {
-		if done, err := state(test.cluster); done != test.done || exit.CodeOf(err) != test.code {
+		if done, err := state(test.cluster, test.todo); done != test.done || exit.CodeOf(err) != test.code {
 			t.Errorf("%s: %v %v", name, done, err)
 		}
 	}
@@ -195,6 +198,19 @@ func TestLateCluster_FixNamesKeepOnlyIfItWasNotGiven(t *testing.T) {
 		var failure *exit.Error
 		if err := late(cluster, "n/east", time.Minute, kept); !errors.As(err, &failure) || !slices.Equal(failure.Fixes, []string{fix}) {
 			t.Errorf("kept %t: %v", kept, failure)
+		}
+	}
+}
+
+func TestClusterThatIsAnotherCluster_ErrorNamesTheWaysOut(t *testing.T) {
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "east"}}
+	cluster.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: "False", Reason: conditions.ReasonImportedTwice, Message: "registered as Cluster n/capi"}}
+	_, refused := state(cluster, stepCreate)
+	const fixes = "reason: ImportedTwice (docs/conditions.md)\nfix: keep the Cluster that the message names, and import nothing: fleet clusters -n n\n" +
+		"fix: to install a second agent, create the Cluster with its own spec.agentNamespace, and run the command again\n"
+	for name, err := range map[string]error{"new": refused, "of an earlier run": late(cluster, "n/east", time.Minute, false)} {
+		if text := exit.Text(err); !strings.Contains(text, "registered as Cluster n/capi\n") || !strings.HasSuffix(text, fixes) {
+			t.Errorf("%s: %s", name, text)
 		}
 	}
 }
