@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -87,7 +88,11 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 	case conditions.ReasonAgentInherited:
 		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, annotation.TakeOverAgent+"=true")
 	case conditions.ReasonHubAddressChanged:
-		return Command("fleet", "repair", name, "-n", namespace)
+		repair := Command("fleet", "repair", name, "-n", namespace)
+		if hubaddress.ReadsDocument(cluster) {
+			return "wait: the agent takes over the address within a day. To move it now: " + repair
+		}
+		return repair
 	case conditions.ReasonTokenBlocked:
 		return Describe("clusterregistrationtokens", namespace, names.ImportToken(name))
 	}

@@ -71,7 +71,14 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	token := &fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}
+	reads := west()
+	reads.Status.Agent.HubSerial = 3
 	for name, test := range map[string]struct{ got, want string }{
+		"another address, and the agent reads no document": {remedy.OfCluster(west(), conditions.ReasonHubAddressChanged), "fleet repair west -n fleet-default"},
+		"another address, and the agent reads the document": {
+			remedy.OfCluster(reads, conditions.ReasonHubAddressChanged),
+			"wait: the agent takes over the address within a day. To move it now: fleet repair west -n fleet-default",
+		},
 		"missing kubeconfig": {
 			remedy.OfCluster(imported(), conditions.ReasonKubeconfigMissing),
 			"kubectl create secret generic -n secrets west-kubeconfig --from-file=value=west.kubeconfig",

@@ -150,8 +150,8 @@ const (
 	// Set spec.agentNamespace of the Cluster to the namespace of the agent.
 	ReasonAgentElsewhere = "AgentElsewhere"
 	// ReasonHubAddressChanged means that the agent does not have the hub's current URL or CA. Keep the old ones until
-	// the condition is True: an agent with status.agent.hubSerial reads the new ones when it renews its credential. For
-	// the others: fleet repair west.
+	// the condition is True: an agent with status.agent.hubSerial reads the new ones when it renews its credential, within
+	// a day. For the others: fleet repair west.
 	ReasonHubAddressChanged = "HubAddressChanged"
 	// ReasonAgentFrozen means that settings of the agent wait because they are part of its Bundle, which does not
 	// change while manageAgent is false. A new URL or CA of the hub, and redeployAgentGeneration, still reach the
