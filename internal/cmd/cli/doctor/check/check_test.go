@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,7 +49,7 @@ func TestRun_ReturnsARowForEachCheckAndGroupsObjects(t *testing.T) {
 		{ID: "one", Verdict: check.OK, Docs: "docs/troubleshooting.md#one"},
 		{
 			ID: "two", Verdict: check.Failed, Object: new(cluster("a")), Count: 6, Examples: []check.Object{cluster("b"), cluster("c"), cluster("d")},
-			Cause: "broken [31m", Fix: "kubectl delete a", Docs: "docs/troubleshooting.md#two",
+			Cause: "broken [31m", Fix: "kubectl delete a", FixVaries: true, Docs: "docs/troubleshooting.md#two",
 		},
 		{ID: "three", Verdict: check.OK, Object: new(cluster("c")), Cause: "fine", Docs: "docs/troubleshooting.md#three"},
 		{ID: "three", Verdict: check.Warning, Cause: "slow", Docs: "docs/troubleshooting.md#three"},
@@ -81,8 +82,8 @@ func TestReport(t *testing.T) {
 failed    two     Cluster a/a, b   broken [31m
 warning   three   -                slow
 
-CHECK   FIX
-two     kubectl delete a
+CHECK      FIX
+two, a/a   kubectl delete a
 
 docs/troubleshooting.md#CHECK explains each check.
 3 checks: 1 ok, 1 warning, 1 failed
@@ -93,8 +94,8 @@ warning   three   -                slow
 ok        one     -                -
 ok        three   Cluster a/c      fine
 
-CHECK   FIX
-two     kubectl delete a
+CHECK      FIX
+two, a/a   kubectl delete a
 
 docs/troubleshooting.md#CHECK explains each check.
 3 checks: 1 ok, 1 warning, 1 failed
@@ -111,6 +112,32 @@ docs/troubleshooting.md#CHECK explains each check.
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReportOfDifferentCauses_NamesTheObjectOfCauseAndFix(t *testing.T) {
+	var groups check.Groups
+	groups.Add("", check.Fail(cluster("a"), "silent since noon", "restart"))
+	groups.Add("", check.Fail(cluster("b"), "silent since noon", "restart"))
+	groups.Add("other", check.Fail(cluster("c"), "Secret c is missing", "create c"))
+	groups.Add("other", check.Fail(cluster("d"), "Secret d is missing", "create d"))
+	rows := check.Run([]check.Check[facts]{{ID: "one", Judge: func(facts) []check.Row { return groups.Rows() }}}, facts{}, nil)
+	var out bytes.Buffer
+	if err := check.NewReport(rows).Print(&out, output.Table, false); err != nil {
+		t.Fatal(err)
+	}
+	const want = `VERDICT   CHECK   OBJECT           CAUSE
+failed    one     Cluster a/a, b   silent since noon
+failed    one     Cluster a/c, d   a/c: Secret c is missing
+
+CHECK      FIX
+one        restart
+one, a/c   create c
+
+docs/troubleshooting.md#CHECK explains each check.
+`
+	if got, _, _ := strings.Cut(out.String(), "1 check"); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", out.String(), want)
 	}
 }
 

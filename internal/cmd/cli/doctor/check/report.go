@@ -88,9 +88,16 @@ func (r Report) printNames(out io.Writer, all bool) error {
 func (r Report) printTable(out io.Writer, all bool) error {
 	var rows, fixes [][]string
 	for _, row := range together(r.shown(all)) {
-		rows = append(rows, []string{string(row.Verdict), row.ID, row.objects(), cmp.Or(row.Cause, "-")})
+		cause, id := cmp.Or(row.Cause, "-"), row.ID
+		if row.CauseVaries && row.Object != nil {
+			cause = row.Object.fullName() + ": " + cause
+		}
+		rows = append(rows, []string{string(row.Verdict), row.ID, row.objects(), cause})
+		if row.FixVaries && row.Object != nil {
+			id += ", " + row.Object.fullName()
+		}
 		if row.Fix != "" {
-			fixes = append(fixes, []string{row.ID, row.Fix})
+			fixes = append(fixes, []string{id, row.Fix})
 		}
 	}
 	if len(rows) > 0 {

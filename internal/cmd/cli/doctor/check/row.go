@@ -45,13 +45,17 @@ func OfFleet(kind, namespace, name string) Object {
 
 // String returns kind, namespace and name.
 func (o Object) String() string {
-	switch {
-	case o.Kind == "":
+	if o.Kind == "" {
 		return ""
-	case o.Namespace == "":
-		return o.Kind + " " + o.Name
 	}
-	return o.Kind + " " + o.Namespace + "/" + o.Name
+	return o.Kind + " " + o.fullName()
+}
+
+func (o Object) fullName() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
 }
 
 // Resource returns the object as kubectl prints it with -o name.
@@ -79,8 +83,12 @@ type Row struct {
 	Examples []Object `json:"examples,omitempty"`
 	// Cause says what is wrong and where. For the verdict ok it describes the object, or is empty.
 	Cause string `json:"cause,omitempty"`
+	// CauseVaries means that the cause is that of Object, and that another object has another one.
+	CauseVaries bool `json:"causeVaries,omitempty"`
 	// Fix is the command that fixes the problem of Object, or a sentence where no command does.
 	Fix string `json:"fix,omitempty"`
+	// FixVaries means that another object needs another fix.
+	FixVaries bool `json:"fixVaries,omitempty"`
 	// Docs is where the documentation explains the check.
 	Docs string `json:"docs"`
 }
@@ -128,6 +136,8 @@ func (g *Groups) Add(key string, added Row) {
 		return
 	}
 	first.Count++
+	first.CauseVaries = first.CauseVaries || added.Cause != first.Cause
+	first.FixVaries = first.FixVaries || added.Fix != first.Fix
 	if len(first.Examples) < maxExamples && added.Object != nil {
 		first.Examples = append(first.Examples, *added.Object)
 	}
