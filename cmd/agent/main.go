@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,7 +18,7 @@ func main() {
 	err := agent.New(env.OS, os.Stderr).ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "fleetagent:", err)
+		env.Fail(os.Stderr, env.TerminationLog, "fleetagent", err)
 		os.Exit(1)
 	}
 }

@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,7 +20,7 @@ func main() {
 	}
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", command.Name(), err)
+		env.Fail(os.Stderr, env.TerminationLog, command.Name(), err)
 		os.Exit(1)
 	}
 }

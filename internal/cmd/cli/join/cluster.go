@@ -316,7 +316,7 @@ func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, messa
 		}
 		for _, container := range pod.Status.ContainerStatuses {
 			running = running || container.State.Running != nil
-			if message := containerProblem(container.State); message != "" {
+			if message := containerProblem(container); message != "" {
 				return conditions.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
 			}
 		}
@@ -328,9 +328,11 @@ func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, messa
 }
 
 // containerProblem returns why a container does not run, or an empty text.
-func containerProblem(state corev1.ContainerState) string {
-	waiting, ended := state.Waiting, state.Terminated
+func containerProblem(container corev1.ContainerStatus) string {
+	waiting, ended, last := container.State.Waiting, container.State.Terminated, container.LastTerminationState.Terminated
 	switch {
+	case waiting != nil && last != nil && last.Message != "": // CrashLoopBackOff
+		return fmt.Sprintf(" does not run: %s: it has ended with exit code %d: %s", waiting.Reason, last.ExitCode, last.Message)
 	case waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing":
 		return fmt.Sprintf(" does not run: %s: %s", waiting.Reason, waiting.Message)
 	case ended != nil && ended.ExitCode != 0:

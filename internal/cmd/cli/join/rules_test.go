@@ -268,6 +268,8 @@ func TestPodProblem(t *testing.T) {
 	unscheduled := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"},
 	}}}}
+	crashing := waiting("CrashLoopBackOff")
+	crashing[0].Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: "NAMESPACE is required"}
 	running := []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}}
 	for name, test := range map[string]struct {
 		deployment      *appsv1.Deployment
@@ -278,6 +280,7 @@ func TestPodProblem(t *testing.T) {
 		"no node":  {&appsv1.Deployment{}, unscheduled, conditions.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
 		"image":    {&appsv1.Deployment{}, waiting("ImagePullBackOff"), conditions.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
 		"starting": {&appsv1.Deployment{}, waiting("ContainerCreating"), conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
+		"crashing": {&appsv1.Deployment{}, crashing, conditions.ReasonAgentPodFailing, "the container of pod p does not run: CrashLoopBackOff: it has ended with exit code 1: NAMESPACE is required"},
 		"no pod":   {&appsv1.Deployment{}, nil, conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
 		"running, and not ready while it waits for its registration": {&appsv1.Deployment{}, running, "", ""},
 	} {
