@@ -1,14 +1,19 @@
 package images
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
 // AnnotationName and AnnotationRefName name the image in an archive. containerd reads the first, other tools the
@@ -55,11 +60,8 @@ func (i Image) Archive(file string, form Form) (Archived, error) {
 	if err := archived.describe(index, i); err != nil {
 		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
 	}
-	content := blobs{}
-	if err := content.addIndex(index); err != nil {
-		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
-	}
-	if err := replaceFile(file, func(out io.Writer) error { return content.write(out, archived.Name, reference.TagStr(), index) }); err != nil {
+	names := map[string]string{AnnotationName: archived.Name, AnnotationRefName: reference.TagStr()}
+	if err := replaceFile(file, func(out io.Writer) error { return writeArchive(out, index, names) }); err != nil {
 		return Archived{}, fmt.Errorf("writing image %s: %w", i.Name, err)
 	}
 	return archived, nil
@@ -114,6 +116,49 @@ func sizeOf(files []File) (int64, error) {
 		}
 	}
 	return sum, nil
+}
+
+// writeArchive writes an OCI archive: a folder in the layout of OCI as a tar.
+func writeArchive(out io.Writer, index v1.ImageIndex, names map[string]string) error {
+	folder, err := os.MkdirTemp("", "fleet-images-")
+	if err != nil {
+		return fmt.Errorf("creating a directory for the archive: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // leftovers are in the system's temporary directory
+	content, err := layout.Write(folder, empty.Index)
+	if err == nil {
+		err = content.AppendIndex(index, layout.WithAnnotations(names))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the content of the archive: %w", err)
+	}
+	blobs, err := fs.Glob(os.DirFS(folder), "blobs/*/*") // sorted
+	writer := tar.NewWriter(out)
+	// These files come first, for programs that read the archive as a stream.
+	for _, name := range append([]string{"oci-layout", "index.json"}, blobs...) {
+		err = errors.Join(err, addToArchive(writer, folder, name))
+	}
+	if err := errors.Join(err, writer.Close()); err != nil {
+		return fmt.Errorf("writing the archive: %w", err)
+	}
+	return nil
+}
+
+// addToArchive adds a file of a folder, without its time.
+func addToArchive(writer *tar.Writer, folder, name string) error {
+	content, err := os.ReadFile(filepath.Join(folder, name)) //nolint:gosec // below a folder of ours
+	if err == nil {
+		err = writer.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR,
+		})
+	}
+	if err == nil {
+		_, err = writer.Write(content)
+	}
+	if err != nil {
+		return fmt.Errorf("adding %s: %w", name, err)
+	}
+	return nil
 }
 
 // replaceFile writes a temporary file and renames it. A concurrent reader never sees an incomplete file.

@@ -35,8 +35,8 @@ func TestBuild_ImagesMatchTheGoldens(t *testing.T) {
 	for i, file := range []string{"fleet", "fleet-agent"} {
 		t.Run(file, func(t *testing.T) {
 			content := open(t, filepath.Join(out, file+".tar"))
-			if got := string(content["oci-layout"]); got != `{"imageLayoutVersion":"1.0.0"}` {
-				t.Errorf("oci-layout is %s", got)
+			if got := decode[map[string]string](t, content["oci-layout"])["imageLayoutVersion"]; got != "1.0.0" {
+				t.Errorf("the archive has version %q of the layout", got)
 			}
 			descriptor, index := content.one(t)
 			want := map[string]string{AnnotationName: "docker.io/fleethub/" + file + ":dev", AnnotationRefName: "dev"}
