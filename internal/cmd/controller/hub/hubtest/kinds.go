@@ -312,6 +312,10 @@ func (k *fakeKind[T, L]) merge(live T, data []byte) (T, error) {
 	if err != nil {
 		return none, err
 	}
+	was, _ := secretKind(live)
+	if is, _ := secretKind(patched); is != was { // immutable
+		return none, apierrors.NewInvalid(k.gvk.GroupKind(), live.GetName(), nil)
+	}
 	k.hub.store(patched)
 	return patched.DeepCopyObject().(T), nil
 }
