@@ -42,14 +42,6 @@ type Ticket struct {
 // SHA-256.
 func Thumbprint(public string) string { return hash(public) }
 
-// Thumbprint returns the thumbprint of the public key. It returns "" for the zero Key.
-func (k Key) Thumbprint() string {
-	if k.private == nil {
-		return ""
-	}
-	return Thumbprint(k.Public())
-}
-
 // SignTicket returns a signed ticket: a JWS in compact form. The key is the hub's.
 func (k Key) SignTicket(ticket Ticket) (string, error) {
 	ticket.Time = ticket.Time.UTC().Truncate(time.Second)

@@ -43,7 +43,7 @@ func (w *world) keeper() *keeper {
 		w.t.Fatal(err)
 	}
 	k.ticket = identity.Ticket{
-		Workspace: "fleet-default", Cluster: "a", ClientID: "client-a", Key: k.agent.Thumbprint(), Labels: map[string]string{"env": "prod"}, Time: time.Now(),
+		Workspace: "fleet-default", Cluster: "a", ClientID: "client-a", Key: identity.Thumbprint(k.agent.Public()), Labels: map[string]string{"env": "prod"}, Time: time.Now(),
 	}
 	w.recoveryToken = rulestest.BoundJWT("recovery-account", time.Time{})
 	w.tokens[w.recoveryToken] = true
@@ -119,7 +119,7 @@ func (w *world) expectKept(want protocol.Kept) {
 // expectSigned fails unless the request was made with the recovery token, the agent's key and the ticket.
 func (k *keeper) expectSigned(t *testing.T, request *fleet.ClusterRegistration) {
 	t.Helper()
-	claims := identity.Claims{ClientID: "client-a", ClientRandom: request.Spec.ClientRandom, Account: "recovery-account", Hub: k.hub.Thumbprint()}
+	claims := identity.Claims{ClientID: "client-a", ClientRandom: request.Spec.ClientRandom, Account: "recovery-account", Hub: identity.Thumbprint(k.hub.Public())}
 	if err := identity.Verify(k.agent.Public(), request.Annotations[annotation.AgentProof], claims); err != nil {
 		t.Error(err)
 	}

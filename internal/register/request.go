@@ -101,7 +101,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	at.Request = &registering.PendingRequest{
 		Namespace: made.Namespace, Name: made.Name,
 		ClientID: made.Spec.ClientID, ClientRandom: made.Spec.ClientRandom,
-		TokenName: at.bootstrap.TokenName, MadeAt: a.now(),
+		MadeAt: a.now(),
 	}
 	at.reminded = at.Request.MadeAt
 	a.proofs.Reset()

@@ -241,7 +241,7 @@ func (a *agent) create(in registering.RequestInput, hub string) *registering.Pen
 	a.w.put(onHub, request)
 	return &registering.PendingRequest{
 		Namespace: request.Namespace, Name: request.Name, ClientID: request.Spec.ClientID, ClientRandom: request.Spec.ClientRandom,
-		TokenName: in.Bootstrap.TokenName, MadeAt: a.w.now,
+		MadeAt: a.w.now,
 	}
 }
 

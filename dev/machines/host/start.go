@@ -158,9 +158,6 @@ func (c *Child) Kill() error {
 	return nil
 }
 
-// PID returns the process ID of the host, for messages and tests.
-func (c *Child) PID() int { return c.cmd.Process.Pid }
-
 // Close ends the host and all machines, removes the folder, and returns when this is done. It may be called more than
 // once.
 func (c *Child) Close() error {

@@ -22,7 +22,7 @@ func recovering(t *testing.T, hub, key identity.Key, modifiers ...func(*identity
 	t.Helper()
 	return func(in *grant.Input) {
 		ticket := identity.Ticket{
-			Workspace: in.Request.Namespace, Cluster: "east", ClientID: in.Request.Spec.ClientID, Key: key.Thumbprint(),
+			Workspace: in.Request.Namespace, Cluster: "east", ClientID: in.Request.Spec.ClientID, Key: identity.Thumbprint(key.Public()),
 			Labels: map[string]string{"env": "dev", fleet.LabelTokenUID: "u1"}, Time: in.Now.Add(-time.Hour),
 		}
 		for _, modify := range modifiers {
@@ -165,9 +165,9 @@ func TestProofForTheHub_CountsOnlyThere(t *testing.T) {
 		signedFor string
 		want      grant.Stage
 	}{
-		"this hub: granted":     {hub.Thumbprint(), grant.AwaitingRights},
+		"this hub: granted":     {identity.Thumbprint(hub.Public()), grant.AwaitingRights},
 		"no hub: granted":       {"", grant.AwaitingRights},
-		"another hub: deleted":  {other.Thumbprint(), grant.Unproven},
+		"another hub: deleted":  {identity.Thumbprint(other.Public()), grant.Unproven},
 		"not a hub: is deleted": {"x", grant.Unproven},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReadmission_CreatesTheClusterOfTheTicket(t *testing.T) {
 		"ticket of another hub":       recovering(t, other, mine),
 		"ticket of another workspace": recovering(t, hub, mine, func(k *identity.Ticket) { k.Workspace = "other" }),
 		"ticket of another client ID": recovering(t, hub, mine, func(k *identity.Ticket) { k.ClientID = "other" }),
-		"ticket of another key":       recovering(t, hub, mine, func(k *identity.Ticket) { k.Key = other.Thumbprint() }),
+		"ticket of another key":       recovering(t, hub, mine, func(k *identity.Ticket) { k.Key = identity.Thumbprint(other.Public()) }),
 		"the Cluster was deleted":     func(in *grant.Input) { in.Recovery.Deleted = true },
 		"readmission is off":          func(in *grant.Input) { in.Recovery.Readmit = false },
 		"the hub has no key":          func(in *grant.Input) { in.Recovery.Hub = "" },

@@ -112,8 +112,6 @@ type PendingRequest struct {
 	Namespace, Name string
 	// ClientID and ClientRandom name its credential (names.CredentialSecret).
 	ClientID, ClientRandom string
-	// TokenName is the name of the import token it was made with. It is empty if the bootstrap secret has no name.
-	TokenName string
 	// MadeAt is when the hub accepted the request.
 	MadeAt time.Time
 }

@@ -59,12 +59,12 @@ func recoveryOf(t *testing.T, hub *hubtest.Hub, key identity.Key) *fleet.Cluster
 	r := request()
 	r.Labels = nil
 	r.Spec.ClusterLabels = map[string]string{fleet.LabelCreatedByAgentPod: "fleet-agent-0"}
-	proof, err := key.Prove(identity.Claims{ClientID: r.Spec.ClientID, ClientRandom: r.Spec.ClientRandom, Account: "u-recovery", Hub: hub.App.Recoveries.Key().Thumbprint()})
+	proof, err := key.Prove(identity.Claims{ClientID: r.Spec.ClientID, ClientRandom: r.Spec.ClientRandom, Account: "u-recovery", Hub: identity.Thumbprint(hub.App.Recoveries.Key().Public())})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ticket, err := hub.App.Recoveries.Key().SignTicket(identity.Ticket{
-		Workspace: "ws", Cluster: "c1", ClientID: "client", Key: key.Thumbprint(), Time: hub.Now(), Labels: map[string]string{"env": "dev"},
+		Workspace: "ws", Cluster: "c1", ClientID: "client", Key: identity.Thumbprint(key.Public()), Time: hub.Now(), Labels: map[string]string{"env": "dev"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -59,11 +59,11 @@ func (r *returning) request(name, client, of string) *fleet.ClusterRegistration 
 	key, hub := r.keys[client], r.hub.App.Recoveries.Key()
 	asked := request(named(name), ofClient(client))
 	asked.Labels, asked.CreationTimestamp = nil, metav1.NewTime(r.hub.Now())
-	proof, err := key.Prove(identity.Claims{ClientID: client, ClientRandom: asked.Spec.ClientRandom, Account: "u-recovery", Hub: hub.Thumbprint()})
+	proof, err := key.Prove(identity.Claims{ClientID: client, ClientRandom: asked.Spec.ClientRandom, Account: "u-recovery", Hub: identity.Thumbprint(hub.Public())})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	ticket, err := hub.SignTicket(identity.Ticket{Workspace: "ws", Cluster: of, ClientID: client, Key: key.Thumbprint(), Time: r.hub.Now()})
+	ticket, err := hub.SignTicket(identity.Ticket{Workspace: "ws", Cluster: of, ClientID: client, Key: identity.Thumbprint(key.Public()), Time: r.hub.Now()})
 	if err != nil {
 		r.t.Fatal(err)
 	}
