@@ -23,8 +23,6 @@ type PushOptions struct {
 	// Insecure allows plain HTTP and unknown certificates, for registries on a private network. Registries on
 	// this machine may always use plain HTTP.
 	Insecure bool
-	// Keychain returns the credentials. Nil means those that docker login and similar tools have stored.
-	Keychain authn.Keychain
 	// Transport sends the requests. Nil means the default transport.
 	Transport http.RoundTripper
 }
@@ -87,10 +85,8 @@ func (o PushOptions) reference(image string) (name.Tag, error) {
 }
 
 func (o PushOptions) remote(ctx context.Context) []remote.Option {
+	// The credentials are those that docker login and similar tools have stored.
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if o.Keychain != nil {
-		options[1] = remote.WithAuthFromKeychain(o.Keychain)
-	}
 	if o.Transport != nil {
 		options = append(options, remote.WithTransport(o.Transport))
 	}
