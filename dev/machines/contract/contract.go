@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fleet-hub/fleet/dev/machines/api"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
 // IsPaused reports whether an object must stay untouched: it has the annotation, or its Cluster is paused. cluster may
@@ -39,6 +41,37 @@ func Owner(object metav1.Object, kind string) *metav1.OwnerReference {
 		}
 	}
 	return nil
+}
+
+// OwnerOf reads the owner of a kind with get, or returns the zero value if the core has not set it, or it is gone.
+func OwnerOf[T reconcile.Object](object metav1.Object, kind string, get func(namespace, name string) (T, error)) (owner T, err error) {
+	reference := Owner(object, kind)
+	if reference == nil {
+		return owner, nil
+	}
+	found, err := get(object.GetNamespace(), reference.Name)
+	if err != nil || found.GetUID() != reference.UID {
+		return reconcile.Optional(owner, err)
+	}
+	return found, nil
+}
+
+// Keep adds a finalizer and returns the object, or the zero value if it is gone or being deleted. It reads from the API server:
+// the cache may still contain an object whose resources are freed already, which would be created again for ever.
+func Keep[T reconcile.Object](client reconcile.Patcher[T], object T, finalizer string) (kept T, err error) {
+	current, err := client.Get(object.GetNamespace(), object.GetName(), metav1.GetOptions{})
+	if err != nil || current.GetUID() != object.GetUID() || current.GetDeletionTimestamp() != nil {
+		return reconcile.Optional(kept, err)
+	}
+	patched, err := reconcile.Patch(client, current, func(object T) {
+		if !slices.Contains(object.GetFinalizers(), finalizer) {
+			object.SetFinalizers(append(object.GetFinalizers(), finalizer))
+		}
+	})
+	if err != nil || !slices.Contains(patched.GetFinalizers(), finalizer) {
+		return kept, err
+	}
+	return patched, nil
 }
 
 // Controller returns the reference to an object of this provider as the controller of another. It does not block the

@@ -52,7 +52,7 @@ func (h *handler) reconcile(_ string, labCluster *api.LabCluster) (*api.LabClust
 	if labCluster == nil {
 		return nil, nil
 	}
-	cluster, err := h.ownerOf(labCluster)
+	cluster, err := contract.OwnerOf(labCluster, "Cluster", h.Clusters.Cache().Get)
 	if err != nil {
 		return nil, err
 	}
@@ -68,22 +68,9 @@ func (h *handler) reconcile(_ string, labCluster *api.LabCluster) (*api.LabClust
 	return labCluster, nil
 }
 
-// ownerOf returns the Cluster that owns a LabCluster, or nil.
-func (h *handler) ownerOf(labCluster *api.LabCluster) (*clusterv1.Cluster, error) {
-	owner := contract.Owner(labCluster, "Cluster")
-	if owner == nil {
-		return nil, nil
-	}
-	cluster, err := reconcile.Optional(h.Clusters.Cache().Get(labCluster.Namespace, owner.Name))
-	if err != nil || cluster == nil || cluster.UID != owner.UID {
-		return nil, err
-	}
-	return cluster, nil
-}
-
 // reserve reserves the endpoint. The finalizer is written first, the status last.
 func (h *handler) reserve(labCluster *api.LabCluster) error {
-	current, err := h.keep(labCluster)
+	current, err := contract.Keep(h.LabClusters, labCluster, api.EndpointFinalizer)
 	if err != nil || current == nil {
 		return err
 	}
@@ -106,24 +93,6 @@ func (h *handler) reserve(labCluster *api.LabCluster) error {
 		h.Log.Info("endpoint reserved", "namespace", current.Namespace, "labcluster", current.Name, "port", port)
 	}
 	return err
-}
-
-// keep adds the finalizer and returns the LabCluster, or nil if it is gone or being deleted. It reads from the API server: the
-// cache may still contain a LabCluster whose endpoint is free already, which would be reserved again for ever.
-func (h *handler) keep(labCluster *api.LabCluster) (*api.LabCluster, error) {
-	current, err := reconcile.Optional(h.LabClusters.Get(labCluster.Namespace, labCluster.Name, metav1.GetOptions{}))
-	if err != nil || current == nil || current.UID != labCluster.UID || current.DeletionTimestamp != nil {
-		return nil, err
-	}
-	kept, err := reconcile.Patch(h.LabClusters, current, func(c *api.LabCluster) {
-		if !slices.Contains(c.Finalizers, api.EndpointFinalizer) {
-			c.Finalizers = append(c.Finalizers, api.EndpointFinalizer)
-		}
-	})
-	if err != nil || !slices.Contains(kept.Finalizers, api.EndpointFinalizer) {
-		return nil, err
-	}
-	return kept, nil
 }
 
 // free frees the endpoint and removes the finalizer. While a machine has the endpoint it fails and is repeated.

@@ -67,7 +67,7 @@ func (h *handler) configsIn(namespace, cluster string) []types.NamespacedName {
 func (h *handler) gather(config *api.LabConfig) (Input, error) {
 	in := Input{Config: config, Now: h.Clock()}
 	var err error
-	if in.Machine, err = h.machineOf(config); err != nil || in.Machine == nil {
+	if in.Machine, err = contract.OwnerOf(config, "Machine", h.Machines.Cache().Get); err != nil || in.Machine == nil {
 		return in, err
 	}
 	cluster := types.NamespacedName{Namespace: config.Namespace, Name: in.Machine.Spec.ClusterName}
@@ -90,19 +90,6 @@ func (h *handler) gather(config *api.LabConfig) (Input, error) {
 		}
 	}
 	return in, nil
-}
-
-// machineOf returns the Machine that owns a LabConfig, or nil.
-func (h *handler) machineOf(config *api.LabConfig) (*clusterv1.Machine, error) {
-	owner := contract.Owner(config, "Machine")
-	if owner == nil {
-		return nil, nil
-	}
-	machine, err := reconcile.Optional(h.Machines.Cache().Get(config.Namespace, owner.Name))
-	if err != nil || machine == nil || machine.UID != owner.UID {
-		return nil, err
-	}
-	return machine, nil
 }
 
 // files reads the Secrets of a LabConfig's files from the API server, because the cache does not contain them.

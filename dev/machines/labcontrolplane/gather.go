@@ -93,12 +93,8 @@ func (h *handler) gather(controlPlane *api.LabControlPlane) (Input, error) {
 
 func (h *handler) gatherCluster(in *Input) error {
 	namespace := in.ControlPlane.Namespace
-	owner := contract.Owner(in.ControlPlane, "Cluster")
-	if owner == nil {
-		return nil
-	}
-	cluster, err := reconcile.Optional(h.Clusters.Cache().Get(namespace, owner.Name))
-	if err != nil || cluster == nil || cluster.UID != owner.UID {
+	cluster, err := contract.OwnerOf(in.ControlPlane, "Cluster", h.Clusters.Cache().Get)
+	if err != nil || cluster == nil {
 		return err
 	}
 	in.Cluster = cluster

@@ -4,17 +4,17 @@ import (
 	"context"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/fleet-hub/fleet/dev/machines/api"
+	"github.com/fleet-hub/fleet/dev/machines/contract"
 	"github.com/fleet-hub/fleet/dev/machines/host"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
 // create creates the machine, after the finalizer that lets the LabMachine outlive it.
 func (h *handler) create(in Input, out Outcome) error {
-	current, err := h.keep(in.LabMachine)
+	current, err := contract.Keep(h.LabMachines, in.LabMachine, api.MachineFinalizer)
 	if err != nil || current == nil {
 		return err
 	}
@@ -37,24 +37,6 @@ func (h *handler) create(in Input, out Outcome) error {
 	h.Log.Info("machine created", "namespace", current.Namespace, "labmachine", current.Name, "port", status.Port)
 	_, err = h.report(current, out.Report)
 	return err
-}
-
-// keep adds the finalizer and returns the LabMachine, or nil if it is gone or being deleted. It reads from the API
-// server: the cache may still contain a LabMachine whose machine is deleted already, which would be created again for ever.
-func (h *handler) keep(labMachine *api.LabMachine) (*api.LabMachine, error) {
-	current, err := reconcile.Optional(h.LabMachines.Get(labMachine.Namespace, labMachine.Name, metav1.GetOptions{}))
-	if err != nil || current == nil || current.UID != labMachine.UID || current.DeletionTimestamp != nil {
-		return nil, err
-	}
-	kept, err := reconcile.Patch(h.LabMachines, current, func(m *api.LabMachine) {
-		if !slices.Contains(m.Finalizers, api.MachineFinalizer) {
-			m.Finalizers = append(m.Finalizers, api.MachineFinalizer)
-		}
-	})
-	if err != nil || !slices.Contains(kept.Finalizers, api.MachineFinalizer) {
-		return nil, err
-	}
-	return kept, nil
 }
 
 // retry deletes a failed machine. The next decision finds none and creates it.

@@ -17,7 +17,7 @@ import (
 func (h *handler) gather(labMachine *api.LabMachine) (Input, error) {
 	in := Input{LabMachine: labMachine, Socket: h.Socket, Now: h.Clock()}
 	var err error
-	if in.Machine, err = h.machineOf(labMachine); err != nil || in.Machine == nil {
+	if in.Machine, err = contract.OwnerOf(labMachine, "Machine", h.Machines.Cache().Get); err != nil || in.Machine == nil {
 		return in, err
 	}
 	if in.Cluster, err = reconcile.Optional(h.Clusters.Cache().Get(labMachine.Namespace, in.Machine.Spec.ClusterName)); err != nil {
@@ -42,19 +42,6 @@ func (h *handler) gather(labMachine *api.LabMachine) (Input, error) {
 		in.Node, in.NodeErr = h.nodeOf(h.ctx, in.Cluster, in.Machine)
 	}
 	return in, nil
-}
-
-// machineOf returns the Machine that owns a LabMachine, or nil.
-func (h *handler) machineOf(labMachine *api.LabMachine) (*clusterv1.Machine, error) {
-	owner := contract.Owner(labMachine, "Machine")
-	if owner == nil {
-		return nil, nil
-	}
-	machine, err := reconcile.Optional(h.Machines.Cache().Get(labMachine.Namespace, owner.Name))
-	if err != nil || machine == nil || machine.UID != owner.UID {
-		return nil, err
-	}
-	return machine, nil
 }
 
 // endpointOf returns the ID of the endpoint at which the Machine serves, or "" if it serves no control plane or the endpoint
