@@ -3,6 +3,7 @@ package parity
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -34,7 +35,7 @@ type Comparison struct {
 func Compare(recorded, ours []Object, renamed map[string]string) Comparison {
 	c := Comparison{Objects: len(recorded), Missing: map[string]bool{}, Added: map[string]bool{}}
 	left, right := c.index(recorded), c.index(ours)
-	for _, key := range sortedKeys(left) {
+	for _, key := range slices.Sorted(maps.Keys(left)) {
 		other := key
 		if name, ok := renamed[key]; ok {
 			other = name
@@ -44,7 +45,7 @@ func Compare(recorded, ours []Object, renamed map[string]string) Comparison {
 		c.add(key, left[key], mine)
 		delete(right, other)
 	}
-	for _, key := range sortedKeys(right) {
+	for _, key := range slices.Sorted(maps.Keys(right)) {
 		c.Added[key] = true
 		c.add(key, nil, right[key])
 	}
@@ -64,14 +65,9 @@ func (c *Comparison) index(objects []Object) map[string]map[string]string {
 }
 
 func (c *Comparison) add(object string, recorded, ours map[string]string) {
-	paths := map[string]bool{}
-	for path := range recorded {
-		paths[path] = true
-	}
-	for path := range ours {
-		paths[path] = true
-	}
-	for _, path := range sortedKeys(paths) {
+	paths := slices.AppendSeq(slices.Collect(maps.Keys(recorded)), maps.Keys(ours))
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
 		c.Fields = append(c.Fields, Field{Object: object, Path: path, Recorded: recorded[path], Ours: ours[path]})
 	}
 }
@@ -148,13 +144,4 @@ func text(value any) string {
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(value)
 	return strings.TrimSpace(out.String())
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,13 +45,8 @@ func (n *Names) name(literal, name string) {
 // compile returns a replacer that replaces longer literals first, for example a credential's name before a part
 // of it.
 func (n *Names) compile() *strings.Replacer {
-	literals := make([]string, 0, len(n.literals))
-	for literal := range n.literals {
-		literals = append(literals, literal)
-	}
-	slices.SortFunc(literals, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	var pairs []string
-	for _, literal := range literals {
+	for _, literal := range slices.SortedFunc(maps.Keys(n.literals), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
 		pairs = append(pairs, literal, n.literals[literal])
 	}
 	return strings.NewReplacer(pairs...)
@@ -145,11 +141,5 @@ func (n *Names) authorities(objects []Object) {
 
 // ofKind returns the objects of a kind, in their order.
 func ofKind(objects []Object, kind string) []Object {
-	var found []Object
-	for _, o := range objects {
-		if o.Kind() == kind {
-			found = append(found, o)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(objects), func(o Object) bool { return o.Kind() != kind })
 }
