@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -113,18 +112,7 @@ func (d *demo) join(ctx context.Context, timeout time.Duration) error {
 
 // binariesIn returns the paths of the executables in a directory. The demo runs fleet, and its pods run the others.
 func binariesIn(folder string) (map[string]string, error) {
-	binaries := map[string]string{}
-	for _, name := range []string{"fleetcontroller", "fleetagent", fleetProgram, pluginProgram, completionProgram} {
-		file, err := filepath.Abs(filepath.Join(folder, name))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("executable %s does not exist: run make build first, or set --binaries", file)
-		}
-		binaries[name] = file
-	}
-	return binaries, nil
+	return framework.BinariesIn(folder, "fleetcontroller", "fleetagent", fleetProgram, pluginProgram, completionProgram)
 }
 
 // inPods returns the executables that pods run.

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -20,6 +21,22 @@ func goBuild(ctx context.Context, target, source string) error {
 		return fmt.Errorf("building %s: %w\n%s", source, err, output)
 	}
 	return nil
+}
+
+// BinariesIn returns the absolute paths of the executables in a directory that `make build` has filled.
+func BinariesIn(folder string, names ...string) (map[string]string, error) {
+	binaries := map[string]string{}
+	for _, name := range names {
+		file, err := filepath.Abs(filepath.Join(folder, name))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("executable %s does not exist: run make build first, or set --binaries", file)
+		}
+		binaries[name] = file
+	}
+	return binaries, nil
 }
 
 // Build builds the product's two binaries in a directory and returns their paths.

@@ -35,7 +35,7 @@ type demo struct {
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
 	d := &demo{out: out}
-	if d.binaries, err = binariesIn(o.binaries); err != nil {
+	if d.binaries, err = framework.BinariesIn(o.binaries, "fleetcontroller", "fleetagent"); err != nil {
 		return err
 	}
 	defer func() {
@@ -106,22 +106,6 @@ func (d *demo) step(what, command string, do func() error) error {
 
 func (d *demo) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, format+"\n", args...) // a failed write cannot be reported
-}
-
-// binariesIn returns the absolute paths of the executables.
-func binariesIn(folder string) (map[string]string, error) {
-	binaries := map[string]string{}
-	for _, name := range []string{"fleetcontroller", "fleetagent"} {
-		file, err := filepath.Abs(filepath.Join(folder, name))
-		if err != nil {
-			return nil, err
-		}
-		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("executable %s does not exist: run make build first, or set --binaries", file)
-		}
-		binaries[name] = file
-	}
-	return binaries, nil
 }
 
 func (d *demo) startHub(ctx context.Context) (err error) {
