@@ -111,14 +111,18 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		}
 		f.systemUID = string(uid)
 	}
-	if !sameHub(j.text, f.server, f.identity.ClusterNamespace) {
-		if f.mayMove(j.text) {
-			return j.readProof(ctx, f)
+	elsewhere := !sameHub(j.text, f.server, f.identity.ClusterNamespace)
+	if elsewhere && f.mayMove(j.text) {
+		if err := j.readProof(ctx, f); err != nil || f.isOwnHub(j.text) {
+			return err
 		}
-		return nil
 	}
 	_, err := j.heartbeat(ctx, *f)
 	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
+	if elsewhere {
+		f.silent = err != nil && !f.rejected
+		return nil
+	}
 	f.newCA = errors.Is(err, foreign.ErrUntrusted)
 	if f.newCA {
 		return j.readProof(ctx, f)
@@ -276,14 +280,12 @@ func isAboutAccount(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account")
 }
 
-// heartbeat asks the hub for the last heartbeat of the agent, with the agent's identity.
+// heartbeat asks the hub of the agent for its last heartbeat. The agent's identity is sent only to the address, and to a server
+// with the CA, that belong to it.
 func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error) {
 	cfg, err := kubeconfig.Safe(f.identity.Kubeconfig)
 	if err != nil {
 		return hubclient.Seen{}, err
-	}
-	if !sameHub(j.text, cfg.Host, f.identity.ClusterNamespace) {
-		return hubclient.Seen{}, errors.New("the identity of the agent is that of another hub")
 	}
 	client, err := hubclient.New(cfg.Host, cfg.CAData, cfg.BearerToken, j.clock)
 	if err != nil {

@@ -67,8 +67,9 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if j.created.kept, err = j.ownObjects(uninterrupted); err != nil {
 		return "", err
 	}
-	// An agent whose namespace was deleted has left its role, which belongs to the release of its Bundle.
-	takeOver := !f.exists
+	// An agent whose namespace was deleted has left its role, which belongs to the release of its Bundle. So do all objects of an
+	// agent that was imported, and that its hub has given up.
+	takeOver := !f.exists || f.rejected
 	if j.created.release, err = j.helm.Install(uninterrupted, j.values, takeOver); err != nil {
 		return "", installProblem(j.flags.Target(), j.namespace, err)
 	}

@@ -87,6 +87,29 @@ func TestAgentThatTrustsAnotherCA_GetsThatOfTheText(t *testing.T) {
 	}
 }
 
+func TestIdentityOfAnotherHub_IsSentOnlyThere(t *testing.T) {
+	own := newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	for name, test := range map[string]struct {
+		code             int
+		rejected, silent bool
+	}{"it knows the agent": {200, false, false}, "it has deleted the Cluster": {401, true, false}, "it does not answer": {503, false, true}} {
+		t.Run(name, func(t *testing.T) {
+			before, former := serve(t, own.issue(t, nil), good().with(status, test.code, `{}`))
+			url, hub := serve(t, own.issue(t, nil), good())
+			j := joinerOf(t, clitest.Start(t, joined(before, own.pem)...))
+			j.text = textFor(url, own)
+			f, err := j.gather(t.Context())
+			if err != nil || f.rejected != test.rejected || f.silent != test.silent || seen(former) != 1 {
+				t.Errorf("asked %d times: %+v, %v", seen(former), f, err)
+			}
+			if sent := seen(hub); sent > 0 {
+				t.Errorf("the hub of the text was sent %d credentials", sent)
+			}
+		})
+	}
+}
+
 // An agent whose credential was revoked keeps it until its next registration is granted.
 func TestRejectedIdentity_WaitsForTheNextRegistration(t *testing.T) {
 	own := newAuthority(t)

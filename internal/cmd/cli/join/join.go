@@ -338,6 +338,8 @@ func notes(text jointext.Text, f found, todo step) string {
 		return "it has joined already"
 	case todo == stepWait:
 		return "the agent is installed already"
+	case f.rejected && f.elsewhere(text):
+		return "the agent moves here: its hub does not accept its identity any more"
 	case f.rejected:
 		return "the hub does not accept the agent's identity any more, so it registers again"
 	case f.newCA, f.identity != nil && f.movesTo(text):

@@ -38,8 +38,9 @@ type found struct {
 	// hubKey means that the agent knows the key of its hub. signed means that the hub of the text has a document that is signed
 	// with that key and names the address and the CA of the text.
 	hubKey, signed bool
-	// rejected means that the hub does not accept the identity. newCA means that the agent does not trust the hub's CA.
-	rejected, newCA bool
+	// rejected means that the hub of the identity does not accept it. newCA means that the agent does not trust the hub's CA.
+	// silent means that the hub of the identity is another one than that of the text, and cannot be asked.
+	rejected, newCA, silent bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
 	bootstrap *protocol.Bootstrap
 	config    config.Agent
@@ -115,8 +116,8 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 	switch {
 	case f.movesTo(text):
 		return stepInstall, nil
-	case !sameHub(text, f.server, f.identity.ClusterNamespace):
-		return "", refuse(f, fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name))
+	case f.elsewhere(text) && (f.imported || !f.rejected):
+		return "", refuseElsewhere(f, name)
 	case f.rejected: // also with another client ID: the Cluster may have been deleted and created again
 		return decideRejected(f, name)
 	case text.ClientID != f.clientID() && text.ClientID != "":
@@ -137,7 +138,33 @@ func decideRejected(f found, name string) (step, error) {
 	}
 	return "", exit.Errorf(exit.Refused, "the hub has installed the agent on this cluster as Cluster %s, and does not accept its identity any more", name).
 		With(f.hub.On("on the hub: "+remedy.Command("fleet", "repair", f.identity.ClusterName, "-n", f.identity.ClusterNamespace)),
-			"if that Cluster was deleted: "+f.removal()+", and join again")
+			"if that Cluster was deleted, also on the hub: "+f.leave()+", and join again")
+}
+
+// elsewhere reports whether the identity is that of another hub or workspace than the text.
+func (f found) elsewhere(text jointext.Text) bool {
+	return !sameHub(text, f.server, f.identity.ClusterNamespace)
+}
+
+// refuseElsewhere returns the error for a cluster that belongs to another hub or workspace, with the way to move it.
+func refuseElsewhere(f found, name string) error {
+	problem := fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name)
+	fixes := []string{"to move it, with its workloads: on that hub, " + f.leave() + ", and join again (docs/uninstall.md#move-a-cluster)"}
+	if f.silent {
+		problem += "; that hub could not be asked whether it still has the Cluster"
+		fixes = append(fixes, "if that hub no longer exists: docs/recovery.md#the-hub-is-lost")
+	}
+	return exit.Errorf(exit.Refused, "%s", problem).Because(conditions.ReasonAnotherHub).With(fixes...)
+}
+
+// leave returns the command with which the cluster leaves its hub without a change of its workloads. The hub may install an agent
+// with its mark again, so the mark of an imported one has to go.
+func (f found) leave() string {
+	words := []string{"fleet", "unregister", f.identity.ClusterName, "-n", f.identity.ClusterNamespace, "--keep-workloads"}
+	if f.imported {
+		words = append(words, "--keep-agent", "--cluster-context", cmp.Or(f.here.Context, "CONTEXT"))
+	}
+	return remedy.Command(words...)
 }
 
 // clientID returns the client ID of the agent.

@@ -54,6 +54,8 @@ func TestDecide(t *testing.T) {
 	const leave = "fix: to leave that hub: helm uninstall fleet-agent -n n, then delete the Cluster there, and join again\n"
 	const remove = "kubectl delete namespace n && kubectl delete clusterrole,clusterrolebinding n-fleet-agent-role n-fleet-agent-role-binding --ignore-not-found"
 	const leaveManifest = "fix: to leave that hub: delete the Cluster there, then " + remove + ", and join again\n"
+	const move = "fix: to move it, with its workloads: on that hub, fleet unregister west -n fleet-default --keep-workloads, and join again (docs/uninstall.md#move-a-cluster)\n"
+	const moveImported = "fix: to move it, with its workloads: on that hub, fleet unregister west -n fleet-default --keep-workloads --keep-agent --cluster-context CONTEXT, and join again (docs/uninstall.md#move-a-cluster)\n"
 	const another = "reason: AnotherHub (docs/conditions.md)\n"
 	const otherCA = "error: this cluster has joined as Cluster fleet-default/west a hub at https://hub:6443 that has another CA, and the hub of the text is not proven to be the same\n"
 	const installedAgain = "fix: if that hub was installed again: docs/recovery.md#the-hub-is-lost\n"
@@ -75,7 +77,7 @@ func TestDecide(t *testing.T) {
 			found: joined(func(f *found) {
 				f.server, f.config.ClientID, f.systemUID, f.signer = "https://other", "", "west-1", "key-2"
 			}), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + move,
 		},
 		"joined: nothing is done":                       {found: joined(nil), want: stepNothing},
 		"joined with a trailing slash: nothing is done": {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
@@ -108,11 +110,11 @@ func TestDecide(t *testing.T) {
 		},
 		"another hub is refused, although it knows the configured client ID": {
 			found: joined(func(f *found) { f.server, f.signer = "https://other", "key-2" }), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + move,
 		},
 		"another hub is refused, although it has copied the name of a key": {
 			found: joined(func(f *found) { f.server, f.signer, f.hubKey = "https://other", signer, true }), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + move,
 		},
 		"another agent, and a scope: it is installed": {found: found{namespace: "n", others: []string{"Deployment x/fleet-agent"}, scoped: true}, want: stepInstall},
 		"the hub's own cluster is refused": {
@@ -126,17 +128,38 @@ func TestDecide(t *testing.T) {
 		},
 		"another hub is refused": {
 			found: joined(func(f *found) { f.server, f.config.ClientID = "https://other", "other-1" }), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leave,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + move,
 		},
 		"another workspace is refused": {
 			found: joined(func(f *found) {
 				f.identity = &protocol.Identity{ClusterNamespace: "team", ClusterName: "west"}
 			}), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://hub:6443, as Cluster team/west\n" + another + leave,
+			err: "error: this cluster has joined another hub or workspace: https://hub:6443, as Cluster team/west\n" + another +
+				"fix: to move it, with its workloads: on that hub, fleet unregister west -n team --keep-workloads, and join again (docs/uninstall.md#move-a-cluster)\n",
+		},
+		"another workspace, and the Cluster there was deleted: the cluster moves": {
+			found: joined(func(f *found) {
+				f.identity, f.rejected = &protocol.Identity{ClusterNamespace: "team", ClusterName: "west"}, true
+			}), want: stepInstall,
+		},
+		"another hub, and the Cluster there was deleted: the cluster moves": {
+			found: joined(func(f *found) { f.server, f.config.ClientID, f.rejected = "https://other", "other-1", true }), want: stepInstall,
+		},
+		"another hub that has given up an agent that it had imported: the cluster moves": {
+			found: joined(func(f *found) { f.server, f.rejected, f.release = "https://other", true, "" }), want: stepInstall,
+		},
+		"another hub that may install its agent again is refused": {
+			found: joined(func(f *found) { f.server, f.rejected, f.imported, f.release = "https://other", true, true, "" }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + moveImported,
+		},
+		"another hub that does not answer is refused": {
+			found: joined(func(f *found) { f.server, f.silent = "https://other", true }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west; that hub could not be asked whether it still has the Cluster\n" +
+				another + move + "fix: if that hub no longer exists: docs/recovery.md#the-hub-is-lost\n",
 		},
 		"an imported agent follows its hub by itself": {
 			found: joined(func(f *found) { f.server, f.imported, f.release = "https://other", true, "" }), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + leaveManifest,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + moveImported,
 		},
 		"another client ID is refused": {
 			found: joined(func(f *found) { f.config.ClientID = "east-1" }), code: exit.Refused,
@@ -149,12 +172,19 @@ func TestDecide(t *testing.T) {
 				f.here, f.server, f.imported, f.release = remedy.Target{Context: "west"}, "https://other", true, ""
 			}), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another +
+				"fix: to move it, with its workloads: on that hub, fleet unregister west -n fleet-default --keep-workloads --keep-agent --cluster-context west, and join again (docs/uninstall.md#move-a-cluster)\n",
+		},
+		"so does the one that removes another agent": {
+			found: found{namespace: "n", exists: true, deployment: true, imported: true, here: remedy.Target{Context: "west"}}, code: exit.Refused,
+			err: "error: a hub has installed the agent on this cluster\n" + another +
 				"fix: to leave that hub: delete the Cluster there, then kubectl --context west delete namespace n && " +
 				"kubectl --context west delete clusterrole,clusterrolebinding n-fleet-agent-role n-fleet-agent-role-binding --ignore-not-found, and join again\n",
 		},
 		"so does the one that removes a Helm release": {
-			found: joined(func(f *found) { f.here, f.server = remedy.Target{Context: "west"}, "https://other" }), code: exit.Refused,
-			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another +
+			found: found{
+				namespace: "n", exists: true, bootstrap: bootstrap("https://other"), deployment: true, release: release.StatusDeployed, here: remedy.Target{Context: "west"},
+			}, code: exit.Refused,
+			err: "error: the agent on this cluster registers at another hub: https://other, workspace fleet-default\n" + another +
 				"fix: to leave that hub: helm --kube-context west uninstall fleet-agent -n n, then delete the Cluster there, and join again\n",
 		},
 		"registering at another hub is refused": {
@@ -168,7 +198,7 @@ func TestDecide(t *testing.T) {
 		"a rejected imported agent is the hub's to repair": {
 			found: joined(func(f *found) { f.rejected, f.imported, f.release = true, true, "" }), code: exit.Refused,
 			err: "error: the hub has installed the agent on this cluster as Cluster fleet-default/west, and does not accept its identity any more\nfix: on the hub: fleet repair west -n fleet-default\n" +
-				"fix: if that Cluster was deleted: " + remove + ", and join again\n",
+				"fix: if that Cluster was deleted, also on the hub: fleet unregister west -n fleet-default --keep-workloads --keep-agent --cluster-context CONTEXT, and join again\n",
 		},
 		"an unknown Deployment is refused": {
 			found: found{namespace: "n", exists: true, deployment: true}, code: exit.Refused,

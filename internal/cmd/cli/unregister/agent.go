@@ -33,7 +33,7 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 	if cluster == nil {
 		return clusterFound{}, nil
 	}
-	c := clusterFound{context: o.clusterContext}
+	c := clusterFound{context: o.clusterContext, keepAgent: o.keepAgent}
 	uid, err := cluster.UID(ctx)
 	if err != nil {
 		return c, err

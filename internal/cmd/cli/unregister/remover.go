@@ -18,16 +18,22 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// clusterSteps returns the deletions on the cluster. The account of the import goes last: it does not run anything.
+// clusterSteps returns the deletions on the cluster. The account of the import goes last: it does not run anything. Of agents that
+// stay, the mark of the hub goes after it, because a second run may know the agent only by this mark.
 func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFound) []step {
-	var steps []step
+	var steps, marks []step
 	if len(c.agents) == 0 {
 		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", c.context)
 	}
 	for _, a := range c.agents {
 		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
+		if o.keepAgent {
+			marks = append(marks, r.release()...)
+			continue
+		}
 		if hash := accountHash(a.account); hash != "" {
 			r.value += "." + hash
 		}
@@ -44,7 +50,7 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 			return "", one.Delete(ctx)
 		}})
 	}
-	return steps
+	return append(steps, marks...)
 }
 
 // remover removes one agent from its cluster.
@@ -83,6 +89,19 @@ func (r *remover) steps() []step {
 		return first(ctx)
 	}
 	return steps
+}
+
+// release returns the deletion of the mark of the hub that has installed the agent. Another hub imports no agent with a mark.
+func (r *remover) release() []step {
+	if r.agent.hubUID == "" {
+		return nil
+	}
+	namespace := r.agent.namespace
+	return []step{{Change{On: r.clusterContext, Kind: "HubMark", Namespace: namespace, Name: names.Agent}, func(ctx context.Context) (string, error) {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, annotation.HubUID)
+		_, err := r.cluster.Core.CoreV1().ConfigMaps(namespace).Patch(ctx, names.Agent, types.MergePatchType, patch, metav1.PatchOptions{})
+		return "", access.IgnoreMissing("removing the mark of the hub from ConfigMap "+namespace+"/"+names.Agent, err)
+	}}}
 }
 
 // label sets the label of the namespace, or removes it if value is nil.

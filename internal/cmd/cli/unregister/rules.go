@@ -53,6 +53,9 @@ func hasWorkloads(f hubFound, c clusterFound) error {
 	if c.context != "" {
 		keep = append(keep, "--cluster-context", c.context)
 	}
+	if c.keepAgent {
+		keep = append(keep, "--keep-agent")
+	}
 	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), output.Count(f.workloads, "workload"), list).With(
 		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
 			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster),
@@ -167,6 +170,8 @@ func accountHash(account string) string {
 // clusterFound is what the cluster of --cluster-context has. The zero value means that there is no such cluster.
 type clusterFound struct {
 	context string
+	// keepAgent means that the agents stay on the cluster.
+	keepAgent bool
 	// isHub means that it is the hub's own cluster.
 	isHub bool
 	// agents are those of this Cluster. foreign describes the others.

@@ -45,9 +45,9 @@ type options struct {
 	format  output.Format
 	newHelm func(cfg *rest.Config, namespace string) (helm, error)
 
-	name, clusterContext  string
-	keepWorkloads, dryRun bool
-	timeout               time.Duration
+	name, clusterContext             string
+	keepWorkloads, keepAgent, dryRun bool
+	timeout                          time.Duration
 }
 
 // New returns the command.
@@ -72,10 +72,14 @@ again, Bundles of the same names continue with their releases.
 The agent stays and waits for another registration. With --cluster-context, unregister also removes the agent from that cluster,
 and the service account that "fleet import" has created there. It refuses a cluster whose agent belongs to another Cluster.
 
+To move a cluster to another workspace or hub, add --keep-agent. The agent and what it has deployed then stay, and unregister
+removes only what ties them to this hub: the service account, and the mark of the hub. Then use "fleet join" or "fleet import".
+
 It is safe to run unregister again: it continues. docs/uninstall.md describes the same with kubectl and helm.`,
 		Example: `  fleet unregister west --dry-run
   fleet unregister west --cluster-context west
-  fleet unregister west --keep-workloads`,
+  fleet unregister west --keep-workloads
+  fleet unregister west --keep-workloads --keep-agent --cluster-context west`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: complete.Clusters(o.flags),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -88,6 +92,7 @@ It is safe to run unregister again: it continues. docs/uninstall.md describes th
 	o.format.Bind(flags)
 	flags.StringVar(&o.clusterContext, "cluster-context", "", "context of the cluster: remove its agent, too")
 	flags.BoolVar(&o.keepWorkloads, "keep-workloads", false, "delete the Cluster although workloads exist; they stay on the cluster")
+	flags.BoolVar(&o.keepAgent, "keep-agent", false, "with --cluster-context, keep the agent for its next registration; remove only the account of the import and the mark of the hub")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be deleted, and delete nothing")
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the deletion of the Cluster, of the agent's pods, and of its namespace")
 	return command
@@ -96,6 +101,9 @@ It is safe to run unregister again: it continues. docs/uninstall.md describes th
 func (o *options) run(ctx context.Context) error {
 	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
 		return exit.Errorf(exit.Usage, "cluster name %q is not the name of an object", o.name).With("fleet unregister --help")
+	}
+	if o.keepAgent && o.clusterContext == "" {
+		return exit.Errorf(exit.Usage, "--keep-agent needs --cluster-context; without it, nothing is removed from the cluster").With("fleet unregister --help")
 	}
 	hub, err := o.flags.Open()
 	if err != nil {

@@ -266,6 +266,9 @@ func TestWorkloads_AreNamed(t *testing.T) {
 	}{
 		"one": {[]runtime.Object{workload("web")}, nil,
 			"exit code 5\nerror: Cluster fleet-default/east has 1 workload: fleet-default/web\n" + uninstall + "fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads\n"},
+		"an agent that stays": {[]runtime.Object{workload("web")}, []string{"--cluster-context", "east", "--keep-agent"},
+			"exit code 5\nerror: Cluster fleet-default/east has 1 workload: fleet-default/web\n" + uninstall +
+				"fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads --cluster-context east --keep-agent\n"},
 		"many: ten are named": {many, []string{"--cluster-context", "east"},
 			"exit code 5\nerror: Cluster fleet-default/east has 12 workloads: fleet-default/web-00, fleet-default/web-01, fleet-default/web-02, fleet-default/web-03, fleet-default/web-04, " +
 				"fleet-default/web-05, fleet-default/web-06, fleet-default/web-07, fleet-default/web-08, fleet-default/web-09 and 2 more\n" + uninstall +
@@ -301,6 +304,8 @@ func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 		want         string
 	}{
 		"an invalid name": {nil, nil, []string{"East"}, "exit code 2\nerror: cluster name \"East\" is not the name of an object\nfix: fleet unregister --help\n"},
+		"an agent on no cluster": {onTheHub(), nil, []string{"east", "--keep-agent"},
+			"exit code 2\nerror: --keep-agent needs --cluster-context; without it, nothing is removed from the cluster\nfix: fleet unregister --help\n"},
 		"no such Cluster": {[]runtime.Object{system("uid-hub")}, nil, []string{"north"}, "exit code 1\nerror: Cluster fleet-default/north does not exist\nfix: fleet clusters -A\n"},
 		"nothing on both sides": {[]runtime.Object{system("uid-hub")}, foreign(), []string{"north", "--cluster-context", "east"},
 			"exit code 1\nerror: Cluster fleet-default/north does not exist\nfix: fleet clusters -A\n"},
@@ -371,6 +376,43 @@ func TestObjectsOfOthers_AreKept(t *testing.T) {
 				t.Error("the namespace has the mark still")
 			}
 		})
+	}
+}
+
+func TestKeptAgent_LosesOnlyWhatTiesItToTheHub(t *testing.T) {
+	w := start(t, onTheHub(), onTheCluster())
+	args := []string{"east", "--cluster-context", "east", "--keep-agent"}
+	shown, code := w.run(t, args...)
+	if code != exit.Done || !strings.Contains(shown, "deleted on east: HubMark cattle-fleet-system/fleet-agent\n") {
+		t.Fatal(shown)
+	}
+	account, binding, token := importaccount.New(nil, "uid-hub", "fleet-default", "east").Objects()
+	for _, object := range []runtime.Object{account, binding, token} {
+		if w.east.Get(object) != nil {
+			t.Errorf("%T of the import is left", object)
+		}
+	}
+	want := len(onTheCluster()) - 3
+	for _, object := range onTheCluster() {
+		if w.east.Get(object) != nil {
+			want--
+		}
+	}
+	mark := w.east.Get(settings(agents, "", "")).GetAnnotations()[annotation.HubUID]
+	if want != 0 || mark != "" {
+		t.Errorf("%d other objects are gone, mark %q", want, mark)
+	}
+	for writes := range len(w.hub.Writes()) + len(w.east.Writes()) {
+		w := start(t, onTheHub(), onTheCluster())
+		end := w.failAfter(writes)
+		if first, code := w.run(t, append(args, "--timeout", "50ms")...); code == exit.Done {
+			t.Fatalf("after %d writes:\n%s", writes, first)
+		}
+		end()
+		second, code := w.run(t, args...)
+		if code != exit.Done || w.east.Get(account) != nil || w.east.Get(settings(agents, "", "")).GetAnnotations()[annotation.HubUID] != "" {
+			t.Errorf("again after %d writes:\n%s", writes, second)
+		}
 	}
 }
 
