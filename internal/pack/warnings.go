@@ -2,8 +2,11 @@ package pack
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -118,6 +121,66 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 	for i := range spec.Targets {
 		check(spec.Targets[i].Helm)
 	}
+}
+
+// maxManifest limits the size of a file that is searched for objects, in bytes. Larger ones hardly fit into a Bundle.
+const maxManifest = 1 << 20
+
+// withoutObjects warns of YAML files that agents cannot read, and of documents that are not objects, which they skip.
+// Only Bundles whose files are deployed as they are have warnings.
+func withoutObjects(folder string, spec *fleet.BundleSpec, files []file) (found []Warning) {
+	if !isPlain(spec, files) {
+		return nil
+	}
+	for _, one := range files {
+		extension := path.Ext(one.name)
+		if extension != ".yaml" && extension != ".yml" || len(one.data) > maxManifest || strings.HasPrefix(one.name, "overlays/") {
+			continue
+		}
+		var inFile warnings
+		checkDocuments(&inFile, one.data)
+		found = append(found, inFile.in(filepath.Join(folder, one.name))...)
+	}
+	return found
+}
+
+// isPlain reports whether a Bundle has neither a chart nor a kustomization.
+func isPlain(spec *fleet.BundleSpec, files []file) bool {
+	rendered := func(options *fleet.BundleDeploymentOptions) bool {
+		return options.Helm != nil && (options.Helm.Chart != "" || options.Helm.Repo != "") || options.Kustomize != nil && options.Kustomize.Dir != ""
+	}
+	return !rendered(&spec.BundleDeploymentOptions) &&
+		!slices.ContainsFunc(spec.Targets, func(t fleet.BundleTarget) bool { return rendered(&t.BundleDeploymentOptions) }) &&
+		!slices.ContainsFunc(files, func(one file) bool {
+			return slices.Contains([]string{"Chart.yaml", "kustomization.yaml", "kustomization.yml", "Kustomization"}, path.Base(one.name))
+		})
+}
+
+// checkDocuments warns of the documents of a file that are not objects.
+func checkDocuments(found *warnings, text []byte) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var root yaml.Node
+		switch err := decoder.Decode(&root); {
+		case errors.Is(err, io.EOF):
+			return
+		case err != nil:
+			found.add(0, "agents cannot deploy this file, and with it the Bundle: %v", err)
+			return
+		case len(root.Content) > 0 && root.Content[0].Tag != "!!null" && lineOfKind(root.Content[0]) == 0:
+			found.add(root.Content[0].Line, "the document has no kind and is not deployed")
+		}
+	}
+}
+
+// lineOfKind returns the line of an object's kind, or 0.
+func lineOfKind(node *yaml.Node) int {
+	for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
+		if node.Content[i].Value == "kind" {
+			return node.Content[i].Line
+		}
+	}
+	return 0
 }
 
 // lineOf returns the line of the first key with this name, and with this value unless it is empty. It returns 0 if there
