@@ -55,12 +55,14 @@ type Target struct {
 	Partitions []int
 	// Unreachable means that the cluster's agent had stopped reporting.
 	Unreachable bool
+	// Paused means that the Bundle or the Cluster is paused.
+	Paused bool
 }
 
 // Step returns the target as its rollout sees it. bd is the existing BundleDeployment, or nil.
 func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	return rollout.Step{
-		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions,
+		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions, Paused: t.Paused,
 		Unreachable: t.Unreachable, InDoubt: t.InDoubt, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
 	}
 }

@@ -113,6 +113,11 @@ func TestDecide(t *testing.T) {
 	target := func(name string) selection.Target {
 		return selection.Target{Cluster: types.NamespacedName{Namespace: "ws", Name: name}, Namespace: "c-" + name}
 	}
+	paused := func(name string) selection.Target {
+		t := target(name)
+		t.Paused = true
+		return t
+	}
 	failing := func(name, failure string) selection.Target {
 		t := target(name)
 		t.Failure = failure
@@ -193,7 +198,7 @@ func TestDecide(t *testing.T) {
 		},
 		"paused cluster: staged": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", pausedCluster)}},
-			told{Writes: []string{"create c-one staged"}, Outcome: outcome(target("one"))},
+			told{Writes: []string{"create c-one staged"}, Outcome: outcome(paused("one"))},
 		},
 		"invalid selector: nothing is written": {
 			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},

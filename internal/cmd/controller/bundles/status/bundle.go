@@ -66,6 +66,8 @@ type figures struct {
 	summary fleet.BundleSummary
 	// progress includes the summaries of the partitions.
 	progress rollout.Progress
+	// waits are the reasons for which targets do not get the newest state now.
+	waits []rollout.Wait
 	// failed means that an error keeps a cluster from being ready.
 	failed bool
 }
@@ -78,6 +80,9 @@ func addUp(in bundleInput) figures {
 		failed: slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }),
 	}
 	summarizePartitions(out.progress.Partitions, out.summary, entries, steps)
+	if in.outcome.Failure == "" && out.summary.Ready < out.summary.DesiredReady {
+		out.waits = rollout.Decide(layout, steps).Waits
+	}
 	return out
 }
 
@@ -97,8 +102,8 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 	if ready.Status == "False" && found.failed {
 		ready.Reason = conditions.ReasonError // a cluster cannot deploy it; the message says why
 	}
-	if held := heldBack(in.spec, summary); held != "" {
-		ready.Message = held + "; " + ready.Message
+	if why := heldBack(in.spec, found); why != "" {
+		ready.Message = why + "; " + ready.Message
 	}
 	if in.outcome.Circle != "" && ready.Status == "False" {
 		ready.Reason, ready.Message = conditions.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
@@ -125,20 +130,50 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 }
 
 // heldBack returns which field of the Bundle keeps its newest state from clusters that wait for it, or an empty string.
-func heldBack(spec fleet.BundleSpec, summary fleet.BundleSummary) string {
-	strategy := spec.RolloutStrategy
+func heldBack(spec fleet.BundleSpec, found figures) string {
+	summary, strategy := found.summary, cmp.Or(spec.RolloutStrategy, &fleet.RolloutStrategy{})
 	switch {
 	case spec.Paused && summary.WaitApplied+summary.OutOfSync > 0:
 		return "spec.paused is true: the newest state is not deployed until it is false"
-	case strategy == nil:
-		return ""
 	case strategy.MaxNew != nil && *strategy.MaxNew <= 0 && summary.Pending > 0:
 		return fmt.Sprintf("spec.rolloutStrategy.maxNew is %d: no cluster gets its first deployment until it is higher", *strategy.MaxNew)
 	case isNone(strategy.MaxUnavailable) && summary.WaitApplied+summary.OutOfSync > 0:
 		return fmt.Sprintf("spec.rolloutStrategy.maxUnavailable is %s: available clusters do not get the newest state until it is higher", strategy.MaxUnavailable.String())
 	default:
+		return held(found)
+	}
+}
+
+// held returns which limit of the rollout keeps the newest state from clusters that wait for it, or an empty string.
+func held(found figures) string {
+	atLimit := slices.Contains(found.waits, rollout.WaitLimit)
+	for _, part := range found.progress.Partitions {
+		if waiting := part.Summary.WaitApplied + part.Summary.OutOfSync; atLimit && waiting > 0 && part.MaxUnavailable == 0 {
+			return fmt.Sprintf("maxUnavailable of partition %q is 0: its available clusters do not get the newest state until it is higher", part.Name)
+		}
+	}
+	switch {
+	case slices.Contains(found.waits, rollout.WaitPartition):
+		return laterPartitions(found.progress)
+	case atLimit:
+		return "available clusters wait while as many clusters are unavailable as maxUnavailable allows, in total or in their partition"
+	default:
 		return ""
 	}
+}
+
+// laterPartitions returns which partition the later ones wait for, or an empty string.
+func laterPartitions(progress rollout.Progress) string {
+	late := 0
+	for _, part := range progress.Partitions {
+		if part.Unavailable > part.MaxUnavailable {
+			late++
+		}
+		if late > progress.MaxUnavailablePartitions {
+			return fmt.Sprintf("later partitions wait while more than %d clusters of partition %q are unavailable", part.MaxUnavailable, part.Name)
+		}
+	}
+	return ""
 }
 
 func isNone(limit *intstr.IntOrString) bool {
@@ -191,19 +226,34 @@ func entriesOf(in bundleInput) (layout rollout.Layout, entries []state.Entry, st
 	}
 	for _, target := range targets {
 		bd := byNamespace[target.Namespace]
-		entries = append(entries, entryWith(target, bd, in.trouble))
+		entries = append(entries, entryWith(in, target, bd))
 		steps = append(steps, target.Step(bd))
 	}
 	return layout, entries, steps
 }
 
-// entryWith returns the entry of a target, including problems with its copies. trouble may be nil.
-func entryWith(target selection.Target, bd *fleet.BundleDeployment, trouble func(types.NamespacedName) string) state.Entry {
+// entryWith returns the entry of a target, including why it waits, and problems with its copies. in.trouble may be nil.
+func entryWith(in bundleInput, target selection.Target, bd *fleet.BundleDeployment) state.Entry {
 	entry := entryOf(target, bd)
-	if bd != nil && trouble != nil && target.Failure == "" {
-		entry = withTrouble(entry, trouble(reconcile.KeyOf(bd)))
+	if entry.State == fleet.WaitApplied && entry.Message == "" {
+		entry.Message = obstacle(in.spec, target)
+	}
+	if bd != nil && in.trouble != nil && target.Failure == "" {
+		entry = withTrouble(entry, in.trouble(reconcile.KeyOf(bd)))
 	}
 	return entry
+}
+
+// obstacle returns what keeps a cluster itself from getting the newest state, or an empty string.
+func obstacle(spec fleet.BundleSpec, target selection.Target) string {
+	switch {
+	case target.Unreachable:
+		return "its agent does not report"
+	case target.Paused && !spec.Paused:
+		return "spec.paused of the Cluster is true"
+	default:
+		return ""
+	}
 }
 
 // withTrouble adds a problem to an entry.

@@ -38,10 +38,17 @@ func TestPartitions_AreCountedInTheStatus(t *testing.T) {
 	waiting := func(cluster string) fleet.NonReadyResource {
 		return fleet.NonReadyResource{Name: "ws/" + cluster, BundleState: fleet.WaitApplied}
 	}
+	silentOne := waiting("four")
+	silentOne.Message = "its agent does not report"
+	ready := conditions.Get(got.Conditions, "Ready")
+	if want := `later partitions wait while more than 0 clusters of partition "first" are unavailable; ` +
+		"WaitApplied(3) [Cluster ws/four: its agent does not report]"; ready.Message != want {
+		t.Errorf("Ready says %q, want %q", ready.Message, want)
+	}
 	want := []fleet.PartitionStatus{
 		{Name: "first", Count: 2, Unavailable: 1, Summary: fleet.BundleSummary{Ready: 1, WaitApplied: 1, DesiredReady: 2, NonReadyResources: []fleet.NonReadyResource{waiting("two")}}},
 		{Name: "second", Count: 3, MaxUnavailable: 1, Unavailable: 1, Summary: fleet.BundleSummary{
-			WaitApplied: 3, DesiredReady: 3, NonReadyResources: []fleet.NonReadyResource{waiting("four"), waiting("three"), waiting("two")},
+			WaitApplied: 3, DesiredReady: 3, NonReadyResources: []fleet.NonReadyResource{silentOne, waiting("three"), waiting("two")},
 		}},
 	}
 	if diff := cmp.Diff(want, got.Partitions); diff != "" {
@@ -50,6 +57,41 @@ func TestPartitions_AreCountedInTheStatus(t *testing.T) {
 	counts := [5]int{got.Unavailable, got.MaxUnavailable, got.Unreachable, got.UnavailablePartitions, got.MaxUnavailablePartitions}
 	if want := [5]int{1, 2, 1, 1, 0}; counts != want {
 		t.Errorf("unavailable, at most, unreachable, partitions, at most = %v, want %v", counts, want)
+	}
+}
+
+func TestReachedLimit_IsReported(t *testing.T) {
+	broken := deployment("one", func(bd *fleet.BundleDeployment) {
+		bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID, bd.Status.AppliedDeploymentID = "s-2:b", "s-2:b", "s-2:b"
+		bd.Status.Ready = false
+	})
+	limited := func(most int, paused bool) string {
+		waiting := inPartitions("two", 0)
+		waiting.Paused = paused
+		in := bundleInput{now: now, outcome: selection.Outcome{
+			Rollout: rollout.Layout{MaxUnavailable: most, Partitions: []rollout.Part{{Name: "All", Count: 2, MaxUnavailable: most}}},
+			Targets: []selection.Target{inPartitions("one", 0), waiting},
+		}, deployments: []*fleet.BundleDeployment{broken, deployment("two")}}
+		var got fleet.BundleStatus
+		setBundleStatus(&got, in, addUp(in))
+		return conditions.Get(got.Conditions, "Ready").Message
+	}
+	const summary = "NotReady(1) [Cluster ws/one]; WaitApplied(1) [Cluster ws/two"
+	for name, test := range map[string]struct {
+		most   int
+		paused bool
+		want   string
+	}{
+		"limit of the partition is 0":                  {0, false, `maxUnavailable of partition "All" is 0: its available clusters do not get the newest state until it is higher; ` + summary + "]"},
+		"limit is reached":                             {1, false, "available clusters wait while as many clusters are unavailable as maxUnavailable allows, in total or in their partition; " + summary + "]"},
+		"limit leaves room: the agent has to apply it": {2, false, summary + "]"},
+		"Cluster is paused":                            {2, true, summary + ": spec.paused of the Cluster is true]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := limited(test.most, test.paused); got != test.want {
+				t.Errorf("Ready says\n%q, want\n%q", got, test.want)
+			}
+		})
 	}
 }
 
