@@ -59,6 +59,10 @@ func several() []kuberuntime.Object {
 		condition("Ready", "False", "", "ErrApplied(1) [Bundle web: bad\x1b[31mvalue]"), condition("AgentReporting", "True", "", ""))
 	failing.Summary = fleet.BundleSummary{Ready: 1, ErrApplied: 12, DesiredReady: 13, NonReadyResources: []fleet.NonReadyResource{
 		{Name: "web", BundleState: fleet.ErrApplied, Message: "bad\x1b[31mvalue"}, {Name: "db", BundleState: fleet.WaitApplied},
+		{Name: "api", BundleState: fleet.NotReady, NonReadyStatus: []fleet.NonReadyStatus{{
+			APIVersion: "apps/v1", Kind: "Deployment", Namespace: "web", Name: "api", Summary: fleet.ResourceSummary{Transitioning: true, Message: []string{"Available: 0/1"}},
+		}}},
+		{Name: "cfg", BundleState: fleet.Modified, ModifiedStatus: []fleet.ModifiedStatus{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "web", Name: "a", Missing: true}}},
 	}}
 	imported := cluster("fleet-default", "east", status(false,
 		condition("Processed", "True", "", ""),
@@ -97,7 +101,7 @@ func TestFixes_ReachTheSameHub(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Imported    fleet --kubeconfig " + server.Kubeconfig + " --context hub repair west -n fleet-default\n",
-		"\n10 more are not ready: kubectl --kubeconfig " + server.Kubeconfig + " --context hub get bundledeployments",
+		"\n8 more are not ready: kubectl --kubeconfig " + server.Kubeconfig + " --context hub get bundledeployments",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, out.String())

@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	rules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -78,7 +79,7 @@ func describeCluster(cluster *fleet.Cluster, tokens []*fleet.ClusterRegistration
 		result.Conditions = append(result.Conditions, condition)
 	}
 	for _, listed := range cluster.Status.Summary.NonReadyResources {
-		result.NotReady = append(result.NotReady, Bundle{Name: listed.Name, State: listed.BundleState, Message: listed.Message})
+		result.NotReady = append(result.NotReady, Bundle{Name: listed.Name, State: listed.BundleState, Message: messageOf(listed)})
 	}
 	return result
 }
@@ -86,6 +87,20 @@ func describeCluster(cluster *fleet.Cluster, tokens []*fleet.ClusterRegistration
 // isAwaited reports whether a condition says that no agent has reported yet.
 func isAwaited(c genericcondition.GenericCondition) bool {
 	return c.Status != "True" && c.Reason == conditions.ReasonAwaitingAgent
+}
+
+// messageOf returns why a Bundle is not ready: its message, or its first resource that is not.
+func messageOf(listed fleet.NonReadyResource) string {
+	switch {
+	case listed.Message != "":
+		return listed.Message
+	case len(listed.NonReadyStatus) > 0:
+		return state.NonReadyText(listed.NonReadyStatus[0])
+	case len(listed.ModifiedStatus) > 0:
+		return state.ModifiedText(listed.ModifiedStatus[0])
+	default:
+		return ""
+	}
 }
 
 // print writes the description for people.
