@@ -223,6 +223,8 @@ func checkControllers(f *Facts) []check.Row {
 			rows = append(rows, check.Fail(target, fmt.Sprintf("0 of %d pods are ready: nothing is reconciled", wanted), describe))
 		case ready < wanted:
 			rows = append(rows, check.Warn(target, fmt.Sprintf("%d of %d pods are ready", ready, wanted), describe))
+		case deployment.Status.UnavailableReplicas > 0:
+			rows = append(rows, check.Warn(target, "an upgrade is not complete: pods of the new version are not ready, and those of the old version still run", describe))
 		default:
 			rows = append(rows, check.Ok(target, fmt.Sprintf("%d of %d pods are ready", ready, wanted)))
 		}
