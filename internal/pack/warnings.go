@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -33,10 +34,12 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
 }
 
-// Limits of warnings: their number for one file, and the bytes of a name from the file in them.
+// Limits of warnings: their number for one file, the bytes of a name from the file in them, and those of a file that is
+// searched for objects. Larger ones hardly fit into a Bundle.
 const (
 	maxWarnings = 20
-	maxShown    = 200
+	maxShown    = 203
+	maxManifest = 1 << 20
 )
 
 // warnings are the warnings about one file.
@@ -56,14 +59,6 @@ func (w warnings) in(file string) []Warning {
 	}
 	slices.SortStableFunc(w, func(a, b Warning) int { return a.Line - b.Line })
 	return w
-}
-
-// shortened returns the start of a name.
-func shortened(name string) string {
-	if len(name) <= maxShown {
-		return name
-	}
-	return name[:maxShown] + "…"
 }
 
 // warningsOf returns the warnings about the fleet.yaml of a folder: which of its keys have no effect.
@@ -110,7 +105,7 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 		if err != nil {
 			return // it will be downloaded
 		}
-		line, name := lineOf(root, "chart", helm.Chart), shortened(helm.Chart)
+		line, name := lineOf(root, "chart", helm.Chart), cut.Text(helm.Chart, maxShown)
 		if !filepath.IsLocal(filepath.Clean(helm.Chart)) {
 			found.add(line, "chart %q is not in the folder %s: its files do not become resources, and agents do not find it; move it there", name, folder)
 		} else if !info.IsDir() {
@@ -123,18 +118,16 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 	}
 }
 
-// maxManifest limits the size of a file that is searched for objects, in bytes. Larger ones hardly fit into a Bundle.
-const maxManifest = 1 << 20
-
 // withoutObjects warns of YAML files that agents cannot read, and of documents that are not objects, which they skip.
-// Only Bundles whose files are deployed as they are have warnings.
+// Only files that are deployed as they are have warnings.
 func withoutObjects(folder string, spec *fleet.BundleSpec, files []file) (found []Warning) {
 	if !isPlain(spec, files) {
 		return nil
 	}
 	for _, one := range files {
 		extension := path.Ext(one.name)
-		if extension != ".yaml" && extension != ".yml" || len(one.data) > maxManifest || strings.HasPrefix(one.name, "overlays/") {
+		top, _, _ := strings.Cut(one.name, "/")
+		if extension != ".yaml" && extension != ".yml" || len(one.data) > maxManifest || top == "overlays" || top == "templates" || isOptions(one.name) {
 			continue
 		}
 		var inFile warnings
@@ -144,7 +137,7 @@ func withoutObjects(folder string, spec *fleet.BundleSpec, files []file) (found 
 	return found
 }
 
-// isPlain reports whether a Bundle has neither a chart nor a kustomization.
+// isPlain reports whether a Bundle has neither a chart, a kustomization nor the folder of another Bundle.
 func isPlain(spec *fleet.BundleSpec, files []file) bool {
 	rendered := func(options *fleet.BundleDeploymentOptions) bool {
 		return options.Helm != nil && (options.Helm.Chart != "" || options.Helm.Repo != "") || options.Kustomize != nil && options.Kustomize.Dir != ""
@@ -152,9 +145,12 @@ func isPlain(spec *fleet.BundleSpec, files []file) bool {
 	return !rendered(&spec.BundleDeploymentOptions) &&
 		!slices.ContainsFunc(spec.Targets, func(t fleet.BundleTarget) bool { return rendered(&t.BundleDeploymentOptions) }) &&
 		!slices.ContainsFunc(files, func(one file) bool {
-			return slices.Contains([]string{"Chart.yaml", "kustomization.yaml", "kustomization.yml", "Kustomization"}, path.Base(one.name))
+			base := path.Base(one.name)
+			return slices.Contains([]string{"Chart.yaml", "kustomization.yaml", "kustomization.yml", "Kustomization"}, base) || isOptions(base) && base != one.name
 		})
 }
+
+func isOptions(name string) bool { return name == optionsFile || name == optionsFileYML }
 
 // checkDocuments warns of the documents of a file that are not objects.
 func checkDocuments(found *warnings, text []byte) {
@@ -167,20 +163,10 @@ func checkDocuments(found *warnings, text []byte) {
 		case err != nil:
 			found.add(0, "agents cannot deploy this file, and with it the Bundle: %v", err)
 			return
-		case len(root.Content) > 0 && root.Content[0].Tag != "!!null" && lineOfKind(root.Content[0]) == 0:
+		case len(root.Content) > 0 && root.Content[0].Tag != "!!null" && !slices.ContainsFunc(root.Content[0].Content, func(n *yaml.Node) bool { return n.Value == "kind" }):
 			found.add(root.Content[0].Line, "the document has no kind and is not deployed")
 		}
 	}
-}
-
-// lineOfKind returns the line of an object's kind, or 0.
-func lineOfKind(node *yaml.Node) int {
-	for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
-		if node.Content[i].Value == "kind" {
-			return node.Content[i].Line
-		}
-	}
-	return 0
 }
 
 // lineOf returns the line of the first key with this name, and with this value unless it is empty. It returns 0 if there

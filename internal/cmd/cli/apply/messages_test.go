@@ -101,8 +101,9 @@ func TestBadInput_HasAMessage(t *testing.T) {
 			map[string]string{
 				"app/fleet.yaml": "{}", "app/a.yaml": "kind: ConfigMap\n---\n# nothing\n---\napiVersion: v1\nmetadata: {name: a}\n", "app/b.yml": "a: {b\n",
 				"chart/Chart.yaml": "apiVersion: v2\nname: a\nversion: 1.0.0\n", "chart/values.yaml": "a: b\n", "other/fleet.yaml": "kustomize: {dir: a}", "other/a/x.yaml": "a: b\n",
-				"over/fleet.yaml": "{}", "over/overlays/x_patch.yaml": "a: b\n",
-			}, "-o - --strict demo app chart other over", nil,
+				"over/fleet.yaml": "{}", "over/overlays/x_patch.yaml": "a: b\n", "over/templates/x.yaml": "{{ if true }}\n",
+				"outer/fleet.yml": "{}", "outer/inner/fleet.yaml": "labels: {a: b}", "outer/inner/x.yaml": "kind: ConfigMap\n",
+			}, "-o - --strict demo app chart other over outer", nil,
 			[]string{
 				"warning: app/a.yaml:5: the document has no kind and is not deployed",
 				"warning: app/b.yml: agents cannot deploy this file, and with it the Bundle: yaml: …",
