@@ -104,12 +104,8 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 	if f.identity == nil {
 		return nil
 	}
-	if f.config.ClientID == "" {
-		uid, err := j.cluster.UID(ctx)
-		if err != nil {
-			return err
-		}
-		f.systemUID = string(uid)
+	if err := j.readUID(ctx, f); err != nil {
+		return err
 	}
 	elsewhere := !sameHub(j.text, f.server, f.identity.ClusterNamespace)
 	if elsewhere && f.mayMove(j.text) {
@@ -131,6 +127,16 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		return j.onHub(hubProblem(j.text, err))
 	}
 	return nil
+}
+
+// readUID reads the UID of the cluster if it is the client ID of the agent.
+func (j *joiner) readUID(ctx context.Context, f *found) error {
+	if f.config.ClientID != "" {
+		return nil
+	}
+	uid, err := j.cluster.UID(ctx)
+	f.systemUID = string(uid)
+	return err
 }
 
 // readProof finds out whether the hub of the text is that of the agent. The agent's own identity is not sent.

@@ -116,7 +116,7 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 	switch {
 	case f.movesTo(text):
 		return stepInstall, nil
-	case f.elsewhere(text) && (f.imported || !f.rejected):
+	case f.elsewhere(text) && !f.hasLeft():
 		return "", refuseElsewhere(f, name)
 	case f.rejected: // also with another client ID: the Cluster may have been deleted and created again
 		return decideRejected(f, name)
@@ -145,6 +145,9 @@ func decideRejected(f found, name string) (step, error) {
 func (f found) elsewhere(text jointext.Text) bool {
 	return !sameHub(text, f.server, f.identity.ClusterNamespace)
 }
+
+// hasLeft reports whether the agent may register with another hub or workspace.
+func (f found) hasLeft() bool { return f.rejected && !f.imported }
 
 // refuseElsewhere returns the error for a cluster that belongs to another hub or workspace, with the way to move it.
 func refuseElsewhere(f found, name string) error {

@@ -32,18 +32,12 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 	list, places := make(kube.ResourceList, 0, len(objects)), map[manifest.Ref]int{}
 	c.leftOut(nil)
 	for _, object := range objects {
-		if isOld && !isNew && manifest.CheckIdentity(object) != nil {
-			continue // another program has stored it, for example with generateName: no request could find it
-		}
-		info, err := c.info(object)
-		if isOld && !isNew && meta.IsNoMatchError(err) {
-			if info, err = c.served(object, err); meta.IsNoMatchError(err) {
-				c.leftOut(object)
-				continue
-			}
-		}
+		info, found, err := c.find(object, isOld && !isNew)
 		if err != nil {
 			return nil, err
+		}
+		if !found {
+			continue
 		}
 		if at, repeated := places[refOf(info)]; repeated {
 			list[at] = info
@@ -56,6 +50,22 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		return list, inParallel(list, c.checkOwner)
 	}
 	return list, nil
+}
+
+// find returns the info of an object. Of a former revision, it does not find an object that no request can find: one without a
+// name, which another program has stored (generateName), or one of a kind that is no longer served.
+func (c *Client) find(object *unstructured.Unstructured, former bool) (info *resource.Info, found bool, err error) {
+	if former && manifest.CheckIdentity(object) != nil {
+		return nil, false, nil //nolint:nilerr // such an object stays
+	}
+	info, err = c.info(object)
+	if former && meta.IsNoMatchError(err) {
+		if info, err = c.served(object, err); meta.IsNoMatchError(err) {
+			c.leftOut(object)
+			return nil, false, nil
+		}
+	}
+	return info, err == nil, err
 }
 
 // leftOut records an object of a kind that the API server does not know; nil clears the records.
