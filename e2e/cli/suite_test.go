@@ -36,10 +36,9 @@ const (
 	bay   = "bay"   // is imported after interruptions
 	cape  = "cape"  // is imported with its admin's kubeconfig
 	mill  = "mill"  // is imported when all problems are fixed
-	moor  = "moor"  // is repaired, leaves, replaces another one, and moves
-	fen   = "fen"   // is replaced, and moves
+	moor  = "moor"  // is repaired, leaves, and replaces another one
+	fen   = "fen"   // is replaced
 	pond  = "pond"  // has faults of its agent
-	isle  = "isle"  // is another hub
 )
 
 var world *framework.World
@@ -49,9 +48,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{
-	Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond, isle}, OtherHubs: []string{isle},
-}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 

@@ -81,15 +81,10 @@ func (u *User) Kubeconfig() ([]byte, error) {
 // InstallHub installs chart fleet on the hub with these values and the hub's address. It also creates the
 // workspace of the clusters.
 func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
-	return u.InstallHubOn(ctx, HubName, values)
-}
-
-// InstallHubOn is InstallHub for another cluster, which has the CRDs.
-func (u *User) InstallHubOn(ctx context.Context, cluster string, values map[string]any) error {
-	if err := u.admins[cluster].EnsureNamespace(ctx, Workspace); err != nil {
+	if err := u.Hub.EnsureNamespace(ctx, Workspace); err != nil {
 		return err
 	}
-	hub := u.sites[cluster]
+	hub := u.sites[HubName]
 	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "allowLocalKubeconfigs": true} // all clusters run on this machine
 	maps.Copy(all, values)
 	return helm.Release{Config: hub.Config, Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace, Values: all}.Install(ctx)
