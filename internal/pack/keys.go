@@ -7,7 +7,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -47,7 +46,7 @@ func (c *keyChecker) checkObject(node *yaml.Node, kind reflect.Type, path string
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
 		if seen[key.Value] {
-			c.add(key.Line, "key %q is given twice: only the last one has an effect", cut.Text(path+key.Value, maxShown))
+			c.add(key.Line, "key %q is given twice: only the last one has an effect", shortened(path+key.Value))
 			continue
 		}
 		seen[key.Value] = true
@@ -72,10 +71,10 @@ func (c *keyChecker) checkKey(key, value *yaml.Node, kind reflect.Type, fields m
 		}
 	}
 	if near := nearest(key.Value, fields); near != "" {
-		c.add(key.Line, "unknown key %q is ignored; did you mean %q?", cut.Text(where, maxShown), path+near)
+		c.add(key.Line, "unknown key %q is ignored; did you mean %q?", shortened(where), path+near)
 		return
 	}
-	c.add(key.Line, "unknown key %q is ignored", cut.Text(where, maxShown))
+	c.add(key.Line, "unknown key %q is ignored", shortened(where))
 }
 
 // checkMerged checks an object, or each object of a list, that a merge key adds.

@@ -1,12 +1,8 @@
 package pack
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -14,7 +10,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// document is a fleet.yaml.
+// document is a fleet.yaml. Messages of the decoder contain the names of types and fields.
 type document struct {
 	Name        string            `json:"name,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -30,54 +26,21 @@ type document struct {
 // parseOptions reads a fleet.yaml.
 func parseOptions(text []byte) (*document, error) {
 	if err := yamlbound.Check(text); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading fleet.yaml: %w", err)
 	}
 	var doc document
 	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, explainType(err)
+		return nil, fmt.Errorf("reading fleet.yaml: %w", err)
 	}
 	doc.dropInternal()
 	if err := checkDependencies(doc.DependsOn); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("validating fleet.yaml: %w", err)
 	}
 	doc.Targets = append(doc.Targets, doc.TargetCustomizations...)
 	for i := range doc.Targets {
 		completeTarget(&doc.Targets[i], i, doc.Helm)
 	}
 	return &doc, nil
-}
-
-// explainType describes the error of a value of the wrong type without the names of Go types.
-func explainType(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	path := strings.Split(wrong.Field, ".")
-	path = slices.DeleteFunc(path, func(name string) bool { return name == "" || unicode.IsUpper(rune(name[0])) }) // embedded types
-	got, _, _ := strings.Cut(wrong.Value, " ")                                                                     // the number itself follows
-	if len(path) == 0 {
-		return fmt.Errorf("the file must contain an object, and contains %s", typeName(got))
-	}
-	return fmt.Errorf("%s must be %s, and is %s", strings.Join(path, "."), typeName(wrong.Type.Kind().String()), typeName(got))
-}
-
-// typeName returns the name that users know a type of JSON or Go by.
-func typeName(of string) string {
-	switch of {
-	case "string":
-		return "a text"
-	case "bool":
-		return "true or false"
-	case "array", "slice":
-		return "a list"
-	case "object", "map", "struct":
-		return "an object"
-	case "number", "float64":
-		return "a number"
-	default:
-		return "a whole number"
-	}
 }
 
 // dropInternal removes what only hubs and this program set. Otherwise a repository could change which clusters its

@@ -11,18 +11,13 @@ import (
 
 func TestOptions_InvalidOnesAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"not YAML":          {"a: b: c", "error converting YAML to JSON: yaml: mapping values are not allowed"},
-		"not an object":     {"[a]", "the file must contain an object, and contains a list"},
-		"text for number":   {"helm: {timeoutSeconds: soon}", "helm.timeoutSeconds must be a whole number, and is a text"},
-		"number for object": {"helm: {values: 3}", "helm.values must be an object, and is a number"},
-		"list for text":     {"defaultNamespace: [a]", "defaultNamespace must be a text, and is a list"},
-		"object for list":   {"targets: {name: a}", "targets must be a list, and is an object"},
-		"text for boolean":  {"helm: {force: maybe}", "helm.force must be true or false, and is a text"},
-		"fraction":          {"helm: {maxHistory: 1.5}", "helm.maxHistory must be a whole number, and is a number"},
+		"not YAML":          {"a: b: c", "reading fleet.yaml: error converting YAML to JSON"},
+		"not an object":     {"[a]", "reading fleet.yaml: error unmarshaling JSON"},
+		"wrong type":        {"helm: {timeoutSeconds: soon}", "BundleDeploymentOptions.helm.timeoutSeconds of type int"},
 		"aliases that grow": {"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + growing(), "too large"},
 		"too many items":    {"a: [" + strings.Repeat("1,", 200_000) + "]", "too large"},
 		"dependency without name and selector": {
-			"dependsOn: [{name: a}, {}]", "dependsOn[1]: must specify either 'name' or 'selector'",
+			"dependsOn: [{name: a}, {}]", "validating fleet.yaml: dependsOn[1]: must specify either 'name' or 'selector'",
 		},
 		"dependency with an unknown state": {
 			"dependsOn: [{selector: {}, acceptedStates: [Ready, Fine]}]",

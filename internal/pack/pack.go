@@ -129,11 +129,11 @@ func (p *packer) readOptions(folder Folder) (text []byte, file string, err error
 }
 
 // make returns the Bundle of a folder with these options, or nil if it has no resources. file is the name of the file
-// with the options, for errors and warnings.
+// with the options, for warnings.
 func (p *packer) make(ctx context.Context, folder Folder, text []byte, file string) (*Bundle, error) {
 	doc, err := parseOptions(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
+		return nil, err
 	}
 	if len(doc.ImageScans) > 0 && !p.ImageScans {
 		return nil, errors.New("imagescan is disabled; remove imagescans from your config files, or enable imagescan")
@@ -164,8 +164,7 @@ func (p *packer) make(ctx context.Context, folder Folder, text []byte, file stri
 	}
 	addResources(bundle, read.files, p.Compress)
 	bundle.Namespace, bundle.APIVersion, bundle.Kind = p.Namespace, fleet.SchemeGroupVersion.String(), "Bundle"
-	warnings = slices.Concat(warnings, read.warnings, withoutObjects(folder.Path, spec, read.files))
-	return &Bundle{Bundle: bundle, Folder: folder.Path, ImageScans: scans, Warnings: warnings}, nil
+	return &Bundle{Bundle: bundle, Folder: folder.Path, ImageScans: scans, Warnings: append(warnings, read.warnings...)}, nil
 }
 
 // read merges the values files of a folder into the spec, and returns its other files.

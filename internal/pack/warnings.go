@@ -2,11 +2,8 @@ package pack
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -14,7 +11,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/fleet-hub/fleet/internal/cut"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -34,12 +30,10 @@ func (w Warning) String() string {
 	return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Text)
 }
 
-// Limits of warnings: their number for one file, the bytes of a name from the file in them, and those of a file that is
-// searched for objects. Larger ones hardly fit into a Bundle.
+// Limits of warnings: their number for one file, and the bytes of a name from the file in them.
 const (
 	maxWarnings = 20
-	maxShown    = 203
-	maxManifest = 1 << 20
+	maxShown    = 200
 )
 
 // warnings are the warnings about one file.
@@ -59,6 +53,14 @@ func (w warnings) in(file string) []Warning {
 	}
 	slices.SortStableFunc(w, func(a, b Warning) int { return a.Line - b.Line })
 	return w
+}
+
+// shortened returns the start of a name.
+func shortened(name string) string {
+	if len(name) <= maxShown {
+		return name
+	}
+	return name[:maxShown] + "…"
 }
 
 // warningsOf returns the warnings about the fleet.yaml of a folder: which of its keys have no effect.
@@ -105,7 +107,7 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 		if err != nil {
 			return // it will be downloaded
 		}
-		line, name := lineOf(root, "chart", helm.Chart), cut.Text(helm.Chart, maxShown)
+		line, name := lineOf(root, "chart", helm.Chart), shortened(helm.Chart)
 		if !filepath.IsLocal(filepath.Clean(helm.Chart)) {
 			found.add(line, "chart %q is not in the folder %s: its files do not become resources, and agents do not find it; move it there", name, folder)
 		} else if !info.IsDir() {
@@ -115,57 +117,6 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 	check(spec.Helm)
 	for i := range spec.Targets {
 		check(spec.Targets[i].Helm)
-	}
-}
-
-// withoutObjects warns of YAML files that agents cannot read, and of documents that are not objects, which they skip.
-// Only files that are deployed as they are have warnings.
-func withoutObjects(folder string, spec *fleet.BundleSpec, files []file) (found []Warning) {
-	if !isPlain(spec, files) {
-		return nil
-	}
-	for _, one := range files {
-		extension := path.Ext(one.name)
-		top, _, _ := strings.Cut(one.name, "/")
-		if extension != ".yaml" && extension != ".yml" || len(one.data) > maxManifest || top == "overlays" || top == "templates" || isOptions(one.name) {
-			continue
-		}
-		var inFile warnings
-		checkDocuments(&inFile, one.data)
-		found = append(found, inFile.in(filepath.Join(folder, one.name))...)
-	}
-	return found
-}
-
-// isPlain reports whether a Bundle has neither a chart, a kustomization nor the folder of another Bundle.
-func isPlain(spec *fleet.BundleSpec, files []file) bool {
-	rendered := func(options *fleet.BundleDeploymentOptions) bool {
-		return options.Helm != nil && (options.Helm.Chart != "" || options.Helm.Repo != "") || options.Kustomize != nil && options.Kustomize.Dir != ""
-	}
-	return !rendered(&spec.BundleDeploymentOptions) &&
-		!slices.ContainsFunc(spec.Targets, func(t fleet.BundleTarget) bool { return rendered(&t.BundleDeploymentOptions) }) &&
-		!slices.ContainsFunc(files, func(one file) bool {
-			base := path.Base(one.name)
-			return slices.Contains([]string{"Chart.yaml", "kustomization.yaml", "kustomization.yml", "Kustomization"}, base) || isOptions(base) && base != one.name
-		})
-}
-
-func isOptions(name string) bool { return name == optionsFile || name == optionsFileYML }
-
-// checkDocuments warns of the documents of a file that are not objects.
-func checkDocuments(found *warnings, text []byte) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	for {
-		var root yaml.Node
-		switch err := decoder.Decode(&root); {
-		case errors.Is(err, io.EOF):
-			return
-		case err != nil:
-			found.add(0, "agents cannot deploy this file, and with it the Bundle: %v", err)
-			return
-		case len(root.Content) > 0 && root.Content[0].Tag != "!!null" && !slices.ContainsFunc(root.Content[0].Content, func(n *yaml.Node) bool { return n.Value == "kind" }):
-			found.add(root.Content[0].Line, "the document has no kind and is not deployed")
-		}
 	}
 }
 

@@ -29,8 +29,6 @@ type command struct {
 	streams     genericiooptions.IOStreams
 	environment env.Environment
 	report      report.Reporter
-	// notices are warnings about flags and arguments without effect.
-	notices []string
 }
 
 // New returns the command.
@@ -89,9 +87,6 @@ func (c *command) finish(err error) error {
 
 // attempt makes the Bundles and prints or writes them.
 func (c *command) attempt(ctx context.Context, paths []string, folders []pack.Folder, options pack.Options) error {
-	for _, notice := range c.notices {
-		c.report.Warn(notice)
-	}
 	for _, folder := range folders {
 		c.report.Log("packing " + folder.Path)
 	}
@@ -126,8 +121,8 @@ func (c *command) warnings(bundles []*pack.Bundle) error {
 	for _, warning := range found {
 		c.report.Warn(warning)
 	}
-	if count := len(c.notices) + len(found); count > 0 && c.strict {
-		return fmt.Errorf("warnings are errors with --strict: %d found", count)
+	if len(found) > 0 && c.strict {
+		return fmt.Errorf("warnings are errors with --strict: %d found", len(found))
 	}
 	return nil
 }

@@ -158,22 +158,7 @@ func (c *command) folders(paths []string) ([]pack.Folder, error) {
 	if options == stdio {
 		options = ""
 	}
-	if len(paths) == 0 {
-		return pack.Find(nil, options)
-	}
-	var folders []pack.Folder
-	for _, path := range paths {
-		found, err := pack.Find([]string{path}, options)
-		if err != nil {
-			return nil, err
-		}
-		if len(found) == 0 {
-			c.notices = append(c.notices, fmt.Sprintf("PATH %s matches no folder with a fleet.yaml or manifests; "+
-				"it begins at the working directory, also with a slash in front", path))
-		}
-		folders = append(folders, found...)
-	}
-	return folders, nil
+	return pack.Find(paths, options)
 }
 
 // options returns what all Bundles are made with.
@@ -253,13 +238,8 @@ func (c *command) credentials() (pack.Credentials, error) {
 			return credentials, err
 		}
 	}
-	switch {
-	case c.username != "" && len(password) > 0:
+	if c.username != "" && len(password) > 0 {
 		auth.Username, auth.Password = c.username, string(password)
-	case c.username != "":
-		c.notices = append(c.notices, "--username has no effect, because --password-file is not given, or the file does not exist or is empty")
-	case c.passwordFile != "":
-		c.notices = append(c.notices, "--password-file has no effect without --username")
 	}
 	return credentials, nil
 }

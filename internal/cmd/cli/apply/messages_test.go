@@ -54,20 +54,7 @@ func TestBadInput_HasAMessage(t *testing.T) {
 			[]string{`variable FLEET_BUNDLE_CREATION_MAX_CONCURRENCY: strconv.ParseInt: parsing "many": invalid syntax`},
 		},
 		"file flag with two arguments": {nil, "-f x demo app", nil, []string{"the bundle name is required as the first argument"}},
-		"missing folder": {
-			nil, "-o - demo nowhere", nil,
-			[]string{
-				"warning: PATH nowhere matches no folder with a fleet.yaml or manifests; it begins at the working directory, also with a slash in front",
-				"no resource found at the following paths to deploy: [nowhere]",
-			},
-		},
-		"missing folder beside another, with --strict": {
-			map[string]string{"app/x.yaml": ""}, "-o - --strict demo app /app apps/*", nil,
-			[]string{
-				"warning: PATH apps/* matches no folder with a fleet.yaml or manifests; it begins at the working directory, also with a slash in front",
-				"warnings are errors with --strict: 1 found",
-			},
-		},
+		"missing folder":               {nil, "-o - demo nowhere", nil, []string{"no resource found at the following paths to deploy: [nowhere]"}},
 		"missing folder, driven scan": {
 			nil, "-o - --driven-scan demo nowhere", nil,
 			[]string{`failed to process bundle: failed reading resources for "nowhere": loading directory ., nowhere: failed to read . relative to DIR/nowhere: lstat DIR/nowhere: no such file or directory`},
@@ -87,28 +74,15 @@ func TestBadInput_HasAMessage(t *testing.T) {
 		},
 		"fleet.yaml is not YAML": {
 			map[string]string{"app/fleet.yaml": "a: b: c"}, "-o - demo app", nil,
-			[]string{"failed to process bundle: reading app/fleet.yaml: error converting YAML to JSON: yaml: mapping values are not allowed in this context"},
+			[]string{"failed to process bundle: reading fleet.yaml: error converting YAML to JSON: yaml: mapping values are not allowed in this context"},
 		},
 		"fleet.yaml of another type": {
 			map[string]string{"app/fleet.yaml": "[a]"}, "-o - demo app", nil,
-			[]string{"failed to process bundle: reading app/fleet.yaml: the file must contain an object, and contains a list"},
+			[]string{"failed to process bundle: reading fleet.yaml: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type pack.document"},
 		},
 		"fleet.yaml that grows": {
 			map[string]string{"app/fleet.yaml": "a: [" + strings.Repeat("x,", 200_000) + "x]"}, "-o - demo app", nil,
-			[]string{"failed to process bundle: reading app/fleet.yaml: the YAML is too large: it contains too many items; make it smaller"},
-		},
-		"files that are not objects, with --strict": {
-			map[string]string{
-				"app/fleet.yaml": "{}", "app/a.yaml": "kind: ConfigMap\n---\n# nothing\n---\napiVersion: v1\nmetadata: {name: a}\n", "app/b.yml": "a: {b\n",
-				"chart/Chart.yaml": "apiVersion: v2\nname: a\nversion: 1.0.0\n", "chart/values.yaml": "a: b\n", "other/fleet.yaml": "kustomize: {dir: a}", "other/a/x.yaml": "a: b\n",
-				"over/fleet.yaml": "{}", "over/overlays/x_patch.yaml": "a: b\n", "over/templates/x.yaml": "{{ if true }}\n",
-				"outer/fleet.yml": "{}", "outer/inner/fleet.yaml": "labels: {a: b}", "outer/inner/x.yaml": "kind: ConfigMap\n",
-			}, "-o - --strict demo app chart other over outer", nil,
-			[]string{
-				"warning: app/a.yaml:5: the document has no kind and is not deployed",
-				"warning: app/b.yml: agents cannot deploy this file, and with it the Bundle: yaml: …",
-				"warnings are errors with --strict: 2 found",
-			},
+			[]string{"failed to process bundle: reading fleet.yaml: the YAML is too large: it contains too many items; make it smaller"},
 		},
 		"imageScans": {
 			map[string]string{"app/x": "", "app/fleet.yaml": "imageScans: [{image: a, tagName: a}]"}, "-o - demo app", nil,
@@ -147,17 +121,6 @@ func TestBadInput_HasAMessage(t *testing.T) {
 		"file of credentials": {
 			map[string]string{"auth": "[CANARY]"}, "-o - --helm-credentials-by-path-file auth demo app", nil,
 			[]string{"adding auth to opts: reading auth: it is not a YAML object of paths with their credentials"},
-		},
-		"user without a password, with --strict": {
-			map[string]string{"app/x.yaml": ""}, "-o - --strict --username me --password-file nowhere demo app", nil,
-			[]string{
-				"warning: --username has no effect, because --password-file is not given, or the file does not exist or is empty",
-				"warnings are errors with --strict: 1 found",
-			},
-		},
-		"password without a user, with --strict": {
-			map[string]string{"app/x.yaml": "", "pw": "CANARY"}, "-o - --strict --password-file pw demo app", nil,
-			[]string{"warning: --password-file has no effect without --username", "warnings are errors with --strict: 1 found"},
 		},
 		"folder as password file": {
 			map[string]string{"auth/x": ""}, "-o - --username me --password-file auth demo app", nil,

@@ -189,8 +189,6 @@ func TestRecordedApplyToCluster_WritesTheSameObjects(t *testing.T) {
 					object.SetNamespace(recordedNamespace)
 					objects["Secret/"+object.GetName()] = object.Object
 				}
-			case "online-prune-error":
-				want.Stderr = strings.Replace(want.Stderr, "reading fleet.yaml", "reading a/fleet.yaml", 1) // ours names the file
 			case "online-foreign-secret-values":
 				delete(objects, "Bundle/demo-app")
 				want.Stderr = "Secret online-foreign-secret-values/demo-app of type kubernetes.io/basic-auth has the name of the Bundle, " +
