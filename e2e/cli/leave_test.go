@@ -133,7 +133,7 @@ var _ = Describe("An imported cluster", Ordered, func() {
 
 		left := run(ctx, "", "unregister", moor, "--keep-workloads")
 		Expect(left.code).To(Equal(exit.Done), left.stderr)
-		Expect(left.stdout).To(ContainSubstring("fleet unregister moor -n fleet-default --cluster-context CONTEXT"))
+		Expect(left.stdout).To(ContainSubstring("unregister moor -n fleet-default --cluster-context CONTEXT"))
 		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, "moor-kubeconfig", metav1.GetOptions{})
 		Expect(err).To(Satisfy(isGone))
 
