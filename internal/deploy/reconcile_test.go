@@ -33,12 +33,15 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// recordingQueue records delayed additions; otherwise it is a normal queue.
+// recordingQueue records delayed additions. Everything else that outcome asks it for is a field.
 type recordingQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
-	later []string
-	woken []string
+	later    []string
+	woken    []string
+	requeues int
 }
+
+func (q *recordingQueue) NumRequeues(string) int { return q.requeues }
 
 func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 	q.later = append(q.later, fmt.Sprintf("%s after %s", name, pause))
@@ -65,6 +68,7 @@ func TestOutcome(t *testing.T) {
 		again      bool
 		lacking    bool
 		awaits     string
+		requeues   int
 	}{
 		"no error": {},
 		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(conditions.ReasonNamespaceMissing, errors.New("none")))),
@@ -83,7 +87,9 @@ func TestOutcome(t *testing.T) {
 		"permanent failure": {err: outcome.NewRedaction(map[string]any{"password": "hunter2"}).Wrap(outcome.Classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
 			later:      []string{"hello after 15m0s"}},
-		"conflict":        {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true},
+		"a first conflict": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true, requeues: unreportedConflicts - 1},
+		"a conflict that repeats": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))),
+			conditions: []string{`Deployed=False ObjectRejected: x: Operation cannot be fulfilled on configmaps "a": changed`}, again: true, requeues: unreportedConflicts},
 		"the agent stops": {err: fmt.Errorf("x: %w", access.ErrStopped), again: true},
 		"unknown kind": {err: fmt.Errorf("x: %w", noMatch),
 			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
@@ -94,6 +100,7 @@ func TestOutcome(t *testing.T) {
 			now := deploytest.Noon().Add(time.Hour)
 			d, queue := testDeployer(&now)
 			t.Cleanup(d.wakeups.Stop)
+			queue.requeues = test.requeues
 			bd := deploytest.Deployment()
 			watch.Monitored(&bd.Status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()

@@ -208,7 +208,7 @@ func TestRequestMistakes_AreReportedAndAnsweredAfterRepair(t *testing.T) {
 		"what was asked for before": func(s *scene) {
 			same := func(r *fleet.ClusterRegistration) { r.Spec = s.neighbour.request.Spec }
 			_, request := ask(s, same)
-			s.expectRequestTold(request, conditions.ReasonCredentialTaken, "ask with another clientRandom")
+			s.expectRequestTold(request, conditions.ReasonCredentialTaken, "repeat the request with another clientRandom")
 			s.joins("t1", "late")
 		},
 		"a token that is gone": func(s *scene) {
