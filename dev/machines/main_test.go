@@ -30,7 +30,7 @@ import (
 )
 
 // patience limits a wait for something that takes seconds on an idle machine.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 var control = plane.Share(plane.Options{Audit: true})
 

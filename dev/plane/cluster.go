@@ -23,7 +23,7 @@ import (
 
 // startTimeout limits each step of a cluster's start. Three seconds are usual. A machine that compiles at the
 // same time needs longer.
-const startTimeout = 2 * time.Minute
+const startTimeout = 4 * time.Minute
 
 // Cluster is one control plane: an API server with RBAC, a controller-manager, and a pod runner in place of
 // nodes.

@@ -19,7 +19,7 @@ import (
 
 // Patience limits each wait of a story. It is long: the awaited events take a second or two, but the machine may
 // be busy.
-const Patience = 90 * time.Second
+const Patience = 3 * time.Minute
 
 // Joined waits until the hub has recorded a heartbeat of a Cluster in the workspace for which is returns true.
 func (u *User) Joined(ctx context.Context, workspace, who string, is func(*fleet.Cluster) bool) (*fleet.Cluster, error) {
