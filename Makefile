@@ -60,14 +60,15 @@ lab-down: ## End them, and remove all of them.
 	@go build -o bin/lab ./dev/lab
 	@bin/lab down
 
-# How many packages are tested at once: those that start control planes wait longer than they compute.
-ATONCE ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# How many packages are tested at once. With more of them than processors, control planes that are idle take the time of
+# those that are not.
+ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 
 test: ## Run every test but e2e/recovery: rules, controllers and user stories on real API servers.
 	@go run ./dev/plane/prebuild
 	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
-		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p $(ATONCE) -timeout 20m $$(go list ./... | grep -v /e2e/recovery$$)
+		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p $(ATONCE) -timeout 40m $$(go list ./... | grep -v /e2e/recovery$$)
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
 	@cd dev/tools/growth && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights

@@ -12,8 +12,9 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
 
-// pollEvery is the interval between two readiness checks of a starting component.
-const pollEvery = 20 * time.Millisecond
+// pollEvery is the interval between two readiness checks of a starting component. An API server answers several hundred
+// with less, while its start needs the processor.
+const pollEvery = 100 * time.Millisecond
 
 // program describes a program to run.
 type program struct {
