@@ -41,26 +41,6 @@ func loseAgent(ctx SpecContext, cluster string) {
 	Expect(kube.CoreV1().Secrets(names.SystemNamespace).Delete(ctx, names.Agent, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// hasNoAgent expects that nothing of an agent is on a cluster.
-func hasNoAgent(ctx SpecContext, cluster string) {
-	GinkgoHelper()
-	kube := world.On(cluster).Kube
-	_, err := kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
-	Expect(err).To(Satisfy(isGone))
-	roles, err := kube.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	bindings, err := kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	for _, role := range roles.Items {
-		Expect(role.Name).NotTo(ContainSubstring("fleet"))
-	}
-	for _, binding := range bindings.Items {
-		Expect(binding.Name).NotTo(ContainSubstring("fleet"))
-	}
-	_, err = kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, accountOf(ctx, cluster), metav1.GetOptions{})
-	Expect(err).To(Satisfy(isGone))
-}
-
 // accountOf returns the name of the account that an import creates on a cluster.
 func accountOf(ctx SpecContext, cluster string) string {
 	GinkgoHelper()
@@ -139,7 +119,7 @@ var _ = Describe("An imported cluster", Ordered, func() {
 
 		again := run(ctx, "", "unregister", moor, "--cluster-context", moor)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
-		hasNoAgent(ctx, moor)
+		Expect(world.AgentRemains(ctx, moor)).To(BeEmpty())
 		kept, err := world.On(moor).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kept.Data).To(HaveKeyWithValue("text", "hello"))
@@ -213,10 +193,10 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 		Expect(left.code).To(Equal(exit.Done), left.stderr)
 		Expect(left.stdout).To(And(ContainSubstring("deleted on hub: Cluster fleet-default/fen\n"), ContainSubstring("deleted on moor: HelmRelease cattle-fleet-system/fleet-agent\n"),
 			ContainSubstring("deleted on hub: ClusterRegistrationToken fleet-default/fen-repair\n"), ContainSubstring("deleted on moor: Namespace cattle-fleet-system\n")))
-		hasNoAgent(ctx, moor)
+		Expect(world.AgentRemains(ctx, moor)).To(BeEmpty())
 		again := run(ctx, "", "unregister", fen, "--cluster-context", fen)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
-		hasNoAgent(ctx, fen)
+		Expect(world.AgentRemains(ctx, fen)).To(BeEmpty())
 		Expect(strings.Count(again.stdout, "on hub")).To(BeZero())
 	})
 })

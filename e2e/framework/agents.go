@@ -3,9 +3,12 @@ package framework
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -38,4 +41,37 @@ func (u *User) Managed(ctx context.Context, downstream string, cluster *fleet.Cl
 		return nil, nil, fmt.Errorf("reading the agent's Deployment on %s: %w", downstream, err)
 	}
 	return managed, deployment, nil
+}
+
+// AgentRemains returns what a cluster has of agents and of the accounts of imports: the namespace, and objects outside it.
+func (u *User) AgentRemains(ctx context.Context, cluster string) ([]string, error) {
+	kube, options := u.On(cluster).Kube, metav1.ListOptions{}
+	namespaces, err := kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + names.SystemNamespace})
+	if err != nil {
+		return nil, err
+	}
+	roles, err := kube.RbacV1().ClusterRoles().List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := kube.RbacV1().ClusterRoleBindings().List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	accounts, err := kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	var remains []string
+	for _, list := range []runtime.Object{namespaces, roles, bindings, accounts} {
+		if err := meta.EachListItem(list, func(object runtime.Object) error {
+			if name := object.(metav1.Object).GetName(); strings.Contains(name, "fleet") {
+				remains = append(remains, fmt.Sprintf("%T %s", object, name))
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return remains, nil
 }

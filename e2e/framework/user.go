@@ -81,10 +81,15 @@ func (u *User) Kubeconfig() ([]byte, error) {
 // InstallHub installs chart fleet on the hub with these values and the hub's address. It also creates the
 // workspace of the clusters.
 func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
-	if err := u.Hub.EnsureNamespace(ctx, Workspace); err != nil {
+	return u.InstallHubOn(ctx, HubName, values)
+}
+
+// InstallHubOn is InstallHub for another cluster, which has the CRDs.
+func (u *User) InstallHubOn(ctx context.Context, cluster string, values map[string]any) error {
+	if err := u.admins[cluster].EnsureNamespace(ctx, Workspace); err != nil {
 		return err
 	}
-	hub := u.sites[HubName]
+	hub := u.sites[cluster]
 	all := map[string]any{"apiServerURL": hub.URL, "apiServerCA": string(hub.CA), "allowLocalKubeconfigs": true} // all clusters run on this machine
 	maps.Copy(all, values)
 	return helm.Release{Config: hub.Config, Chart: "fleet", Name: "fleet", Namespace: names.SystemNamespace, Values: all}.Install(ctx)
@@ -93,15 +98,20 @@ func (u *User) InstallHub(ctx context.Context, values map[string]any) error {
 // Import registers a cluster manager-initiated. It creates a Secret with a kubeconfig, and a Cluster that refers
 // to it.
 func (u *User) Import(ctx context.Context, cluster string, labels map[string]string) error {
+	return u.ImportInto(ctx, Workspace, cluster, labels)
+}
+
+// ImportInto is Import for another workspace, which exists.
+func (u *User) ImportInto(ctx context.Context, workspace, cluster string, labels map[string]string) error {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: cluster + "-kubeconfig"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: cluster + "-kubeconfig"},
 		Data:       map[string][]byte{protocol.KubeconfigValueKey: u.sites[cluster].Kubeconfig},
 	}
-	if _, err := u.Hub.Kube.CoreV1().Secrets(Workspace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+	if _, err := u.Hub.Kube.CoreV1().Secrets(workspace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the kubeconfig secret of %s: %w", cluster, err)
 	}
 	return u.Hub.Create(ctx, client.Clusters, &fleet.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Workspace, Name: cluster, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: cluster, Labels: labels},
 		Spec:       fleet.ClusterSpec{KubeConfigSecret: secret.Name},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,6 +37,8 @@ type World struct {
 type Options struct {
 	// Downstreams are the names of the downstream clusters.
 	Downstreams []string
+	// OtherHubs are those downstream clusters that get the product's CRDs, too.
+	OtherHubs []string
 	// Binaries maps the product's executables to their paths. Nil builds them.
 	Binaries map[string]string
 	// Hold reports whether a cluster's pod stays Pending. Nil holds no pod.
@@ -65,7 +68,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	var err error
 	w.Plane, err = plane.Start(ctx, plane.Options{
-		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: helm.HubCRDs,
+		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: o.installCRDs,
 		Audit: o.Audit, Stock: o.Stock, APIServerArgs: o.APIServerArgs,
 		LogDir: o.LogDir,
 	})
@@ -81,6 +84,14 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	w.Hub = w.User.Hub
 	return w, nil
+}
+
+// installCRDs installs the CRDs on a cluster that is a hub.
+func (o Options) installCRDs(ctx context.Context, cluster *plane.Cluster) error {
+	if slices.Contains(o.OtherHubs, cluster.Name) {
+		return helm.CRDs(ctx, cluster)
+	}
+	return helm.HubCRDs(ctx, cluster)
 }
 
 // Stop ends everything and removes all files except the logs.
