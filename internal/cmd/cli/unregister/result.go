@@ -16,6 +16,9 @@ type Unregistered struct {
 	Cluster   string `json:"cluster"`
 	// DryRun means that nothing was deleted.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Refused means that the command would delete nothing, because the Cluster has workloads. Changes are those of
+	// --keep-workloads.
+	Refused bool `json:"refused,omitempty"`
 	// Workloads is the number of workloads that stay on the cluster.
 	Workloads int      `json:"workloads"`
 	Changes   []Change `json:"changes"`
@@ -75,6 +78,10 @@ func (u Unregistered) write(out io.Writer, format output.Format) error {
 		return nil
 	}
 	if err := u.table(out); err != nil {
+		return err
+	}
+	if u.Refused {
+		_, err := fmt.Fprintln(out, "Only with --keep-workloads would these objects be deleted. Without it, the command deletes nothing:")
 		return err
 	}
 	if u.Workloads > 0 {

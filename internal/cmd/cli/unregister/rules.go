@@ -20,8 +20,8 @@ import (
 // maxNamed is how many objects of a kind are named.
 const maxNamed = 10
 
-// decide returns why nothing must be deleted, or nil.
-func decide(f hubFound, c clusterFound, keepWorkloads bool) error {
+// decide returns why nothing can be deleted, or nil.
+func decide(f hubFound, c clusterFound) error {
 	switch {
 	case f.cluster != nil && clusters.IsLocal(f.cluster, f.config.Bootstrap):
 		return exit.Errorf(exit.Refused, "Cluster %s is the hub's own, and the hub would create it again", f.fullName()).With(
@@ -34,17 +34,17 @@ func decide(f hubFound, c clusterFound, keepWorkloads bool) error {
 	if problem := c.problem(f); problem != nil {
 		return problem
 	}
-	switch {
-	case f.gone() && c.gone():
+	if f.gone() && c.gone() {
 		return exit.Errorf(exit.Failed, "Cluster %s does not exist", f.fullName()).With("fleet clusters -A")
-	case f.workloads > 0 && !keepWorkloads && f.cluster.DeletionTimestamp == nil:
-		return hasWorkloads(f, c)
 	}
 	return nil
 }
 
-// hasWorkloads returns the error for a Cluster with workloads.
-func hasWorkloads(f hubFound, c clusterFound) error {
+// checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept.
+func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
+	if f.workloads == 0 || keepWorkloads || f.cluster.DeletionTimestamp != nil {
+		return nil
+	}
 	list := strings.Join(f.named, ", ")
 	if more := f.workloads - len(f.named); more > 0 {
 		list += fmt.Sprintf(" and %d more", more)

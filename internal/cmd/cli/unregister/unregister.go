@@ -67,7 +67,8 @@ stored. The hub then deletes everything else that it has of the cluster, within 
 
 What runs on the cluster stays as it is. Unregister therefore refuses a Cluster with workloads (exit code 5). To uninstall them,
 let their Bundles no longer target the cluster first. To leave them on the cluster, use --keep-workloads: when the cluster joins
-again, Bundles of the same names continue with their releases.
+again, Bundles of the same names continue with their releases. With --dry-run, unregister also prints what it would delete with
+--keep-workloads, and ends with the same exit code.
 
 The agent stays and waits for another registration. With --cluster-context, unregister also removes the agent from that cluster,
 and the service account that "fleet import" has created there. It refuses a cluster whose agent belongs to another Cluster.
@@ -99,11 +100,8 @@ It is safe to run unregister again: it continues. docs/uninstall.md describes th
 }
 
 func (o *options) run(ctx context.Context) error {
-	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
-		return exit.Errorf(exit.Usage, "cluster name %q is not the name of an object", o.name).With("fleet unregister --help")
-	}
-	if o.keepAgent && o.clusterContext == "" {
-		return exit.Errorf(exit.Usage, "--keep-agent needs --cluster-context; without it, nothing is removed from the cluster").With("fleet unregister --help")
+	if err := o.check(); err != nil {
+		return err
 	}
 	hub, err := o.flags.Open()
 	if err != nil {
@@ -123,19 +121,50 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return exit.Reach(err, o.flags.In(o.clusterContext).Target())
 	}
-	if err := decide(onHub, onCluster, o.keepWorkloads); err != nil {
+	if err := decide(onHub, onCluster); err != nil {
 		return err
 	}
+	refusal := checkWorkloads(onHub, onCluster, o.keepWorkloads)
+	if refusal != nil && !o.dryRun {
+		return refusal
+	}
+	if err := o.execute(ctx, o.plan(hub, cluster, onHub, onCluster), o.result(onHub, refusal)); err != nil {
+		return err
+	}
+	return refusal
+}
+
+// check returns why the flags are invalid, or nil.
+func (o *options) check() error {
+	if len(validation.IsDNS1123Subdomain(o.name)) > 0 {
+		return exit.Errorf(exit.Usage, "cluster name %q is not the name of an object", o.name).With("fleet unregister --help")
+	}
+	if o.keepAgent && o.clusterContext == "" {
+		return exit.Errorf(exit.Usage, "--keep-agent needs --cluster-context; without it, nothing is removed from the cluster").With("fleet unregister --help")
+	}
+	return nil
+}
+
+// plan returns all deletions in their order.
+func (o *options) plan(hub, cluster *access.Cluster, onHub hubFound, onCluster clusterFound) []step {
 	plan := o.hubSteps(hub, onHub)
-	result := Unregistered{Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Workloads: onHub.workloads, Changes: []Change{}}
-	if cluster == nil {
+	if cluster != nil {
+		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
+	}
+	return plan
+}
+
+// result returns the result without the changes. refusal is why nothing is deleted, or nil.
+func (o *options) result(onHub hubFound, refusal error) Unregistered {
+	result := Unregistered{
+		Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Refused: refusal != nil, Workloads: onHub.workloads, Changes: []Change{},
+	}
+	if o.clusterContext == "" {
 		for _, command := range removeAgent(onHub) {
 			result.Next = append(result.Next, o.flags.Target().On(command))
 		}
-	} else {
-		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
 	}
-	return o.execute(ctx, plan, result)
+	return result
 }
 
 // execute executes the steps and prints the result.

@@ -290,6 +290,25 @@ func TestWorkloads_AreNamed(t *testing.T) {
 	}
 }
 
+func TestDryRunWithWorkloads_ListsObjectsAndSaysThatTheyStay(t *testing.T) {
+	w := start(t, onTheHub(workload("web")), onTheCluster())
+	args := []string{"east", "--cluster-context", "east"}
+	refused, _ := w.run(t, args...)
+	for name, format := range map[string]string{"refused": "table", "refused-json": "json", "refused-name": "name"} {
+		shown, code := w.run(t, append(args, "--dry-run", "-o", format)...)
+		golden.Expect(t, name+".golden", shown)
+		if _, problem, found := strings.Cut(shown, "error: "); !found || code != exit.Refused || !strings.HasSuffix(refused, problem) {
+			t.Errorf("%s: the dry run does not fail as the command does:\n%s\n%s", name, shown, refused)
+		}
+	}
+	if kept, code := w.run(t, append(args, "--dry-run", "--keep-workloads")...); code != exit.Done || !strings.Contains(kept, "1 workload stays on the cluster") {
+		t.Errorf("--keep-workloads:\n%s", kept)
+	}
+	if len(w.hub.Writes())+len(w.east.Writes()) > 0 {
+		t.Errorf("writes: %v %v", w.hub.Writes(), w.east.Writes())
+	}
+}
+
 func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 	local := &fleet.Cluster{ObjectMeta: at("fleet-local", "local")}
 	managed := east(func(c *fleet.Cluster) { c.Labels = map[string]string{fleet.LabelClusterManagement: "x"} })
