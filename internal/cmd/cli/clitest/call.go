@@ -32,7 +32,7 @@ func (c Called) String() string {
 func Call(ctx context.Context, command func(genericiooptions.IOStreams) *cobra.Command, args ...string) Called {
 	var out, problems bytes.Buffer
 	made := command(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &problems})
-	made.SetArgs(args)
+	made.SetArgs(append([]string{}, args...)) // for nil, cobra takes the arguments of the test
 	made.SetOut(&out)
 	made.SetErr(&problems)
 	made.SilenceErrors, made.SilenceUsage = true, true

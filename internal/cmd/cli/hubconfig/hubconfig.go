@@ -5,6 +5,7 @@ package hubconfig
 
 import (
 	"context"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -44,4 +45,13 @@ func read(ctx context.Context, hub kubernetes.Interface, defaults config.Config)
 	}
 	found, _, err := config.Parse([]byte(document.Data[names.ConfigKey]), defaults)
 	return found, err
+}
+
+// SplitImage returns the repository and the tag of an image. Images of the hub have its version as their tag.
+func SplitImage(image string) (repository, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i], image[i+1:]
+	}
+	return image, ""
 }

@@ -26,8 +26,10 @@ const (
 
 // Status is the result of the command. Absent fields are not known.
 type Status struct {
-	// Version is the version of the hub's configuration.
+	// Version is the version of the active controller: the tag of its image.
 	Version string `json:"version,omitempty"`
+	// ConfigurationVersion is the version for which the configuration was written. It differs while an upgrade is not complete.
+	ConfigurationVersion string `json:"configurationVersion,omitempty"`
 	// SystemNamespace is the namespace of the controllers.
 	SystemNamespace string         `json:"systemNamespace"`
 	Leases          []leases.Lease `json:"leases,omitempty"`
@@ -70,6 +72,7 @@ type Problem struct {
 type findings struct {
 	now           time.Time
 	version       string
+	configured    string // the version of the configuration
 	system        string
 	leases        []leases.Lease
 	leasesKnown   bool
@@ -151,7 +154,7 @@ func (f *findings) add(problem Problem) {
 // status returns the result.
 func (f *findings) status() Status {
 	result := Status{
-		Version: f.version, SystemNamespace: f.system, Leases: f.leases, Clusters: f.clusters, Problems: []Problem{},
+		Version: f.version, ConfigurationVersion: f.configured, SystemNamespace: f.system, Leases: f.leases, Clusters: f.clusters, Problems: []Problem{},
 	}
 	if !f.tokensUnknown {
 		result.Tokens = &f.tokens
@@ -196,6 +199,15 @@ func (f *findings) checkLeader() {
 		}
 	}
 	f.add(problem)
+}
+
+// versionText returns the version that runs, and another one to which the hub is to be upgraded.
+func (s Status) versionText() string {
+	text := cmp.Or(s.Version, "unknown")
+	if s.ConfigurationVersion != "" && s.ConfigurationVersion != s.Version {
+		text += " (the configuration is of version " + s.ConfigurationVersion + ")"
+	}
+	return text
 }
 
 func (t *Tokens) text() string {

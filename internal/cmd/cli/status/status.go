@@ -1,6 +1,6 @@
 // Package status implements `fleet status`: does the hub work, and which problems do its clusters have?
 //
-//	ConfigMap, Leases, Clusters, tokens, requests ─► gather ─► Status (pure) ─► table, JSON, YAML, names
+//	ConfigMap, Leases, pod, Clusters, tokens, requests ─► gather ─► Status (pure) ─► table, JSON, YAML, names
 package status
 
 import (
@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clusters"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -109,9 +111,9 @@ func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, e
 func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *findings) {
 	conf, err := hub.Core.CoreV1().ConfigMaps(o.system).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err == nil {
-		found.version = conf.Annotations[fleet.AnnotationVersion]
+		found.configured = conf.Annotations[fleet.AnnotationVersion]
 	}
-	o.warn("reading the version of the hub", err)
+	o.warn("reading the version of the configuration", err)
 	for _, name := range []string{names.ControllerLease, names.CleanupLease, names.DeliveryLease} {
 		lease, err := hub.Core.CoordinationV1().Leases(o.system).Get(ctx, name, metav1.GetOptions{})
 		switch {
@@ -123,6 +125,32 @@ func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *fi
 		}
 	}
 	found.leasesKnown = true
+	found.version, err = o.readVersion(ctx, hub, found.leases)
+	o.warn("reading the version of the hub", err)
+}
+
+// readVersion returns the version of the controller that holds the Lease, or an empty text if it is not known. The configuration and
+// the Deployment may have another version while an upgrade is not complete.
+func (o *options) readVersion(ctx context.Context, hub *access.Cluster, held []leases.Lease) (string, error) {
+	i := slices.IndexFunc(held, func(l leases.Lease) bool { return l.Name == names.ControllerLease && l.Active })
+	if i < 0 {
+		return "", nil
+	}
+	name, _, _ := strings.Cut(held[i].Holder, "_")
+	pod, err := hub.Core.CoreV1().Pods(o.system).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // a controller outside the cluster
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	for _, container := range pod.Spec.Containers {
+		if container.Name == names.ControllerConfig {
+			_, tag := hubconfig.SplitImage(container.Image)
+			return tag, nil
+		}
+	}
+	return "", nil
 }
 
 // warn prints what could not be read, unless err is nil.
@@ -148,7 +176,7 @@ func printNames(out io.Writer, result Status) error {
 // printTable writes the status for people.
 func printTable(out io.Writer, result Status, now time.Time) error {
 	facts := [][2]string{
-		{"Hub version:", cmp.Or(result.Version, "unknown")}, {"Leader:", leaderText(result.Leases, now)}, {"Clusters:", result.Clusters.text()},
+		{"Hub version:", result.versionText()}, {"Leader:", leaderText(result.Leases, now)}, {"Clusters:", result.Clusters.text()},
 	}
 	if result.Tokens != nil {
 		facts = append(facts, [2]string{"Tokens:", result.Tokens.text()})

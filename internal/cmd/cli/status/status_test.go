@@ -45,10 +45,18 @@ func config() *corev1.ConfigMap {
 	return conf
 }
 
+// controller is the pod of a controller.
+func controller(name, image string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: meta("cattle-fleet-system", name), Spec: corev1.PodSpec{Containers: []corev1.Container{
+		{Name: "proxy", Image: "proxy:v9"}, {Name: "fleet-controller", Image: image},
+	}}}
+}
+
 func hub() []runtime.Object {
 	seen := fleet.AgentStatus{LastSeen: metav1.NewTime(clitest.Noon().Add(-time.Minute))}
 	objects := []runtime.Object{
-		config(), lease(names.ControllerLease, "fleet-controller-1", clitest.Noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1", clitest.Noon()),
+		config(), lease(names.ControllerLease, "fleet-controller-1_ab", clitest.Noon().Add(-5*time.Second)), lease(names.DeliveryLease, "fleet-controller-1_ab", clitest.Noon()),
+		controller("fleet-controller-1", "registry:5000/fleet:v1.2.0"),
 		&fleet.Cluster{ObjectMeta: meta("fleet-local", "local"), Status: fleet.ClusterStatus{Agent: seen, Conditions: conditionsOf("Ready", "", "")}},
 	}
 	for _, name := range []string{"a", "b"} {
@@ -100,8 +108,30 @@ func TestFixes_ReachTheSameHub(t *testing.T) {
 }
 
 func TestHealthyHub_ShowsNoProblems(t *testing.T) {
-	server := clitest.Start(t, hub()[:4]...)
+	server := clitest.Start(t, hub()[:5]...)
 	golden.Expect(t, "healthy.golden", run(t, server, "-A"))
+}
+
+func TestVersion_IsThatOfTheActiveController(t *testing.T) {
+	active := lease(names.ControllerLease, "fleet-controller-1_ab", clitest.Noon())
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"an upgrade hangs: the earlier version":          {[]runtime.Object{config(), active, controller("fleet-controller-1", "fleet:v1.1.0")}, "v1.1.0 (the configuration is of version v1.2.0)"},
+		"no configuration":                               {[]runtime.Object{active, controller("fleet-controller-1", "fleet:v1.1.0")}, "v1.1.0"},
+		"an image without a tag: unknown":                {[]runtime.Object{config(), active, controller("fleet-controller-1", "fleet@sha256:12")}, "unknown (the configuration is of version v1.2.0)"},
+		"a controller outside the cluster: unknown":      {[]runtime.Object{config(), active}, "unknown (the configuration is of version v1.2.0)"},
+		"a pod of another controller: unknown":           {[]runtime.Object{config(), active, controller("fleet-controller-2", "fleet:v1.2.0")}, "unknown (the configuration is of version v1.2.0)"},
+		"the holder does not renew the Lease: unknown":   {[]runtime.Object{config(), lease(names.ControllerLease, "fleet-controller-1_ab", clitest.Noon().Add(-5*time.Minute)), controller("fleet-controller-1", "fleet:v1.2.0")}, "unknown (the configuration is of version v1.2.0)"},
+		"a tag and a digest: the version is that of tag": {[]runtime.Object{config(), active, controller("fleet-controller-1", "fleet:v1.2.0@sha256:12")}, "v1.2.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := run(t, clitest.Start(t, test.objects...)); !strings.HasPrefix(got, "Hub version:   "+test.want+"\n") {
+				t.Errorf("want %s, got:\n%s", test.want, got)
+			}
+		})
+	}
 }
 
 func TestLeaderThatDoesNotRenew_IsAProblem(t *testing.T) {
@@ -121,6 +151,11 @@ func TestMissingRights_AreWarningsExceptForClusters(t *testing.T) {
 	golden.Expect(t, "few-rights.golden", run(t, server))
 	server.Refuse(prefix+"clusters", 403)
 	if got := run(t, server); !strings.HasPrefix(got, "exit code 5\nerror: listing Clusters") {
+		t.Error(got)
+	}
+	pods := clitest.Start(t, hub()...)
+	pods.Refuse("GET /api/v1/namespaces/cattle-fleet-system/pods/fleet-controller-1", 403)
+	if got := run(t, pods); !strings.Contains(got, "Hub version:   unknown (") || !strings.Contains(got, "warning: reading the version of the hub: refused by the test\n") {
 		t.Error(got)
 	}
 }

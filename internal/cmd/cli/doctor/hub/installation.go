@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/crds"
@@ -187,18 +188,9 @@ func (f *Facts) Controllers() (found []*appsv1.Deployment) {
 // isRancher reports whether a Deployment runs an image of Rancher Fleet.
 func isRancher(deployment *appsv1.Deployment) bool {
 	return slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
-		repository, _ := splitImage(c.Image)
+		repository, _ := hubconfig.SplitImage(c.Image)
 		return strings.HasSuffix("/"+repository, "/rancher/fleet")
 	})
-}
-
-// splitImage returns the repository and the tag of an image.
-func splitImage(image string) (repository, tag string) {
-	image, _, _ = strings.Cut(image, "@")
-	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-		return image[:i], image[i+1:]
-	}
-	return image, ""
 }
 
 func checkControllers(f *Facts) []check.Row {
@@ -237,7 +229,7 @@ func checkVersion(f *Facts) []check.Row {
 	written := f.Config.Version
 	for _, deployment := range f.Controllers() {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
-			_, tag := splitImage(container.Image)
+			_, tag := hubconfig.SplitImage(container.Image)
 			if container.Name == names.ControllerConfig && f.Config.Exists && tag != "" && tag != written {
 				rows = append(rows, check.Fail(deploymentObject(deployment), fmt.Sprintf(
 					"the controllers have version %s, and ignore the configuration in ConfigMap %s/%s, which was written for %q",
