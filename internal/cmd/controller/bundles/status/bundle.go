@@ -112,6 +112,7 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		ready.Status, ready.Reason = "False", conditions.ReasonSelectorInvalid
 		ready.Message = strings.TrimSuffix(in.outcome.Blocked+"; "+ready.Message, "; ")
 	}
+	ready.Message = cmp.Or(ready.Message, untargeted(in.outcome))
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
 			Type: conditions.Ready, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,
@@ -127,6 +128,16 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		setProblem(status, in.now, conditions.TargetsKnown, reason, cmp.Or(in.outcome.Unknown, in.outcome.Absent))
 	}
 	setProblem(status, in.now, conditions.TargetsAccepted, conditions.ReasonMappingRefused, in.outcome.Refused)
+}
+
+// untargeted returns why a Bundle is deployed nowhere, or an empty string. Such a Bundle is ready, as in Rancher Fleet, which has no
+// message.
+func untargeted(outcome selection.Outcome) string {
+	if len(outcome.Targets) > 0 {
+		return ""
+	}
+	return "no Cluster is a target of this Bundle: " +
+		cmp.Or(outcome.Unknown, outcome.Absent, outcome.Refused, "compare spec.targets with the labels of the Clusters")
 }
 
 // heldBack returns which field of the Bundle keeps its newest state from clusters that wait for it, or an empty string.

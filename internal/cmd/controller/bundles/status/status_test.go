@@ -151,7 +151,10 @@ func TestSetBundleStatus(t *testing.T) {
 		display fleet.BundleDisplay
 		counts  [4]int // unavailable, max, of the partition, generation
 	}{
-		"no targets: ready": {bundleInput{}, condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0}},
+		"no targets: ready, and the message says so": {
+			bundleInput{}, condition("True", "", "no Cluster is a target of this Bundle: compare spec.targets with the labels of the Clusters"),
+			fleet.BundleDisplay{ReadyClusters: "0/0"}, [4]int{0, 1, 0, 0},
+		},
 		"target without a deployment: pending": {
 			bundleInput{outcome: selection.Outcome{Generation: 2, Targets: []selection.Target{target("one", "")}}},
 			condition("False", "", "Pending(1) [Cluster ws/one]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "Pending"}, [4]int{0, 1, 1, 2},
@@ -236,6 +239,24 @@ func TestSetBundleStatus(t *testing.T) {
 				t.Errorf("told again it changes:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestUntargeted_NamesTheCause(t *testing.T) {
+	const nowhere = "no Cluster is a target of this Bundle: "
+	for name, test := range map[string]struct {
+		outcome selection.Outcome
+		want    string
+	}{
+		"a target":               {selection.Outcome{Targets: []selection.Target{target("one", "")}, Unknown: "no group"}, ""},
+		"a group is missing":     {selection.Outcome{Unknown: "no group", Refused: "refused"}, nowhere + "no group"},
+		"a Cluster is missing":   {selection.Outcome{Absent: "no Cluster"}, nowhere + "no Cluster"},
+		"a workspace refuses it": {selection.Outcome{Refused: "refused"}, nowhere + "refused"},
+		"none matches":           {selection.Outcome{}, nowhere + "compare spec.targets with the labels of the Clusters"},
+	} {
+		if got := untargeted(test.outcome); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
 
