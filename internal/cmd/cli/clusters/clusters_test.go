@@ -62,6 +62,9 @@ func several() []kuberuntime.Object {
 		{Name: "api", BundleState: fleet.NotReady, NonReadyStatus: []fleet.NonReadyStatus{{
 			APIVersion: "apps/v1", Kind: "Deployment", Namespace: "web", Name: "api", Summary: fleet.ResourceSummary{Transitioning: true, Message: []string{"Available: 0/1"}},
 		}}},
+		{Name: "old", BundleState: fleet.NotReady, NonReadyStatus: []fleet.NonReadyStatus{{
+			APIVersion: "apps/v1", Kind: "Deployment", Namespace: "web", Name: "old", Summary: fleet.ResourceSummary{Transitioning: true, Message: []string{"Pending termination: 1"}},
+		}}},
 		{Name: "cfg", BundleState: fleet.Modified, ModifiedStatus: []fleet.ModifiedStatus{{APIVersion: "v1", Kind: "ConfigMap", Namespace: "web", Name: "a", Missing: true}}},
 	}}
 	imported := cluster("fleet-default", "east", status(false,
@@ -101,7 +104,7 @@ func TestFixes_ReachTheSameHub(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Imported    fleet --kubeconfig " + server.Kubeconfig + " --context hub repair west -n fleet-default\n",
-		"\n8 more are not ready: kubectl --kubeconfig " + server.Kubeconfig + " --context hub get bundledeployments",
+		"\n7 more are not ready: kubectl --kubeconfig " + server.Kubeconfig + " --context hub get bundledeployments",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, out.String())

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -95,12 +96,20 @@ func messageOf(listed fleet.NonReadyResource) string {
 	case listed.Message != "":
 		return listed.Message
 	case len(listed.NonReadyStatus) > 0:
-		return state.NonReadyText(listed.NonReadyStatus[0])
+		return explained(state.NonReadyText(listed.NonReadyStatus[0]))
 	case len(listed.ModifiedStatus) > 0:
 		return state.ModifiedText(listed.ModifiedStatus[0])
 	default:
 		return ""
 	}
+}
+
+// explained adds the meaning to a text of kstatus that names only a symptom. Agents do not read pods, so the cause is not known here.
+func explained(text string) string {
+	if strings.Contains(text, "Pending termination: ") {
+		text += " (new pods are not available, so earlier ones still run: look at the pods)"
+	}
+	return text
 }
 
 // print writes the description for people.
