@@ -78,6 +78,17 @@ func hubProblem(conf config.Config, url string, ca []byte, keysOf string) (reaso
 	return "", ""
 }
 
+// AgentOfAnotherMessage explains that the agent belongs to another Cluster of the hub, which came later. It names nothing of another
+// workspace.
+func AgentOfAnotherMessage(cluster, other *fleet.Cluster) string {
+	owner := "a Cluster of another workspace"
+	if other.Namespace == cluster.Namespace {
+		owner = "Cluster " + other.Namespace + "/" + other.Name
+	}
+	return fmt.Sprintf("the agent of this cluster now belongs to %s, and this Cluster leaves it alone: delete this Cluster with fleet unregister %s -n %s --keep-workloads, or take the agent back with fleet repair %s -n %s",
+		owner, cluster.Name, cluster.Namespace, cluster.Name, cluster.Namespace)
+}
+
 func orKey(key, of string) string {
 	if of == "" {
 		return ""

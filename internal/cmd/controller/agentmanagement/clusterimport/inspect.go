@@ -17,7 +17,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
-	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -186,7 +185,7 @@ func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstrea
 	if err != nil {
 		return in, err
 	}
-	if err := install.Observe(ctx, downstream, live, &in); err != nil {
+	if err := install.Observe(ctx, downstream, live, h.checkOwner(cluster), &in); err != nil {
 		return in, err
 	}
 	in.Rejected = h.isRejected(ctx, key, in)
@@ -220,14 +219,9 @@ func (h *handler) wanted(cluster *fleet.Cluster) *appsv1.Deployment {
 
 // observeHub reads what the hub knows: the token, and whether the agent has created requests.
 func (h *handler) observeHub(cluster *fleet.Cluster, known silenceRecord, in *supervisionrule.Input) error {
-	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	if err != nil {
+	var err error
+	if in.Token, err = h.importBearer(cluster); err != nil {
 		return err
-	}
-	if values != nil {
-		if parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey]); err == nil { // else the token reports it
-			in.Token = parsed.Token
-		}
 	}
 	requests, err := h.requests(cluster)
 	for _, request := range requests {

@@ -76,11 +76,14 @@ func storedIdentity() *corev1.Secret {
 }
 
 // identityWith is an identity with a token of the account with this UID.
-func identityWith(account string) *corev1.Secret {
+func identityWith(account string) *corev1.Secret { return identityOf("ws", "c1", tokenOf(account)) }
+
+// tokenOf gives an identity a token of the account with this UID.
+func tokenOf(account string) func(*corev1.Secret) {
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"kubernetes.io":{"serviceaccount":{"uid":"` + account + `"}}}`))
-	return identityOf("ws", "c1", func(s *corev1.Secret) {
+	return func(s *corev1.Secret) {
 		s.Data["kubeconfig"] = bytes.ReplaceAll(s.Data["kubeconfig"], []byte("token: bearer"), []byte("token: e30."+claims+".signature"))
-	})
+	}
 }
 
 // granted is a registration of ws/c1 that was granted, and its account.

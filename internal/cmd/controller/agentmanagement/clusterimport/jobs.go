@@ -153,6 +153,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	}
 	agent := &install.Agent{
 		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust(cluster), Hub: own,
+		CheckOwner: h.checkOwner(cluster),
 		Reset: func() (err error) {
 			cluster, err = h.resetAgent(cluster, out.Done)
 			return err

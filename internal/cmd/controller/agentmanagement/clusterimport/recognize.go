@@ -6,11 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -18,14 +23,9 @@ import (
 var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
 
 // importedTwiceError means that a Cluster must not have an agent, because the cluster is another Cluster already.
-type importedTwiceError struct{ cluster, other *fleet.Cluster }
+type importedTwiceError struct{ message string }
 
-func (e *importedTwiceError) Error() string {
-	if !capirule.IsMarked(e.cluster) {
-		return capirule.AgentTakenMessage(e.other)
-	}
-	return capirule.ImportedTwiceMessage(e.cluster.Namespace, e.other)
-}
+func (e *importedTwiceError) Error() string { return e.message }
 
 // recognize finds out which cluster a kubeconfig leads to, and records it. It returns an error if this Cluster must not
 // have its agent there. Users may import a cluster twice, with two agents in namespaces of their own. The Cluster that
@@ -55,7 +55,7 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 	}
 	if other != nil {
 		h.app.Log.Warn("cluster of Cluster API is registered already", "cluster", reconcile.KeyOf(cluster).String(), "other", reconcile.KeyOf(other).String())
-		return &importedTwiceError{cluster, other}
+		return &importedTwiceError{capirule.ImportedTwiceMessage(cluster.Namespace, other)}
 	}
 	return h.app.Identities.Persist(cluster)
 }
@@ -68,8 +68,63 @@ func (h *handler) recognizeUsers(cluster *fleet.Cluster, uid types.UID) error {
 		return err
 	}
 	if other := capirule.AgentTakenBy(cluster, holders); other != nil {
-		return &importedTwiceError{cluster, other}
+		return &importedTwiceError{capirule.AgentTakenMessage(other)}
 	}
 	h.app.Identities.Note(cluster, uid)
 	return h.app.Identities.Persist(cluster)
+}
+
+// checkOwner returns a function that returns an error for an agent of another Cluster of this hub. An import that comes later takes
+// the agent over. The earlier Cluster then leaves the agent alone, or each would take it from the other.
+func (h *handler) checkOwner(cluster *fleet.Cluster) func(install.Owner) error {
+	return func(owner install.Owner) error {
+		keys := []types.NamespacedName{{Namespace: owner.Workspace, Name: owner.Cluster}}
+		if owner.ImportToken != "" {
+			keys = h.clustersOf(owner.Workspace, owner.ImportToken)
+		}
+		for _, key := range keys {
+			other, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
+			if err != nil {
+				return err
+			}
+			if other == nil || other.UID == cluster.UID || other.DeletionTimestamp != nil {
+				continue
+			}
+			owns, err := h.owns(other, owner)
+			if err != nil {
+				return err
+			}
+			if owns && capirule.IsMarked(cluster) {
+				return &importedTwiceError{capirule.ImportedTwiceMessage(cluster.Namespace, other)}
+			}
+			if owns {
+				return &importedTwiceError{importing.AgentOfAnotherMessage(cluster, other)}
+			}
+		}
+		return nil
+	}
+}
+
+// owns reports whether an agent has a live account of a Cluster, or is about to get one with its import token. The names alone prove
+// nothing, and would tell whether a Cluster of another workspace exists.
+func (h *handler) owns(cluster *fleet.Cluster, owner install.Owner) (bool, error) {
+	if owner.ImportToken != "" {
+		bearer, err := h.importBearer(cluster)
+		return bearer != "" && bearer == owner.Bearer, err
+	}
+	live, err := h.liveAccounts(cluster)
+	return supervisionrule.KnowsIdentity(owner.Bearer, live), err
+}
+
+// importBearer returns the bearer token of the import token of a Cluster, or an empty string.
+func (h *handler) importBearer(cluster *fleet.Cluster) (string, error) {
+	values, err := reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err != nil || values == nil {
+		return "", err
+	}
+	parsed, err := protocol.ParseValues(values.Data[protocol.ValuesKey])
+	if err != nil {
+		return "", nil //nolint:nilerr // the token reports it
+	}
+	return parsed.Token, nil
 }

@@ -1,6 +1,7 @@
 package clusterimport
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,7 +10,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	grantrule "github.com/fleet-hub/fleet/internal/rules/grant"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -126,5 +131,126 @@ func TestAUsersImportOfAClusterOfClusterAPI_LeavesItsAgent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// later is a Cluster that was imported after ws/c1 and took its agent over, with its registration, its account and its import token.
+func later(t *testing.T, workspace string) []hubtest.Object {
+	t.Helper()
+	of := cluster(func(c *fleet.Cluster) {
+		c.Namespace, c.Name, c.UID, c.Spec.ClientID = workspace, "later", "u-later", "later"
+	})
+	grant := request()
+	grant.Namespace, grant.Name, grant.UID, grant.Spec.ClientID = workspace, "request-later", "u-request-later", "later"
+	grant.Status = fleet.ClusterRegistrationStatus{Granted: true, ClusterName: "later"}
+	made := importToken()
+	made.Namespace, made.Name, made.UID = workspace, names.ImportToken("later"), "u-token-later"
+	values, err := token.ValuesSecret(made, protocol.Values{ClusterNamespace: workspace, Token: "later-bearer", TokenName: made.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := grantrule.RequestAccount(grant, of)
+	return []hubtest.Object{of, grant, made, values, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: name.Namespace, Name: name.Name, UID: "u-later-account", Labels: map[string]string{fleet.LabelManaged: "true"},
+	}}}
+}
+
+// meansOf are what an agent registers with as a Cluster.
+func meansOf(workspace, cluster, bearer string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: here("fleet-agent-bootstrap"), Data: protocol.Bootstrap{
+		APIServerURL: "https://hub", ClusterNamespace: workspace, Token: bearer, TokenName: names.ImportToken(cluster), SystemRegistrationNamespace: "r",
+	}.Encode()}
+}
+
+// writesDownstream are the changes on the other cluster.
+func writesDownstream(hub *hubtest.Hub) (writes []string) {
+	for _, request := range hub.Requests() {
+		for _, verb := range []string{"apply", "remove", "replace"} {
+			if strings.HasPrefix(request, "downstream "+verb+" ") {
+				writes = append(writes, request)
+			}
+		}
+	}
+	return writes
+}
+
+// Two Clusters with one kubeconfig must not take the agent from each other.
+func TestAgentThatALaterClusterTookOver_IsLeftAlone(t *testing.T) {
+	changed := func(t *testing.T, hub *hubtest.Hub) {
+		change(hub, func(c *config.Config) { c.GarbageCollectionInterval.Duration = 1 })
+		work(t, hub)
+	}
+	silent := func(t *testing.T, hub *hubtest.Hub) { // the hub has no account of it any more
+		hub.Put(granted(replaced)...)
+		hub.Sync()
+		hub.Woken()
+		handle(t, hub)
+		hub.Pass(expectRetry(t, hub, supervisionrule.FirstInspection))
+		work(t, hub)
+	}
+	const here, elsewhere = "belongs to Cluster ws/later, ", "belongs to a Cluster of another workspace, "
+	for name, test := range map[string]struct {
+		owner string // its workspace
+		there *corev1.Secret
+		doubt func(*testing.T, *hubtest.Hub)
+		taken string // in the message; empty: the agent is installed again
+	}{
+		"settings change":                           {"ws", identityOf("ws", "later", tokenOf("u-later-account")), changed, here},
+		"settings change, another workspace":        {"secret-team", identityOf("secret-team", "later", tokenOf("u-later-account")), changed, elsewhere},
+		"settings change, before it has registered": {"ws", meansOf("ws", "later", "later-bearer"), changed, here},
+		"the agent is missed":                       {"secret-team", identityOf("secret-team", "later", tokenOf("u-later-account")), silent, elsewhere},
+		"the agent is missed, another workspace's":  {"secret-team", meansOf("secret-team", "later", "later-bearer"), silent, elsewhere},
+		"the account of the other one is gone":      {"ws", identityOf("ws", "later", tokenOf("u-gone")), changed, ""},
+		"the token of a Cluster that is gone":       {"ws", meansOf("ws", "no-such", "later-bearer"), changed, ""},
+		"an invented token of another workspace":    {"secret-team", meansOf("secret-team", "later", "guessed"), changed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t)
+			behind.there = []hubtest.Object{agentDeployment(1), runningPod(), test.there}
+			hub.Put(later(t, test.owner)...)
+			hub.Sync()
+			hub.Requests()
+			test.doubt(t, hub)
+			if writes := writesDownstream(hub); len(writes) > 0 {
+				t.Errorf("writes %q", writes)
+			}
+			if test.taken == "" {
+				expectImported(t, hub, conditions.ReasonAwaitingAgent)
+				return
+			}
+			expectImported(t, hub, conditions.ReasonImportedTwice)
+			message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
+			for _, want := range []string{test.taken, "fleet unregister c1 -n ws --keep-workloads", "fleet repair c1 -n ws"} {
+				if !strings.Contains(message, want) {
+					t.Errorf("%q is not in %q", want, message)
+				}
+			}
+			if strings.Contains(message, "secret-") || current(t, hub).Status.AgentDeployedGeneration == nil {
+				t.Errorf("another workspace is named, or the agent is to register again: %q", message)
+			}
+			hub.Remove(later(t, test.owner)[0])
+			hub.Sync()
+			hub.Pass(retryMax + retryMax/2)
+			work(t, hub)
+			hub.Sync()
+			work(t, hub)
+			if writes := writesDownstream(hub); len(writes) == 0 {
+				t.Error("the agent does not come back when the other Cluster is gone")
+			}
+		})
+	}
+}
+
+// A user who asks for it gets the agent back.
+func TestRedeployedAgent_IsTakenBack(t *testing.T) {
+	hub, behind := imported(t, func(c *fleet.Cluster) { c.Spec.RedeployAgentGeneration++ })
+	behind.there = []hubtest.Object{identityOf("ws", "later", tokenOf("u-later-account"))}
+	hub.Put(later(t, "ws")...)
+	hub.Sync()
+	hub.Requests()
+	work(t, hub)
+	expectImported(t, hub, "")
+	if writes := writesDownstream(hub); !slices.Contains(writes, removedID) || !slices.Contains(writes, applied) {
+		t.Errorf("writes %q", writes)
 	}
 }

@@ -216,7 +216,9 @@ const (
 	ReasonNotSelected = "NotSelected"
 	// ReasonImportedTwice means that another Cluster of the hub is the same cluster: it names the same kubeconfig Secret,
 	// or the UID of its namespace kube-system is the same. The hub installs no second agent there. Keep the other
-	// Cluster, or delete it. If it is in another workspace, ask the operator of the hub, who finds it in docs/capi.md.
+	// Cluster, or delete it. If it is in another workspace, ask the operator of the hub, who finds it in docs/capi.md. On a
+	// Cluster without Cluster API it also means that a later import took the agent over, and that this Cluster leaves the
+	// agent alone. Delete this Cluster, or take the agent back, with the commands that the message names.
 	ReasonImportedTwice = "ImportedTwice"
 	// ReasonIsTheHub means that the kubeconfig points to the hub's own cluster, which is the Cluster local. The hub
 	// creates no other Cluster for it. To get no more of these Events, exclude the cluster with capi.clusterSelector of

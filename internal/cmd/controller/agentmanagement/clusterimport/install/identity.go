@@ -88,6 +88,46 @@ func (d *Agent) findStored(ctx context.Context) (*corev1.Secret, error) {
 	return stored, nil
 }
 
+// Owner names the Cluster of an agent. Bearer is the token of its account. An agent that has not registered yet has the name of an
+// import token instead of that of a Cluster, and the bearer token of that one. The other cluster may have invented all of it.
+type Owner struct{ Workspace, Cluster, ImportToken, Bearer string }
+
+// checkOwner calls check with each Cluster that the data of the Secrets of an agent name, until it returns an error.
+func checkOwner(stored, bootstrap map[string][]byte, check func(Owner) error) error {
+	if kept, err := protocol.ParseIdentity(stored); err == nil {
+		if err := check(Owner{Workspace: kept.ClusterNamespace, Cluster: kept.ClusterName, Bearer: kubeconfigs.TokenOf(kept.Kubeconfig)}); err != nil {
+			return err
+		}
+	}
+	given, err := protocol.ParseBootstrap(bootstrap)
+	if err != nil {
+		return nil //nolint:nilerr // it is missing, or no agent can use it
+	}
+	return check(Owner{Workspace: given.ClusterNamespace, ImportToken: given.TokenName, Bearer: given.Token})
+}
+
+// checkOwner returns an error if the agent there belongs to another Cluster of the hub.
+func (d *Agent) checkOwner(ctx context.Context) error {
+	stored, err := d.data(ctx, names.Agent)
+	if err != nil {
+		return err
+	}
+	bootstrap, err := d.data(ctx, names.AgentBootstrap)
+	if err != nil {
+		return err
+	}
+	return checkOwner(stored, bootstrap, d.CheckOwner)
+}
+
+// data returns the data of a Secret, which is nil if the Secret does not exist.
+func (d *Agent) data(ctx context.Context, name string) (map[string][]byte, error) {
+	secret, err := d.secret(ctx, name)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	return secret.Data, nil
+}
+
 // secret returns nil if the Secret does not exist.
 func (d *Agent) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: name}}

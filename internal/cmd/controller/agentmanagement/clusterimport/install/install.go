@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ type Agent struct {
 	Sources []*corev1.Secret
 	Trust   TrustFunc
 	Hub     types.UID // the UID of this hub
+	// CheckOwner returns an error if an agent that is not this Cluster's belongs to another Cluster of the hub.
+	CheckOwner func(Owner) error
 	// Reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
 	Reset func() error
 }
@@ -80,14 +83,14 @@ func (d *Agent) reinstall(ctx context.Context) error {
 }
 
 // upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
-// another Cluster or has lost its identity, and the next run reinstalls it.
+// another Cluster, which keeps it, or has lost its identity, and the next run reinstalls it.
 func (d *Agent) upgrade(ctx context.Context) error {
 	found, err := d.findIdentity(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !found.any():
-		return ErrNoIdentity
+		return cmp.Or(d.checkOwner(ctx), ErrNoIdentity)
 	case d.InspectOnly:
 		return nil
 	}
@@ -111,6 +114,9 @@ func (d *Agent) applyWithBootstrap(ctx context.Context) error {
 		return err
 	case d.isKnown(stored):
 		return d.withoutBootstrap(ctx)
+	}
+	if err := d.checkOwner(ctx); err != nil {
+		return err
 	}
 	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
 	means := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.AgentBootstrap}}

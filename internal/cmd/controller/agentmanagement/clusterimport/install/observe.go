@@ -15,8 +15,9 @@ import (
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 )
 
-// Observe reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods.
-func Observe(ctx context.Context, downstream hub.Downstream, accounts []types.UID, in *supervisionrule.Input) error {
+// Observe reads the agent's namespace, its Secrets, its Deployment, ReplicaSets and pods. check returns an error for an agent of
+// another Cluster of the hub.
+func Observe(ctx context.Context, downstream hub.Downstream, accounts []types.UID, check func(Owner) error, in *supervisionrule.Input) error {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: in.Namespace, Name: name} }
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace}}
 	if _, err := downstream.Find(ctx, namespace); err != nil {
@@ -36,6 +37,11 @@ func Observe(ctx context.Context, downstream hub.Downstream, accounts []types.UI
 	}
 	if given, err := protocol.ParseBootstrap(bootstrap.Data); err == nil { // an invalid one counts as missing
 		in.Delivered = given.Token
+	}
+	if !in.Known {
+		if err := checkOwner(stored.Data, bootstrap.Data, check); err != nil {
+			return err
+		}
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: here(names.Agent)}
 	found, err := downstream.Find(ctx, deployment)
