@@ -50,13 +50,13 @@ func (r *Renderings) Render(release placement.Release, deployment string, render
 	}
 	done := make(chan result, 1)
 	go func() {
-		defer r.end(release, deployment)
 		var out result
+		defer func() { done <- out }() // last, because the caller may try again at once
+		defer r.end(release, deployment)
 		defer func() {
 			if cause := recover(); cause != nil {
 				out.err = fmt.Errorf("panic: %v", cause)
 			}
-			done <- out
 		}()
 		out.rendered, out.err = render()
 	}()
