@@ -1,12 +1,13 @@
 // Package bounded limits how long a worker waits for the templates of a chart, which cannot be cancelled.
 //
-//	Render ─► ends ─► its result
-//	     └──► does not within Limit ─► an error; it is left running ─► no other rendering for this deployment meanwhile
+//	Render ─► a place of the service account ─► ends ─► its result
+//	                                       └──► does not within Limit ─► an error; it is left running and keeps its place
 package bounded
 
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -20,6 +21,9 @@ const (
 	Limit = 5 * time.Minute
 	// mostLeft is the number of renderings of one release that are left running, each for another deployment.
 	mostLeft = 3
+	// perAccount is the number of renderings of one service account that run at the same time, including those that are left
+	// running. Otherwise a tenant could occupy the processor with any number of endless templates.
+	perAccount = 8
 )
 
 // Renderings runs functions that render charts. Those of one release must not overlap.
@@ -29,20 +33,35 @@ type Renderings struct {
 	mu sync.Mutex
 	// running holds the deployments whose rendering has not ended.
 	running map[placement.Release]map[string]bool
+	// accounts holds the places of each service account.
+	accounts map[string]*places
+}
+
+// places are those of one service account.
+type places struct {
+	taken chan struct{}
+	// stuck means that none became free within Limit.
+	stuck atomic.Bool
 }
 
 // New returns Renderings that end waiting when the agent stops.
 func New(stopped <-chan struct{}) *Renderings {
-	return &Renderings{stopped: stopped, running: map[placement.Release]map[string]bool{}}
+	return &Renderings{stopped: stopped, running: map[placement.Release]map[string]bool{}, accounts: map[string]*places{}}
 }
 
-// Render calls render and returns its result. On nil it has no limit. After an error, render may still be running.
-func (r *Renderings) Render(release placement.Release, deployment string, render func() (map[string]string, error)) (map[string]string, error) {
+// Render calls render for a service account, or "" for that of the agent, and returns its result. On nil it has no limit. After
+// an error, render may still be running.
+func (r *Renderings) Render(account string, release placement.Release, deployment string, render func() (map[string]string, error)) (map[string]string, error) {
 	if r == nil {
 		return render()
 	}
 	if !r.begin(release, deployment) {
 		return nil, tooLong("an earlier rendering of the chart of release %s has not ended", release)
+	}
+	leave, err := r.enter(account)
+	if err != nil {
+		r.end(release, deployment)
+		return nil, err
 	}
 	type result struct {
 		rendered map[string]string
@@ -53,6 +72,7 @@ func (r *Renderings) Render(release placement.Release, deployment string, render
 		var out result
 		defer func() { done <- out }() // last, because the caller may try again at once
 		defer r.end(release, deployment)
+		defer leave()
 		defer func() {
 			if cause := recover(); cause != nil {
 				out.err = fmt.Errorf("panic: %v", cause)
@@ -94,6 +114,52 @@ func (r *Renderings) end(release placement.Release, deployment string) {
 	if delete(r.running[release], deployment); len(r.running[release]) == 0 {
 		delete(r.running, release)
 	}
+}
+
+// enter takes a place of a service account, and returns the function that gives it back. It waits for one, unless no place became
+// free in such a time before.
+func (r *Renderings) enter(account string) (leave func(), err error) {
+	p := r.placesOf(account)
+	leave = func() { p.stuck.Store(false); <-p.taken }
+	select {
+	case p.taken <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	if p.stuck.Load() {
+		return nil, tooMany(account)
+	}
+	timer := time.NewTimer(Limit)
+	defer timer.Stop()
+	select {
+	case p.taken <- struct{}{}:
+		return leave, nil
+	case <-r.stopped:
+		return nil, access.ErrStopped
+	case <-timer.C:
+		p.stuck.Store(true)
+		return nil, tooMany(account)
+	}
+}
+
+func (r *Renderings) placesOf(account string) *places {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.accounts[account]
+	if p == nil {
+		p = &places{taken: make(chan struct{}, perAccount)}
+		r.accounts[account] = p
+	}
+	return p
+}
+
+func tooMany(account string) error {
+	of := "service account " + account
+	if account == "" {
+		of = "Bundles without a service account"
+	}
+	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the most: correct the templates of "+
+		"Bundles with this reason, and restart the agent, which cannot stop them", perAccount, of))
 }
 
 func tooLong(format string, args ...any) error {

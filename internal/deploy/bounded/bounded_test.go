@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +31,7 @@ func TestRender_ReturnsTheResult(t *testing.T) {
 	for name, r := range map[string]*Renderings{"limited": New(nil), "without a limit": nil} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 * mostLeft { // those that end do not count
-				rendered, err := r.Render(web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
+				rendered, err := r.Render("", web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
 				if rendered["a"] != "b" || !errors.Is(err, failure) {
 					t.Errorf("rendered %v, error %v", rendered, err)
 				}
@@ -39,7 +41,7 @@ func TestRender_ReturnsTheResult(t *testing.T) {
 }
 
 func TestPanic_IsAnError(t *testing.T) {
-	if _, err := New(nil).Render(web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
+	if _, err := New(nil).Render("", web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
 		t.Errorf("error %v", err)
 	}
 }
@@ -48,7 +50,7 @@ func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, endless := New(nil), make(chan struct{})
 		render := func(release placement.Release, deployment string) error {
-			_, err := r.Render(release, deployment, func() (map[string]string, error) {
+			_, err := r.Render("", release, deployment, func() (map[string]string, error) {
 				<-endless
 				return nil, nil
 			})
@@ -75,11 +77,56 @@ func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 	})
 }
 
+func TestEndlessTemplatesOfOneAccount_AreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, endless, running := New(nil), make(chan struct{}), atomic.Int32{}
+		render := func(account string, i int) error {
+			_, err := r.Render(account, placement.Release{Namespace: account, Name: fmt.Sprint(i)}, "1", func() (map[string]string, error) {
+				defer running.Add(-1)
+				running.Add(1)
+				if account == "tenant" {
+					<-endless
+				}
+				return nil, nil
+			})
+			return err
+		}
+		const want = "8 renderings of service account tenant have not ended"
+		var waiting sync.WaitGroup
+		var refused atomic.Int32
+		for i := range 50 {
+			waiting.Go(func() {
+				if err := render("tenant", i); strings.Contains(err.Error(), want) {
+					refused.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := render("other", 0); err != nil || time.Since(began) > 0 || running.Load() != perAccount {
+			t.Errorf("another account: error %v after %s, %d are running", err, time.Since(began), running.Load())
+		}
+		waiting.Wait()
+		if took := time.Since(began); took != Limit || refused.Load() != 50-perAccount {
+			t.Errorf("%d are refused after %s", refused.Load(), took)
+		}
+		expectTooLong(t, render("tenant", 50), want)
+		if took := time.Since(began); took != Limit {
+			t.Errorf("repetitions keep the worker: %s", took)
+		}
+		close(endless)
+		synctest.Wait()
+		if err := render("tenant", 50); err != nil || len(r.running) > 0 {
+			t.Errorf("after the end: error %v, %d are remembered", err, len(r.running))
+		}
+	})
+}
+
 func TestStoppingAgent_DoesNotWait(t *testing.T) {
 	stopped, endless := make(chan struct{}), make(chan struct{})
 	defer close(endless)
 	close(stopped)
-	_, err := New(stopped).Render(web, "1", func() (map[string]string, error) {
+	_, err := New(stopped).Render("", web, "1", func() (map[string]string, error) {
 		<-endless
 		return nil, nil
 	})
