@@ -123,11 +123,8 @@ func (q *Queue) Run(ctx context.Context, synced ...cache.InformerSynced) {
 }
 
 // sort puts the keys that come first before the others. A process that begins to work has all keys in its queue, and most
-// of them need nothing.
+// of them need nothing. Only now, with synced caches, all workspaces are known.
 func (q *Queue) sort() {
-	if q.options.First == nil {
-		return
-	}
 	var first, others []types.NamespacedName
 	for q.Behind() {
 		key, ended := q.queue.Get()
@@ -135,7 +132,7 @@ func (q *Queue) sort() {
 			return
 		}
 		q.done(key)
-		if q.options.First(key) {
+		if q.options.First != nil && q.options.First(key) {
 			first = append(first, key)
 		} else {
 			others = append(others, key)

@@ -300,6 +300,33 @@ func TestKeysOfOneNamespace_LeaveWorkersToOthers(t *testing.T) {
 	})
 }
 
+// Keys come before the cache is synced that tells their workspace.
+func TestKeysFromBeforeTheSync_AreSharedByTheirWorkspace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var synced atomic.Bool
+		workspace := func(k types.NamespacedName) string {
+			if !synced.Load() {
+				return k.Name
+			}
+			return "one"
+		}
+		p := &passes{began: time.Now()}
+		q := New(Options{Workers: 3, PerWorkspace: 2, Workspace: workspace, Log: slog.New(slog.DiscardHandler)}, func(_ context.Context, k types.NamespacedName) error {
+			p.note(k)
+			<-time.After(time.Minute)
+			return nil
+		})
+		for _, name := range []string{"a", "b", "c"} {
+			q.Add(key(name))
+		}
+		synced.Store(true)
+		go q.Run(t.Context(), synced.Load)
+		<-time.After(time.Hour)
+		p.sorted()
+		p.expect(t, "a 0s", "b 0s", "c 1m0s")
+	})
+}
+
 // depth counts as client-go's metric workqueue_depth does.
 type depth struct{ atomic.Int64 }
 
