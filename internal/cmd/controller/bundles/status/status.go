@@ -55,8 +55,8 @@ type handler struct {
 func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
 	h := &handler{app: a, ledger: outcomes, turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
-	h.bundles = queue.New(queue.Options{Name: "bundle-status", Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onBundle))
-	h.clusters = queue.New(queue.Options{Name: "cluster-status", Workers: 8, Spacing: window, Settling: settlingSum, Log: a.Log}, h.yielding(h.onCluster))
+	h.bundles = h.newSums("bundle-status", 6, h.yielding(h.onBundle))
+	h.clusters = h.newSums("cluster-status", 12, h.yielding(h.onCluster))
 	outcomes.OnChange(func(bundle types.NamespacedName) {
 		h.bundles.AddAfter(bundle, waitingBundle) // or earlier, when a BundleDeployment changes
 	})
@@ -73,6 +73,14 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
 	return nil
+}
+
+// newSums returns a queue of Bundles or Clusters. One workspace gets two thirds of the workers: a tenant may have any number of
+// them, and its agents may report as often as they like.
+func (h *handler) newSums(name string, workers int, handle queue.Handle) *queue.Queue {
+	return queue.New(queue.Options{
+		Name: name, Workers: workers, PerWorkspace: workers * 2 / 3, Spacing: window, Settling: settlingSum, Log: h.app.Log,
+	}, handle)
 }
 
 // yielding runs status updates one at a time while BundleDeployments are being written, so that the writes reach the

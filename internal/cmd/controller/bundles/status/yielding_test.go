@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 )
 
 // They run concurrently, and one at a time while BundleDeployments are being written.
@@ -116,4 +117,35 @@ func TestWaitingUpdate_EndsWithTheController(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || told {
 		t.Errorf("told: %t, error %v; want only the end", told, err)
 	}
+}
+
+// A tenant may have any number of Bundles, and agents that change their states all the time.
+func TestSumsOfOneWorkspace_LeaveWorkersToOthers(t *testing.T) {
+	h := &handler{app: hubtest.New(t).App}
+	synctest.Test(t, func(t *testing.T) {
+		handled := map[string]time.Duration{}
+		var mu sync.Mutex
+		began := time.Now()
+		q := h.newSums("sums", 3, func(_ context.Context, key types.NamespacedName) error {
+			mu.Lock()
+			handled[key.String()] = time.Since(began)
+			mu.Unlock()
+			if key.Namespace == "busy" {
+				<-time.After(time.Minute)
+			}
+			return nil
+		})
+		go q.Run(t.Context())
+		for _, name := range []string{"a", "b", "c", "d"} {
+			q.AddNow(types.NamespacedName{Namespace: "busy", Name: name})
+		}
+		<-time.After(time.Second)
+		q.AddNow(types.NamespacedName{Namespace: "other", Name: "a"})
+		<-time.After(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		if after, isHandled := handled["other/a"]; !isHandled || after != time.Second || len(handled) != 5 {
+			t.Errorf("handled %v", handled)
+		}
+	})
 }
