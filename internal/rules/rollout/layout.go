@@ -17,6 +17,13 @@ const (
 	defaultMaxNew             = 50
 )
 
+// Limits of the partitions of a Bundle. Decide compares the members of a partition with all of their partitions.
+const (
+	maxPartitions = 1000
+	// maxMembers is the number of members of all partitions together. A cluster counts once for each of its partitions.
+	maxMembers = 1 << 18
+)
+
 // Names of generated partitions.
 const (
 	// partitionAll is the only partition of a rollout without partitions.
@@ -171,6 +178,7 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 		l.Partitions = append(l.Partitions, Part{Name: partitionRemaining})
 	}
 	usesGroups := slices.ContainsFunc(matchers, targeting.Matcher.UsesGroups)
+	members := 0
 	l.Of = make([][]int, len(clusters))
 	for i, cluster := range clusters {
 		var in []*fleet.ClusterGroup
@@ -185,6 +193,9 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 		if remaining && len(l.Of[i]) == 0 {
 			l.Of[i] = []int{len(matchers)}
 		}
+		if members += len(l.Of[i]); members > maxMembers {
+			return inField("partitions", fmt.Errorf("%w: the partitions have more than %d clusters together: let fewer of them select the same cluster", ErrStrategy, maxMembers))
+		}
 		for _, p := range l.Of[i] {
 			l.Partitions[p].Count++
 		}
@@ -194,6 +205,9 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 }
 
 func partitionMatchers(partitions []fleet.Partition) ([]targeting.Matcher, error) {
+	if len(partitions) > maxPartitions {
+		return nil, inField("partitions", fmt.Errorf("%w: there are %d partitions, and at most %d are allowed", ErrStrategy, len(partitions), maxPartitions))
+	}
 	matchers := make([]targeting.Matcher, len(partitions))
 	for i, partition := range partitions {
 		matcher, err := targeting.NewMatcher(targeting.Criteria{

@@ -186,6 +186,30 @@ func TestInvalidStrategies_ReturnAnError(t *testing.T) {
 	}
 }
 
+// A tenant may have any number of Clusters, and a Bundle room for tens of thousands of partitions.
+func TestPartitionsThatTakeTooMuchMemory_AreRefused(t *testing.T) {
+	all := func(count int) []fleet.Partition {
+		return slices.Repeat([]fleet.Partition{{ClusterSelector: targetingtest.Selector()}}, count)
+	}
+	for name, test := range map[string]struct {
+		partitions []fleet.Partition
+		clusters   int
+		want       string
+	}{
+		"as many partitions as allowed": {all(maxPartitions), 1, ""},
+		"too many partitions":           {all(maxPartitions + 1), 1, "spec.rolloutStrategy.partitions: invalid rollout strategy: there are 1001 partitions, and at most 1000 are allowed"},
+		"too many members": {all(maxPartitions), 300, "spec.rolloutStrategy.partitions: invalid rollout strategy: " +
+			"the partitions have more than 262144 clusters together: let fewer of them select the same cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewLayout(targetingtest.Bundle(strategy(fleet.RolloutStrategy{Partitions: test.partitions})), numbered(test.clusters), targeting.Groups{})
+			if (err == nil) != (test.want == "") || err != nil && (err.Error() != test.want || !errors.Is(err, ErrStrategy)) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   Layout
