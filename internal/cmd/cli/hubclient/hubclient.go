@@ -67,6 +67,8 @@ type StatusError struct {
 	Code int
 	// Message is the text of the API server, bounded and in one line.
 	Message string
+	// isStatus means that the answer is a Status of Kubernetes.
+	isStatus bool
 }
 
 // Error returns the status and the message.
@@ -81,6 +83,12 @@ func (e *StatusError) Error() string {
 func HasCode(err error, codes ...int) bool {
 	var status *StatusError
 	return errors.As(err, &status) && slices.Contains(codes, status.Code)
+}
+
+// IsOfAPIServer reports whether an error is an answer of an API server, and not of a proxy in front of it.
+func IsOfAPIServer(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.isStatus
 }
 
 // Response is what an answer contains besides its body.
@@ -148,7 +156,7 @@ func (c *Client) Send(ctx context.Context, method, path, query string, body, res
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		var status metav1.Status
 		_ = json.Unmarshal(read, &status) // an answer of a proxy is not a Status
-		return info, &StatusError{answer.StatusCode, foreign.Excerpt(status.Message, 512)}
+		return info, &StatusError{Code: answer.StatusCode, Message: foreign.Excerpt(status.Message, 512), isStatus: status.Kind == "Status"}
 	}
 	return info, decode(read, result)
 }

@@ -114,7 +114,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		}
 	}
 	_, err := j.heartbeat(ctx, *f)
-	f.rejected = hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound)
+	f.rejected = isRejection(err, elsewhere)
 	if elsewhere {
 		f.silent = err != nil && !f.rejected
 		return nil
@@ -127,6 +127,12 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 		return j.onHub(hubProblem(j.text, err))
 	}
 	return nil
+}
+
+// isRejection reports whether an error means that the hub of an identity does not accept it. A proxy in front of another hub may
+// refuse this user instead.
+func isRejection(err error, elsewhere bool) bool {
+	return hubclient.HasCode(err, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound) && (!elsewhere || hubclient.IsOfAPIServer(err))
 }
 
 // readUID reads the UID of the cluster if it is the client ID of the agent.

@@ -92,10 +92,17 @@ func TestIdentityOfAnotherHub_IsSentOnlyThere(t *testing.T) {
 	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
 	for name, test := range map[string]struct {
 		code             int
+		answer           string
 		rejected, silent bool
-	}{"it knows the agent": {200, false, false}, "it has deleted the Cluster": {401, true, false}, "it does not answer": {503, false, true}} {
+	}{
+		"it knows the agent":          {200, `{}`, false, false},
+		"it has deleted the Cluster":  {401, `{"kind":"Status","message":"Unauthorized"}`, true, false},
+		"a proxy before it refuses":   {403, `{"message":"Forbidden"}`, false, true},
+		"a proxy before it has moved": {404, `not found`, false, true},
+		"it does not answer":          {503, `{}`, false, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			before, former := serve(t, own.issue(t, nil), good().with(status, test.code, `{}`))
+			before, former := serve(t, own.issue(t, nil), good().with(status, test.code, test.answer))
 			url, hub := serve(t, own.issue(t, nil), good())
 			j := joinerOf(t, clitest.Start(t, joined(before, own.pem)...))
 			j.text = textFor(url, own)
