@@ -70,7 +70,9 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	// An agent whose namespace was deleted has left its role, which belongs to the release of its Bundle. So do all objects of an
 	// agent that was imported, and that its hub has given up.
 	takeOver := !f.exists || f.rejected
-	if j.created.release, err = j.helm.Install(uninterrupted, j.values, takeOver); err != nil {
+	created, err := j.helm.Install(uninterrupted, j.values, takeOver)
+	j.created.release = created && !f.deployment // an agent that was there stays
+	if err != nil {
 		return "", installProblem(j.flags.Target(), j.namespace, err)
 	}
 	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"helm.sh/helm/v3/pkg/release"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -219,6 +220,41 @@ func TestUndo_KeepsTheRecoveryKeyOfAnEarlierAgent(t *testing.T) {
 		if server.Get(object) != nil {
 			t.Errorf("%T was not deleted: %v", object, server.Writes())
 		}
+	}
+}
+
+// installing is a Helm that has no release of the agent.
+type installing struct{ tookOver, uninstalled bool }
+
+func (*installing) Status() (release.Status, error) { return "", nil }
+
+func (i *installing) Install(_ context.Context, _ map[string]any, takeOver bool) (bool, error) {
+	i.tookOver = takeOver
+	return true, nil
+}
+
+func (i *installing) Uninstall() error {
+	i.uninstalled = true
+	return nil
+}
+
+func (i *installing) UninstallWithoutHooks() error { return i.Uninstall() }
+
+// The agent of a cluster that moves was installed by its former hub.
+func TestUndo_KeepsAnAgentThatWasThere(t *testing.T) {
+	for name, before := range map[string]bool{"there was an agent": true, "there was none": false} {
+		t.Run(name, func(t *testing.T) {
+			j := joinerOf(t, clitest.Start(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}))
+			helm := &installing{}
+			j.helm = helm
+			if _, err := j.install(t.Context(), found{exists: true, deployment: before, rejected: true}, stepInstall); err != nil {
+				t.Fatal(err)
+			}
+			_ = j.undo(t.Context(), nil)
+			if !helm.tookOver || helm.uninstalled == before {
+				t.Errorf("took over: %t, uninstalled: %t", helm.tookOver, helm.uninstalled)
+			}
+		})
 	}
 }
 

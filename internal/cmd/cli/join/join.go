@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	helmvalues "helm.sh/helm/v3/pkg/cli/values"
 	"helm.sh/helm/v3/pkg/getter"
+	"helm.sh/helm/v3/pkg/release"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -183,6 +184,14 @@ func (o *options) print(joined Joined) error {
 		fmt.Sprintf("%s %s/%s of %s", text, joined.Workspace, joined.Cluster, joined.Hub))
 }
 
+// helm is the Helm of the cluster, see agentrelease.Helm.
+type helm interface {
+	Status() (release.Status, error)
+	Install(ctx context.Context, values map[string]any, takeOver bool) (created bool, err error)
+	Uninstall() error
+	UninstallWithoutHooks() error
+}
+
 // joiner joins one cluster.
 type joiner struct {
 	*options
@@ -193,7 +202,7 @@ type joiner struct {
 	namespace string
 	values    map[string]any
 	hub       hubReport
-	helm      *agentrelease.Helm
+	helm      helm
 	hubSide   *hubSide
 	created   created
 }
