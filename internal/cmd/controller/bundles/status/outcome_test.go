@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,8 +104,11 @@ func TestOutcomes_AreWrittenAtOnceAndThenOncePerWindow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				passes := map[string][]time.Duration{}
+				var mu sync.Mutex // two queues write passes
 				note := func(kind string) *queue.Queue {
 					q := queue.New(queue.Options{Workers: 1, Spacing: window, Settling: settlingSum, Log: slog.New(slog.DiscardHandler)}, func(context.Context, types.NamespacedName) error {
+						mu.Lock()
+						defer mu.Unlock()
 						passes[kind] = append(passes[kind], time.Since(began))
 						return nil
 					})
