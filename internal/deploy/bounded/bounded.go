@@ -33,7 +33,7 @@ type Renderings struct {
 	mu sync.Mutex
 	// running holds the deployments whose rendering has not ended.
 	running map[placement.Release]map[string]bool
-	// accounts holds the places of each service account.
+	// accounts holds the places of each service account that has renderings.
 	accounts map[string]*places
 }
 
@@ -42,6 +42,8 @@ type places struct {
 	taken chan struct{}
 	// stuck means that none became free within Limit.
 	stuck atomic.Bool
+	// users counts the renderings that run or wait. Renderings.mu guards it.
+	users int
 }
 
 // New returns Renderings that end waiting when the agent stops.
@@ -120,7 +122,16 @@ func (r *Renderings) end(release placement.Release, deployment string) {
 // free in such a time before.
 func (r *Renderings) enter(account string) (leave func(), err error) {
 	p := r.placesOf(account)
-	leave = func() { p.stuck.Store(false); <-p.taken }
+	leave = func() {
+		p.stuck.Store(false)
+		<-p.taken
+		r.leave(account, p)
+	}
+	defer func() {
+		if err != nil {
+			r.leave(account, p)
+		}
+	}()
 	select {
 	case p.taken <- struct{}{}:
 		return leave, nil
@@ -150,7 +161,17 @@ func (r *Renderings) placesOf(account string) *places {
 		p = &places{taken: make(chan struct{}, perAccount)}
 		r.accounts[account] = p
 	}
+	p.users++
 	return p
+}
+
+// leave forgets the places of a service account without renderings.
+func (r *Renderings) leave(account string, p *places) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.users--; p.users == 0 {
+		delete(r.accounts, account)
+	}
 }
 
 func tooMany(account string) error {
