@@ -54,7 +54,7 @@ func (h *handler) end(secret *corev1.Secret) error {
 	if err := h.dropReader(secret); err != nil {
 		return err
 	}
-	return utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound)
+	return utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, exactly(secret.UID)), isGone)
 }
 
 // dropReader deletes the RoleBinding and the Role that made the Secret readable. It keeps those of a request of the
@@ -86,10 +86,17 @@ func (h *handler) dropMembers(secret *corev1.Secret) error {
 func (h *handler) drop(bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role) error {
 	var failures []error
 	for _, binding := range bindings {
-		failures = append(failures, utilerrors.FilterOut(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
+		failures = append(failures, utilerrors.FilterOut(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, exactly(binding.UID)), isGone))
 	}
 	for _, role := range roles {
-		failures = append(failures, utilerrors.FilterOut(h.app.Roles.Delete(role.Namespace, role.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
+		failures = append(failures, utilerrors.FilterOut(h.app.Roles.Delete(role.Namespace, role.Name, exactly(role.UID)), isGone))
 	}
 	return errors.Join(failures...)
 }
+
+func exactly(uid types.UID) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}
+
+// isGone reports whether an object is gone, or was replaced by another one of the same name.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

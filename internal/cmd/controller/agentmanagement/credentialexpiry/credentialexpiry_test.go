@@ -124,6 +124,21 @@ func TestExpiry_DeletesOnlyItsReaders(t *testing.T) {
 	hubtest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r2-creds")
 }
 
+// A request that is granted again gets objects of the same names, which the caches may not have yet.
+func TestObjectsCreatedAgain_Stay(t *testing.T) {
+	hub := start(t, credential(), &rbacv1.Role{ObjectMeta: readerMeta("r1-creds")}, &rbacv1.RoleBinding{ObjectMeta: readerMeta("r1-creds")})
+	hub.Pass(grant.CredentialLife)
+	again := readerMeta("r1-creds")
+	again.UID = "again"
+	hub.Have(credential(func(s *corev1.Secret) { s.UID = "again" }), &rbacv1.Role{ObjectMeta: again}, &rbacv1.RoleBinding{ObjectMeta: again})
+	if err := hub.Handle("Secret", registration+"/c-1"); err != nil {
+		t.Fatal(err)
+	}
+	hubtest.MustGet[*corev1.Secret](t, hub, registration, "c-1")
+	hubtest.MustGet[*rbacv1.Role](t, hub, registration, "r1-creds")
+	hubtest.MustGet[*rbacv1.RoleBinding](t, hub, registration, "r1-creds")
+}
+
 func TestReaderOfAnotherWorkspace_Stays(t *testing.T) {
 	elsewhere := readerMeta("r1-creds")
 	elsewhere.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "ws2"}
