@@ -68,6 +68,8 @@ type figures struct {
 	progress rollout.Progress
 	// waits are the reasons for which targets do not get the newest state now.
 	waits []rollout.Wait
+	// closed is the first partition whose limit is 0 while a target waits for it, or nil.
+	closed *rollout.Part
 	// failed means that an error keeps a cluster from being ready.
 	failed bool
 }
@@ -82,8 +84,26 @@ func addUp(in bundleInput) figures {
 	summarizePartitions(out.progress.Partitions, out.summary, entries, steps)
 	if in.outcome.Failure == "" && out.summary.Ready < out.summary.DesiredReady {
 		out.waits = rollout.Decide(layout, steps).Waits
+		out.closed = closedOf(layout, steps, out.waits)
 	}
 	return out
+}
+
+// closedOf returns the first partition whose limit is 0 while a target waits for it, or nil. A partition that the rollout has not
+// reached may be one, because a target can be in several partitions.
+func closedOf(layout rollout.Layout, steps []rollout.Step, waits []rollout.Wait) *rollout.Part {
+	first := len(layout.Partitions)
+	for i, wait := range waits {
+		for _, p := range steps[i].Partitions {
+			if wait == rollout.WaitLimit && layout.Partitions[p].MaxUnavailable == 0 {
+				first = min(first, p)
+			}
+		}
+	}
+	if first == len(layout.Partitions) {
+		return nil
+	}
+	return &layout.Partitions[first]
 }
 
 // setBundleStatus fills in the status of a Bundle.
@@ -157,16 +177,12 @@ func heldBack(spec fleet.BundleSpec, found figures) string {
 
 // held returns which limit of the rollout keeps the newest state from clusters that wait for it, or an empty string.
 func held(found figures) string {
-	atLimit := slices.Contains(found.waits, rollout.WaitLimit)
-	for _, part := range found.progress.Partitions {
-		if waiting := part.Summary.WaitApplied + part.Summary.OutOfSync; atLimit && waiting > 0 && part.MaxUnavailable == 0 {
-			return fmt.Sprintf("maxUnavailable of partition %q is 0: its available clusters do not get the newest state until it is higher", part.Name)
-		}
-	}
 	switch {
+	case found.closed != nil:
+		return fmt.Sprintf("maxUnavailable of partition %q is 0: its available clusters do not get the newest state until it is higher", found.closed.Name)
 	case slices.Contains(found.waits, rollout.WaitPartition):
 		return laterPartitions(found.progress)
-	case atLimit:
+	case slices.Contains(found.waits, rollout.WaitLimit):
 		return "available clusters wait while as many clusters are unavailable as maxUnavailable allows, in total or in their partition"
 	default:
 		return ""

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,33 @@ func TestReachedLimit_IsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := limited(test.most, test.paused); got != test.want {
 				t.Errorf("Ready says\n%q, want\n%q", got, test.want)
+			}
+		})
+	}
+}
+
+// A partition that no cluster waits for now is not named, although its limit is 0.
+func TestClosedPartition_IsNamedIfItBlocksTheRollout(t *testing.T) {
+	const closed = `maxUnavailable of partition "second" is 0: its available clusters do not get the newest state until it is higher; `
+	for name, test := range map[string]struct {
+		partitions []int // of the cluster that waits
+		want       string
+	}{
+		"the rollout has not reached it":          {[]int{0}, `later partitions wait while more than 1 clusters of partition "first" are unavailable; `},
+		"a cluster of an earlier partition is in": {[]int{0, 1}, closed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := func(bd *fleet.BundleDeployment) {
+				bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID, bd.Status.Ready = "s-2:b", "s-2:b", false
+			}
+			in := bundleInput{now: now, outcome: selection.Outcome{
+				Rollout: rollout.Layout{MaxUnavailable: 3, Partitions: []rollout.Part{{Name: "first", Count: 2, MaxUnavailable: 1}, {Name: "second", Count: 1}}},
+				Targets: []selection.Target{inPartitions("one", 0), inPartitions("two", test.partitions...), inPartitions("three", 1)},
+			}, deployments: []*fleet.BundleDeployment{deployment("one", broken), deployment("two"), deployment("three")}}
+			var got fleet.BundleStatus
+			setBundleStatus(&got, in, addUp(in))
+			if message := conditions.Get(got.Conditions, "Ready").Message; !strings.HasPrefix(message, test.want) {
+				t.Errorf("Ready says\n%q, want\n%q", message, test.want)
 			}
 		})
 	}
