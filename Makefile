@@ -22,6 +22,11 @@ TESTFLAGS := -vet=off -ldflags='-s -w'
 # Gomega polls every 10 ms unless told otherwise. Many of these polls list objects of an API server.
 export GOMEGA_DEFAULT_EVENTUALLY_POLLING_INTERVAL := 50ms
 
+# Another minor version of the control planes, one of dev/kubeversions: make e2e KUBERNETES=1.31
+ifdef KUBERNETES
+export FLEET_KUBERNETES := $(KUBERNETES)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help build images push demo demo-capi lab-up lab-down test test-unit update-golden rights race e2e e2e-nodes recovery walls bench generate verify lint measure clean
 

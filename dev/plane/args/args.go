@@ -9,9 +9,11 @@ package args
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
+	"github.com/fleet-hub/fleet/dev/plane/build"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
@@ -101,13 +103,24 @@ func nodeControllers() []string {
 // Without them a controller-manager starts faster and needs less memory. The controllers that remove finalizers
 // of volumes stay, because admission sets these finalizers.
 func unusedControllers() []string {
-	return []string{
+	unused := []string{
 		"cloud-node-lifecycle-controller", "device-taint-eviction-controller", "ephemeral-volume-controller",
 		"horizontal-pod-autoscaler-controller", "node-ipam-controller", "node-route-controller",
 		"persistentvolume-attach-detach-controller", "persistentvolume-binder-controller", "persistentvolume-expander-controller",
 		"podcertificaterequest-cleaner-controller",
 		"resourceclaim-controller", "service-lb-controller", "ttl-controller",
 		"volumeattributesclass-protection-controller",
+	}
+	return slices.DeleteFunc(unused, func(name string) bool { return build.Minor() < firstMinor()[name] })
+}
+
+// firstMinor returns the minor version of Kubernetes that introduced a controller. Older controller-managers reject its
+// name.
+func firstMinor() map[string]int {
+	return map[string]int{
+		"volumeattributesclass-protection-controller": 32,
+		"device-taint-eviction-controller":            33,
+		"podcertificaterequest-cleaner-controller":    34,
 	}
 }
 

@@ -1,13 +1,18 @@
 package args
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fleet-hub/fleet/dev/plane/build"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 )
 
 func TestArguments_MatchTheGoldens(t *testing.T) {
+	t.Setenv(build.EnvKubernetes, "")
 	server := Server{Name: "east", Dir: "/data/east", Port: 20001}
 	audited := server
 	audited.Audit, audited.Policy = "/logs/east/audit.json", "audit-policy.yaml"
@@ -32,5 +37,21 @@ func TestArguments_MatchTheGoldens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			golden.Expect(t, test.golden+".golden", strings.Join(test.args, "\n")+"\n")
 		})
+	}
+}
+
+// A controller-manager exits if it does not know a controller.
+func TestOlderKubernetes_IsNotGivenControllersOfLaterVersions(t *testing.T) {
+	for minor, unknown := range map[string][]string{
+		"1.31": {"device-taint-eviction-controller", "podcertificaterequest-cleaner-controller", "volumeattributesclass-protection-controller"},
+		"1.37": nil,
+	} {
+		t.Setenv(build.EnvKubernetes, "")
+		want := strings.Split(Controllers{}.selection(), ",")
+		want = slices.DeleteFunc(want, func(name string) bool { return slices.Contains(unknown, strings.TrimPrefix(name, "-")) })
+		t.Setenv(build.EnvKubernetes, minor)
+		if diff := cmp.Diff(want, strings.Split(Controllers{}.selection(), ",")); diff != "" {
+			t.Errorf("controllers of %s (-want +got):\n%s", minor, diff)
+		}
 	}
 }

@@ -13,14 +13,48 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // Version is the Kubernetes version that the control planes report. It equals the version in dev/kube/go.mod.
 const Version = "v1.36.3"
+
+// EnvKubernetes is the environment variable that selects another minor version of Kubernetes, such as 1.31.
+const EnvKubernetes = "FLEET_KUBERNETES"
+
+// others returns the Kubernetes versions that dev/kubeversions pins besides Version, by minor version. They have no
+// programs for nodes, because the source code for those depends on the version.
+func others() map[string]string {
+	return map[string]string{"1.31": "v1.31.12", "1.37": "v1.37.1"}
+}
+
+// kubernetes returns the version that EnvKubernetes selects, Version if it is empty.
+func kubernetes() (string, error) {
+	selected := os.Getenv(EnvKubernetes) //nolint:forbidigo // for tests, not for the product
+	if selected == "" || strings.HasPrefix(Version, "v"+selected+".") {
+		return Version, nil
+	}
+	version, found := others()[selected]
+	if !found {
+		return "", fmt.Errorf("%s=%s: dev/kubeversions has no Kubernetes %s, only %s", EnvKubernetes, selected, selected,
+			strings.Join(slices.Sorted(maps.Keys(others())), " and "))
+	}
+	return version, nil
+}
+
+// Minor returns the minor version of the Kubernetes that EnvKubernetes selects, 0 if it is unknown.
+func Minor() int {
+	version, _ := kubernetes() // Kube returns the error
+	minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v1."), ".")
+	number, _ := strconv.Atoi(minor)
+	return number
+}
 
 // CAPIVersion is the version of Cluster API in dev/capi/go.mod.
 const CAPIVersion = "v1.14.2"
@@ -39,8 +73,9 @@ type recipe struct {
 	name string // directory in the cache; also used in messages
 	// sources are the directories to hash, relative to the module's root. go build runs in the first one.
 	sources []string
-	// pkg is the package to build. It is empty for the package in the first source directory.
-	pkg     string
+	// targets are the package to build, or files, whose build constraints do not count. They are empty for the package
+	// in the first source directory.
+	targets []string
 	file    string   // name of the executable
 	aliases []string // symbolic links to it: a multi-call binary selects the program by the name it is called by
 	flags   []string
@@ -52,20 +87,27 @@ type recipe struct {
 	slow string
 }
 
-func kubeRecipe() recipe {
-	major, minor, _ := strings.Cut(strings.TrimPrefix(Version, "v"), ".")
+// kubeRecipe returns how to build version, the Kubernetes version of dev/kube/go.mod or one of the others.
+func kubeRecipe(version string) recipe {
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
 	const pkg = "k8s.io/component-base/version."
-	return recipe{
+	r := recipe{
 		name:    "kube",
 		sources: []string{"dev/kube"},
 		file:    "kube",
 		aliases: []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "hollow-node", "etcd"},
 		// Helm's capability checks and kubectl fail with the default version v0.0.0-master+$Format.
-		flags:   []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + Version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
-		version: Version,
+		flags:   []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
+		version: version,
 		slow:    "about five minutes on two cores, only the first time",
 	}
+	if version != Version {
+		r.sources = append(r.sources, "dev/kubeversions")
+		r.flags = append(r.flags, "-modfile=../kubeversions/"+major+"."+minor+".mod")
+		r.targets = []string{"main.go", "node_other.go"}
+	}
+	return r
 }
 
 func capiRecipe() recipe {
@@ -73,7 +115,7 @@ func capiRecipe() recipe {
 	return recipe{
 		name:    "capi",
 		sources: []string{"dev/capi"},
-		pkg:     module + "/core",
+		targets: []string{module + "/core"},
 		file:    CAPICore,
 		flags:   []string{"-trimpath", "-ldflags=-s -w"},
 		copied:  moduleDir{module: module, dir: "core/config", to: CAPIConfig},
@@ -94,7 +136,11 @@ func supervisorRecipe() recipe {
 // Kube returns the directory of the control plane's executables, and builds them if they are not in the cache.
 // Several processes may call it at once: one builds, the others wait.
 func Kube(ctx context.Context, progress Progress) (string, error) {
-	return provide(ctx, kubeRecipe(), progress)
+	version, err := kubernetes()
+	if err != nil {
+		return "", err
+	}
+	return provide(ctx, kubeRecipe(version), progress)
 }
 
 // Names in the directory that CAPI returns.

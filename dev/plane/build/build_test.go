@@ -89,7 +89,7 @@ func TestHash_ChangesWithEveryBuildInput(t *testing.T) {
 		}, false},
 		"flag is added: new hash":               {func(_ *testing.T, _ string, r *recipe, _ *string) { r.flags = append(r.flags, "-v") }, true},
 		"alias is added: new hash":              {func(_ *testing.T, _ string, r *recipe, _ *string) { r.aliases = append(r.aliases, "other") }, true},
-		"package is another module's: new hash": {func(_ *testing.T, _ string, r *recipe, _ *string) { r.pkg = "example.com/other" }, true},
+		"package is another module's: new hash": {func(_ *testing.T, _ string, r *recipe, _ *string) { r.targets = []string{"example.com/other"} }, true},
 		"Go version changes: new hash":          {func(_ *testing.T, _ string, _ *recipe, version *string) { *version = "go1.99" }, true},
 	}
 	for name, test := range tests {
@@ -254,25 +254,46 @@ func TestRecipes_MatchThisRepository(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, required := range map[string]string{
-		"kube": "k8s.io/kubernetes " + Version, "capi": "sigs.k8s.io/cluster-api " + CAPIVersion,
-	} {
-		mod, err := os.ReadFile(filepath.Join(root, "dev", dir, "go.mod"))
+	pins := map[string]string{"kube/go.mod": "k8s.io/kubernetes " + Version, "capi/go.mod": "sigs.k8s.io/cluster-api " + CAPIVersion}
+	for minor, version := range others() {
+		pins["kubeversions/"+minor+".mod"] = "k8s.io/kubernetes " + version
+	}
+	for file, required := range pins {
+		mod, err := os.ReadFile(filepath.Join(root, "dev", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !regexp.MustCompile(`(?m)^\t` + regexp.QuoteMeta(required) + `( // indirect)?$`).Match(mod) {
-			t.Errorf("dev/%s/go.mod does not require %s, which messages and binaries name", dir, required)
+			t.Errorf("dev/%s does not require %s, which messages and binaries name", file, required)
 		}
 	}
 	want := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
-	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe().flags); diff != "" {
+	if diff := cmp.Diff([]string{"-trimpath", want}, kubeRecipe(Version).flags); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
-	for _, r := range []recipe{kubeRecipe(), capiRecipe(), supervisorRecipe(), machineHostRecipe(), machineProviderRecipe(), podRunnerRecipe()} {
+	for _, r := range []recipe{kubeRecipe(Version), capiRecipe(), supervisorRecipe(), machineHostRecipe(), machineProviderRecipe(), podRunnerRecipe()} {
 		if _, err := r.hash(root, "go"); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestEnvKubernetes_SelectsTheVersion(t *testing.T) {
+	for selected, minor := range map[string]int{"": 36, "1.31": 31, "1.36": 36, "1.37": 37} {
+		t.Setenv(EnvKubernetes, selected)
+		version, err := kubernetes()
+		if err != nil || Minor() != minor || !strings.HasPrefix(version, fmt.Sprintf("v1.%d.", minor)) {
+			t.Errorf("%s=%s: minor %d of %s, %v", EnvKubernetes, selected, Minor(), version, err)
+		}
+	}
+	want := []string{"-trimpath", "-modfile=../kubeversions/1.31.mod"}
+	flags := kubeRecipe(others()["1.31"]).flags
+	if diff := cmp.Diff(want, slices.DeleteFunc(flags, func(flag string) bool { return strings.Contains(flag, "gitMinor=31") })); diff != "" {
+		t.Errorf("flags of 1.31 (-want +got):\n%s", diff)
+	}
+	t.Setenv(EnvKubernetes, "1.30")
+	if _, err := Kube(t.Context(), nil); err == nil || err.Error() != "FLEET_KUBERNETES=1.30: dev/kubeversions has no Kubernetes 1.30, only 1.31 and 1.37" {
+		t.Errorf("got error %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package build
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +19,10 @@ func (r recipe) compile(ctx context.Context, root, work string) error {
 		return fmt.Errorf("finding the Go toolchain: %w", err)
 	}
 	args := append([]string{"build", "-buildvcs=false"}, r.flags...)
+	args = append(args, "-o", filepath.Join(work, r.file))
 	command := supervise.Command{
 		Path: tool,
-		Args: append(args, "-o", filepath.Join(work, r.file), cmp.Or(r.pkg, ".")),
+		Args: append(args, r.targets...),
 		Env:  append(os.Environ(), buildEnv()...),
 		Dir:  filepath.Join(root, r.sources[0]),
 		Log:  filepath.Join(work, "build.log"),

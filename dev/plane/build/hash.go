@@ -19,8 +19,8 @@ import (
 func (r recipe) hash(root, goVersion string) (string, error) {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s %s %s %q %q\n", goVersion, runtime.GOOS, runtime.GOARCH, r.flags, r.aliases) // writing to a hash never fails
-	if r.pkg != "" {
-		_, _ = fmt.Fprintf(h, "%s %q\n", r.pkg, r.copied)
+	if len(r.targets) > 0 {
+		_, _ = fmt.Fprintf(h, "%s %q\n", strings.Join(r.targets, " "), r.copied)
 	}
 	for _, source := range r.sources {
 		err := fs.WalkDir(os.DirFS(root), source, func(path string, entry fs.DirEntry, err error) error {
