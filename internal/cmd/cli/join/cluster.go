@@ -117,6 +117,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 	f.rejected = isRejection(err, elsewhere)
 	if elsewhere {
 		f.silent = err != nil && !f.rejected
+		f.expired = f.rejected && !j.unregistered && !f.expires.IsZero() && !j.clock().Before(f.expires)
 		return nil
 	}
 	f.newCA = errors.Is(err, foreign.ErrUntrusted)
@@ -225,6 +226,9 @@ func (f *found) readIdentity(secret *corev1.Secret) {
 		return
 	}
 	f.identity, f.server, f.signer = &identity, cfg.Host, protocol.SigningKeyOf(cfg.BearerToken)
+	if token, err := protocol.ParseAccountToken(cfg.BearerToken); err == nil {
+		f.expires = token.Expires
+	}
 }
 
 // isHub reports whether the cluster has the account of the token: then it is the hub.

@@ -51,10 +51,12 @@ func TestInputThatDoesNotEnd_IsInterrupted(t *testing.T) {
 }
 
 // joined are the objects of an agent that trusts a CA.
-func joined(url, ca string) []runtime.Object {
+func joined(url, ca string) []runtime.Object { return joinedWith("identity", url, ca) }
+
+func joinedWith(token, url, ca string) []runtime.Object {
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
-users: [{name: c, user: {token: identity}}], clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}`,
-		url, base64.StdEncoding.EncodeToString([]byte(ca)))
+users: [{name: c, user: {token: %q}}], clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]}`,
+		token, url, base64.StdEncoding.EncodeToString([]byte(ca)))
 	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}},
@@ -113,6 +115,40 @@ func TestIdentityOfAnotherHub_IsSentOnlyThere(t *testing.T) {
 			}
 			if sent := seen(hub); sent > 0 {
 				t.Errorf("the hub of the text was sent %d credentials", sent)
+			}
+		})
+	}
+}
+
+// Its hub rejects an expired identity also if it still has the Cluster.
+func TestExpiredIdentityOfAnotherHub_NeedsConfirmation(t *testing.T) {
+	own := newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	for name, test := range map[string]struct {
+		answer       int
+		left         time.Duration // of the identity's lifetime
+		unregistered bool
+		want         string
+	}{
+		"rejected while it is valid: moves":    {401, time.Minute, false, ""},
+		"expired: refused":                     {401, 0, false, "that hub cannot tell whether it still has the Cluster"},
+		"expired and confirmed: moves":         {401, 0, true, ""},
+		"accepted although confirmed: refused": {200, time.Minute, true, "this cluster has joined another hub or workspace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, _ := serve(t, own.issue(t, nil), good().with(status, test.answer, `{"kind":"Status"}`))
+			url, _ := serve(t, own.issue(t, nil), good())
+			now := time.Now()
+			claims := fmt.Sprintf(`{"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":"u"}}}`, now.Add(test.left).Unix())
+			j := joinerOf(t, clitest.Start(t, joinedWith("e30."+base64.RawURLEncoding.EncodeToString([]byte(claims))+".e30", before, own.pem)...))
+			j.text, j.unregistered, j.clock = textFor(url, own), test.unregistered, func() time.Time { return now }
+			f, err := j.gather(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			step, err := decide(j.text, f)
+			if test.want == "" && (step != stepInstall || err != nil) || test.want != "" && (err == nil || !strings.Contains(exit.Text(err), test.want)) {
+				t.Errorf("step %q: %v", step, err)
 			}
 		})
 	}

@@ -61,6 +61,7 @@ type options struct {
 
 	file, hubContext, image string
 	keep, dryRun            bool
+	unregistered            bool
 	timeout                 time.Duration
 }
 
@@ -107,6 +108,7 @@ func (o *options) bind(command *cobra.Command) {
 	flags.StringArrayVar(&o.values.Values, "set", nil, "value of the chart fleet-agent, as key=value; may be repeated")
 	flags.StringArrayVar(&o.values.StringValues, "set-string", nil, "value of the chart fleet-agent that is a string, as key=value; may be repeated")
 	flags.BoolVar(&o.keep, "keep", false, "keep what was created if the cluster does not join")
+	flags.BoolVar(&o.unregistered, "unregistered", false, "confirm that another hub has unregistered the cluster; needed if the agent's credential of that hub has expired")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "check everything, print the objects without secrets, and write nothing")
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the first heartbeat")
 }

@@ -41,6 +41,10 @@ type found struct {
 	// rejected means that the hub of the identity does not accept it. newCA means that the agent does not trust the hub's CA.
 	// silent means that the hub of the identity is another one than that of the text, and cannot be asked.
 	rejected, newCA, silent bool
+	// expires is when the identity expires, or zero. expired means that another hub rejects it for that reason, perhaps only for
+	// that reason, and that the user does not confirm that the cluster has left.
+	expires time.Time
+	expired bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
 	bootstrap *protocol.Bootstrap
 	config    config.Agent
@@ -147,12 +151,17 @@ func (f found) elsewhere(text jointext.Text) bool {
 }
 
 // hasLeft reports whether the agent may register with another hub or workspace.
-func (f found) hasLeft() bool { return f.rejected && !f.imported }
+func (f found) hasLeft() bool { return f.rejected && !f.imported && !f.expired }
 
 // refuseElsewhere returns the error for a cluster that belongs to another hub or workspace, with the way to move it.
 func refuseElsewhere(f found, name string) error {
 	problem := fmt.Sprintf("this cluster has joined another hub or workspace: %s, as Cluster %s", f.server, name)
-	fixes := []string{"to move it, with its workloads: on that hub, " + f.leave() + ", and join again (docs/uninstall.md#move-a-cluster)"}
+	again := "join again"
+	if f.expired {
+		problem += "; the agent's credential has expired, so that hub cannot tell whether it still has the Cluster"
+		again = "join again with --unregistered"
+	}
+	fixes := []string{"to move it, with its workloads: on that hub, " + f.leave() + ", and " + again + " (docs/uninstall.md#move-a-cluster)"}
 	if f.silent {
 		problem += "; that hub could not be asked whether it still has the Cluster"
 		fixes = append(fixes, "if that hub no longer exists: docs/recovery.md#the-hub-is-lost")

@@ -152,6 +152,11 @@ func TestDecide(t *testing.T) {
 			found: joined(func(f *found) { f.server, f.rejected, f.imported, f.release = "https://other", true, true, "" }), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + moveImported,
 		},
+		"another hub that rejects an expired identity is refused": {
+			found: joined(func(f *found) { f.server, f.rejected, f.expired = "https://other", true, true }), code: exit.Refused,
+			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west; the agent's credential has expired, so that hub cannot tell whether it still has the Cluster\n" +
+				another + strings.Replace(move, "join again", "join again with --unregistered", 1),
+		},
 		"another hub that does not answer is refused": {
 			found: joined(func(f *found) { f.server, f.silent = "https://other", true }), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west; that hub could not be asked whether it still has the Cluster\n" +
