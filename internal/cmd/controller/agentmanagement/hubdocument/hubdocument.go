@@ -24,6 +24,10 @@ import (
 // waitDelay is the time until the next attempt while the hub's key or the token of an account does not exist yet.
 const waitDelay = 5 * time.Second
 
+// newAccount is the age up to which the token of an account is awaited. An older account without a token may never get one,
+// for instance because its workspace has no Clusters any more.
+const newAccount = time.Minute
+
 // recheck is the time until the published document is read again: it is not watched, and may be deleted or changed.
 const recheck = 5 * time.Minute
 
@@ -137,7 +141,7 @@ func (h *handler) returning() (count int, err error) {
 	return count, err
 }
 
-// recoveryTokens returns the token of each recovery account. An account whose token does not exist yet follows later.
+// recoveryTokens returns the token of each recovery account that has one.
 func (h *handler) recoveryTokens(ctx context.Context) (map[string]string, error) {
 	accounts, err := h.app.ServiceAccounts.Cache().List("", labels.Everything())
 	if err != nil {
@@ -151,7 +155,9 @@ func (h *handler) recoveryTokens(ctx context.Context) (map[string]string, error)
 		token, err := h.app.Recoveries.Token(ctx, account)
 		switch {
 		case errors.Is(err, recoveries.ErrPending):
-			h.later()
+			if h.app.Clock().Sub(account.CreationTimestamp.Time) < newAccount {
+				h.later()
+			}
 		case err != nil:
 			return nil, err
 		default:

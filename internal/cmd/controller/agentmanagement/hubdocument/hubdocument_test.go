@@ -188,7 +188,10 @@ func TestReplacedHubKey_SignsANewDocument(t *testing.T) {
 
 func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	key := newKey(t)
-	hub := start(t, key, account("u2"), tokenSecret("u1", tokenOf("u1")))
+	hub := start(t, key, tokenSecret("u1", tokenOf("u1")))
+	recent := account("u2")
+	recent.CreationTimestamp = metav1.NewTime(hub.Now())
+	hub.Put(recent)
 	loaded := hub.App.Recoveries
 	hub.App.Recoveries = recoveries.New(nil, "", hub.Now)
 	handle(t, hub)
@@ -206,6 +209,9 @@ func TestWhatIsNotThereYet_IsAwaited(t *testing.T) {
 	if got := current(t, hub, key); len(got.Tokens) != 0 {
 		t.Errorf("the token of another account in the Secret is published: %v", got.Tokens)
 	}
+	hub.Pass(newAccount)
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub, rechecks)
 	hub.Put(tokenSecret("u2", tokenOf("u2")))
 	handle(t, hub)
 	hubtest.ExpectWoken(t, hub, rechecks)
