@@ -29,6 +29,8 @@ const (
 // Renderings runs functions that render charts. Those of one release must not overlap.
 type Renderings struct {
 	stopped <-chan struct{}
+	// agent is the set of the agent's own Bundle. It needs no place, so that other Bundles cannot prevent an upgrade of the agent.
+	agent placement.Set
 
 	mu sync.Mutex
 	// running holds the deployments whose rendering has not ended.
@@ -47,20 +49,23 @@ type places struct {
 }
 
 // New returns Renderings that end waiting when the agent stops.
-func New(stopped <-chan struct{}) *Renderings {
-	return &Renderings{stopped: stopped, running: map[placement.Release]map[string]bool{}, accounts: map[string]*places{}}
+func New(stopped <-chan struct{}, agent placement.Set) *Renderings {
+	return &Renderings{stopped: stopped, agent: agent, running: map[placement.Release]map[string]bool{}, accounts: map[string]*places{}}
 }
 
-// Render calls render for a service account, or "" for that of the agent, and returns its result. On nil it has no limit. After
-// an error, render may still be running.
-func (r *Renderings) Render(account string, release placement.Release, deployment string, render func() (map[string]string, error)) (map[string]string, error) {
+// Render calls render for a set and a service account, or "" for that of the agent, and returns its result. On nil it has no limit.
+// After an error, render may still be running.
+func (r *Renderings) Render(set placement.Set, account string, release placement.Release, deployment string, render func() (map[string]string, error)) (map[string]string, error) {
 	if r == nil {
 		return render()
 	}
 	if !r.begin(release, deployment) {
 		return nil, tooLong("an earlier rendering of the chart of release %s has not ended", release)
 	}
-	leave, err := r.enter(account)
+	leave, err := func() {}, error(nil)
+	if set != r.agent {
+		leave, err = r.enter(account)
+	}
 	if err != nil {
 		r.end(release, deployment)
 		return nil, err

@@ -16,7 +16,10 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-var web = placement.Release{Namespace: "web", Name: "web"}
+var (
+	web        = placement.Release{Namespace: "web", Name: "web"}
+	own, users = placement.AgentSet(""), placement.SetOf("web", "")
+)
 
 // expectTooLong fails the test unless the error tells the user about an endless template.
 func expectTooLong(t *testing.T, err error, want string) {
@@ -28,10 +31,10 @@ func expectTooLong(t *testing.T, err error, want string) {
 
 func TestRender_ReturnsTheResult(t *testing.T) {
 	failure := errors.New("no good")
-	for name, r := range map[string]*Renderings{"limited": New(nil), "without a limit": nil} {
+	for name, r := range map[string]*Renderings{"limited": New(nil, own), "without a limit": nil} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 * mostLeft { // those that end do not count
-				rendered, err := r.Render("", web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
+				rendered, err := r.Render(users, "", web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
 				if rendered["a"] != "b" || !errors.Is(err, failure) {
 					t.Errorf("rendered %v, error %v", rendered, err)
 				}
@@ -41,16 +44,16 @@ func TestRender_ReturnsTheResult(t *testing.T) {
 }
 
 func TestPanic_IsAnError(t *testing.T) {
-	if _, err := New(nil).Render("", web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
+	if _, err := New(nil, own).Render(users, "", web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, endless := New(nil), make(chan struct{})
+		r, endless := New(nil, own), make(chan struct{})
 		render := func(release placement.Release, deployment string) error {
-			_, err := r.Render("", release, deployment, func() (map[string]string, error) {
+			_, err := r.Render(users, "", release, deployment, func() (map[string]string, error) {
 				<-endless
 				return nil, nil
 			})
@@ -79,9 +82,9 @@ func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 
 func TestEndlessTemplatesOfOneAccount_AreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, endless, running := New(nil), make(chan struct{}), atomic.Int32{}
+		r, endless, running := New(nil, own), make(chan struct{}), atomic.Int32{}
 		render := func(account string, i int) error {
-			_, err := r.Render(account, placement.Release{Namespace: account, Name: fmt.Sprint(i)}, "1", func() (map[string]string, error) {
+			_, err := r.Render(users, account, placement.Release{Namespace: account, Name: fmt.Sprint(i)}, "1", func() (map[string]string, error) {
 				defer running.Add(-1)
 				running.Add(1)
 				if account == "tenant" {
@@ -122,11 +125,33 @@ func TestEndlessTemplatesOfOneAccount_AreLimited(t *testing.T) {
 	})
 }
 
+func TestEndlessTemplatesWithoutAnAccount_LeaveTheAgentsBundle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, endless := New(nil, own), make(chan struct{})
+		var waiting sync.WaitGroup
+		for i := range perAccount {
+			waiting.Go(func() {
+				_, _ = r.Render(users, "", placement.Release{Name: fmt.Sprint(i)}, "1", func() (map[string]string, error) {
+					<-endless
+					return nil, nil
+				})
+			})
+		}
+		synctest.Wait()
+		rendered, err := r.Render(own, "", placement.Release{Name: "fleet-agent-east"}, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, nil })
+		if err != nil || rendered["a"] != "b" {
+			t.Errorf("rendered %v, error %v", rendered, err)
+		}
+		close(endless)
+		waiting.Wait()
+	})
+}
+
 func TestStoppingAgent_DoesNotWait(t *testing.T) {
 	stopped, endless := make(chan struct{}), make(chan struct{})
 	defer close(endless)
 	close(stopped)
-	_, err := New(stopped).Render("", web, "1", func() (map[string]string, error) {
+	_, err := New(stopped, own).Render(users, "", web, "1", func() (map[string]string, error) {
 		<-endless
 		return nil, nil
 	})

@@ -58,7 +58,7 @@ func (r *rendering) render(renderer engine.Engine) error {
 		return err
 	}
 	renderer.EnableDNS = !HelmOptions(r.in.Options).DisableDNS
-	rendered, err := r.bounds.Render(r.in.Options.ServiceAccount, r.in.Release, r.in.DeploymentID, func() (map[string]string, error) { return renderer.Render(c, values) })
+	rendered, err := r.bounds.Render(r.in.Set, r.in.Options.ServiceAccount, r.in.Release, r.in.DeploymentID, func() (map[string]string, error) { return renderer.Render(c, values) })
 	if err != nil {
 		return err
 	}
