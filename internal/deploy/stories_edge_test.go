@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/dev/plane/build"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -71,6 +72,9 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	harmless := []string{
 		"get bundledeployments: 404", "update bundledeployments/status: 404", "update bundledeployments/status: 409",
 		"patch bundledeployments/status: 404", "get contents: 404",
+	}
+	if build.Minor() < 32 {
+		harmless = append(harmless, "watch bundledeployments: 422") // a watch that begins with a list: client-go lists after it
 	}
 	l.eventually(func() string {
 		clear(counts)

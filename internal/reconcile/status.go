@@ -2,7 +2,10 @@ package reconcile
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // StatusClient is the part of a controller's client that writing a status needs.
@@ -21,7 +24,7 @@ func WriteStatus[T Object](client StatusClient[T], read T, change func(T)) (T, e
 		if err != nil || !differs {
 			return current, err
 		}
-		whole, err := onlyStatus(wanted)
+		whole, err := onlyStatus(current, wanted)
 		if err != nil {
 			return current, err
 		}
@@ -59,18 +62,20 @@ func statusOf(obj Object) any {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status").Addr().Interface()
 }
 
-// onlyStatus returns an object that contains only the status and the identifying metadata. An API server ignores
-// everything else in an update of a status.
-func onlyStatus[T Object](of T) (T, error) {
-	value := reflect.New(reflect.TypeOf(of).Elem())
+// onlyStatus returns an object that contains only the status of wanted and the metadata of current. An API server ignores
+// everything else in an update of a status. Kubernetes 1.31 forgets who manages labels and other metadata that are missing
+// in the update, and then the next server-side apply of a user no longer removes them.
+func onlyStatus[T Object](current, wanted T) (T, error) {
+	value := reflect.New(reflect.TypeOf(wanted).Elem())
 	part, ok := value.Interface().(T)
 	if !ok {
-		return of, fmt.Errorf("creating a new %T: unexpected type %s", of, value.Type())
+		return wanted, fmt.Errorf("creating a new %T: unexpected type %s", wanted, value.Type())
 	}
-	part.SetNamespace(of.GetNamespace())
-	part.SetName(of.GetName())
-	part.SetUID(of.GetUID())
-	part.SetResourceVersion(of.GetResourceVersion())
-	value.Elem().FieldByName("Status").Set(reflect.ValueOf(of).Elem().FieldByName("Status"))
+	value.Elem().FieldByName("ObjectMeta").Set(reflect.ValueOf(current).Elem().FieldByName("ObjectMeta"))
+	part.SetManagedFields(nil) // the API server keeps its own
+	annotations := maps.Clone(part.GetAnnotations())
+	delete(annotations, corev1.LastAppliedConfigAnnotation) // it may be large, and only its value matters to kubectl
+	part.SetAnnotations(annotations)
+	value.Elem().FieldByName("Status").Set(reflect.ValueOf(wanted).Elem().FieldByName("Status"))
 	return part, nil
 }

@@ -3,11 +3,13 @@ package reconcile
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -94,6 +96,25 @@ func TestPatchStatus(t *testing.T) {
 				t.Errorf("status is %+v", got.Status)
 			}
 		})
+	}
+}
+
+// Kubernetes 1.31 removes a user's server-side apply from the managers of metadata that are missing in the update.
+func TestWriteStatus_SendsTheMetadata(t *testing.T) {
+	w := newWorld()
+	labeled := func(c *fleet.Cluster) {
+		c.Labels, c.Annotations, c.Finalizers = map[string]string{"env": "dev"}, map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}, []string{"example.com/kept"}
+		c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "user"}}
+	}
+	read := oneCluster(labeled)
+	w.put(t, true, oneCluster(labeled))
+	if _, err := WriteStatus(w.clusters, read, func(c *fleet.Cluster) { c.Status.Summary.Ready = 3 }); err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Replace(updated(`"conditions":[{"type":"Ready","status":"True","lastUpdateTime":"2026-11-21T07:43:36Z"}],`, "",
+		`{"ready":3,"desiredReady":4}`), `"resourceVersion":"7"`, `"resourceVersion":"7","labels":{"env":"dev"},"annotations":{"a":"b"},"finalizers":["example.com/kept"]`, 1)
+	if diff := cmp.Diff([]string{want}, w.requests); diff != "" {
+		t.Errorf("the requests differ (-want +got):\n%s", diff)
 	}
 }
 

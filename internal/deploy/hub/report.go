@@ -55,14 +55,15 @@ func (h *Hub) writeStatus(ctx context.Context, request *rest.Request, name strin
 
 // statusUpdate returns the body of a status update. The API server ignores the omitted fields. It refuses the
 // update if the BundleDeployment was written since base. statusUpdate returns nil if base has no resource version.
+// It sends the metadata, because Kubernetes 1.31 forgets who manages omitted labels.
 func statusUpdate(base *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus) ([]byte, error) {
 	if base.ResourceVersion == "" {
 		return nil, nil
 	}
+	metadata := base.ObjectMeta
+	metadata.ManagedFields = nil // the API server keeps its own
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "BundleDeployment",
-		"metadata": map[string]any{"name": base.Name, "namespace": base.Namespace, "uid": base.UID, "resourceVersion": base.ResourceVersion},
-		"status":   status,
+		"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "BundleDeployment", "metadata": metadata, "status": status,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)

@@ -3,6 +3,7 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,7 +49,7 @@ func TestStatusPatch(t *testing.T) {
 }
 
 func TestStatusUpdate(t *testing.T) {
-	const head = `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment","metadata":{"name":"hello","namespace":"cluster-ns","resourceVersion":"7","uid":"u1"},"status":`
+	const head = `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment","metadata":{"labels":{"fleet.cattle.io/bundle-namespace":"fleet-default"},"name":"hello","namespace":"cluster-ns","resourceVersion":"7","uid":"u1"},"status":`
 	applied := `"appliedDeploymentID":"s-1:a","conditions":[` +
 		`{"type":"Installed","status":"True","lastUpdateTime":"2026-11-21T12:00:00Z"},{"type":"Deployed","status":"True","lastUpdateTime":"2026-11-21T12:00:00Z"}],`
 	counts := func(ready int) string {
@@ -59,11 +60,11 @@ func TestStatusUpdate(t *testing.T) {
 		change func(*fleet.BundleDeploymentStatus)
 		want   string
 	}{
-		"resource version known: body has status and identity only": {
+		"resource version known: body has status and metadata only": {
 			base: func(bd *fleet.BundleDeployment) {
-				bd.Finalizers, bd.Annotations = []string{"f"}, map[string]string{"a": "b"}
+				bd.Finalizers, bd.Annotations, bd.ManagedFields = []string{"f"}, map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "user"}}
 			},
-			want: head + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `}}`},
+			want: strings.Replace(head, `"uid"`, `"finalizers":["f"],"annotations":{"a":"b"},"uid"`, 1) + `{` + applied + `"display":{},"release":"web/hello:1",` + counts(0) + `}}`},
 		"changed fields and printer columns": {
 			change: func(s *fleet.BundleDeploymentStatus) {
 				s.Ready, s.Display.State, s.ResourceCounts = true, "Ready", fleet.ResourceCounts{Ready: 1, DesiredReady: 1}

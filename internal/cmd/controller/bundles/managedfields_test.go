@@ -1,6 +1,7 @@
 package bundles_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -106,6 +108,47 @@ func expectField(t *testing.T, object *unstructured.Unstructured, want any, path
 	}
 }
 
+// statusClient updates statuses as a controller does.
+type statusClient[T reconcile.Object] struct {
+	*world
+	resource string
+	kind     func() T
+}
+
+func (c statusClient[T]) Get(namespace, name string, _ metav1.GetOptions) (T, error) {
+	found := c.kind()
+	return found, c.world.Get(context.Background(), c.resource, namespace, name, found)
+}
+
+func (c statusClient[T]) UpdateStatus(obj T) (T, error) {
+	written := c.kind()
+	return written, c.Fleet.Put().Namespace(obj.GetNamespace()).Resource(c.resource).Name(obj.GetName()).SubResource("status").
+		Body(obj).Do(context.Background()).Into(written)
+}
+
+// writeReady writes the status of object "one" as a controller does.
+func (w *world) writeReady(t *testing.T, resource string) {
+	t.Helper()
+	summary, state := fleet.BundleSummary{Ready: 1, DesiredReady: 1}, "Ready"
+	bundles := statusClient[*fleet.Bundle]{w, resource, func() *fleet.Bundle { return &fleet.Bundle{} }}
+	clusters := statusClient[*fleet.Cluster]{w, resource, func() *fleet.Cluster { return &fleet.Cluster{} }}
+	var err error
+	if resource == client.Bundles {
+		err = writeStatus(bundles, func(b *fleet.Bundle) { b.Status.Summary, b.Status.Display.State = summary, state })
+	} else {
+		err = writeStatus(clusters, func(c *fleet.Cluster) { c.Status.Summary, c.Status.Display.State = summary, state })
+	}
+	must(t, err)
+}
+
+func writeStatus[T reconcile.Object](c statusClient[T], change func(T)) error {
+	read, err := c.Get(c.workspace, "one", metav1.GetOptions{})
+	if err == nil {
+		_, err = reconcile.WriteStatus(c, read, change)
+	}
+	return err
+}
+
 // Users own metadata and spec of Bundles and Clusters, in parts. The hub writes the status, which is atomic.
 func TestServerSideApplyOfUsers_ChangesOnlyTheirFields(t *testing.T) {
 	w := newWorkspace(t)
@@ -128,10 +171,7 @@ func TestServerSideApplyOfUsers_ChangesOnlyTheirFields(t *testing.T) {
 			}
 			_, err := w.apply(t, resource, "one", "first", steps.first)
 			must(t, err)
-			w.patchStatus(t, resource, w.workspace, "one", map[string]any{
-				"summary": map[string]any{"ready": 1, "desiredReady": 1}, "display": map[string]any{"state": "Ready"},
-				"conditions": []any{map[string]any{"type": "Ready", "status": "True"}},
-			})
+			w.writeReady(t, resource)
 			_, err = w.apply(t, resource, "one", "second", steps.second)
 			must(t, err)
 			after, err := w.apply(t, resource, "one", "first", steps.changed)
