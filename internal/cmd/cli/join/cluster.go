@@ -117,17 +117,21 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 	f.rejected = isRejection(err, elsewhere)
 	if elsewhere {
 		f.silent = err != nil && !f.rejected
-		f.expired = f.rejected && !j.unregistered && !f.expires.IsZero() && !j.clock().Before(f.expires)
+		f.expired = j.doubts(f)
 		return nil
 	}
-	f.newCA = errors.Is(err, foreign.ErrUntrusted)
-	if f.newCA {
+	if f.newCA = errors.Is(err, foreign.ErrUntrusted); f.newCA {
 		return j.readProof(ctx, f)
 	}
 	if err != nil && !f.rejected {
 		return j.onHub(hubProblem(j.text, err))
 	}
 	return nil
+}
+
+// doubts reports whether an identity may be rejected only because it has expired.
+func (j *joiner) doubts(f *found) bool {
+	return f.rejected && !j.unregistered && !f.expires.IsZero() && !j.clock().Before(f.expires)
 }
 
 // isRejection reports whether an error means that the hub of an identity does not accept it. A proxy in front of another hub may

@@ -41,8 +41,7 @@ type found struct {
 	// rejected means that the hub of the identity does not accept it. newCA means that the agent does not trust the hub's CA.
 	// silent means that the hub of the identity is another one than that of the text, and cannot be asked.
 	rejected, newCA, silent bool
-	// expires is when the identity expires, or zero. expired means that another hub rejects it for that reason, perhaps only for
-	// that reason, and that the user does not confirm that the cluster has left.
+	// expires is when the identity expires, or zero. expired means that another hub may reject it only because of that.
 	expires time.Time
 	expired bool
 	// bootstrap is that of Secret fleet-agent-bootstrap, or nil.
