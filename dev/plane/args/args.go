@@ -111,16 +111,26 @@ func unusedControllers() []string {
 		"resourceclaim-controller", "service-lb-controller", "ttl-controller",
 		"volumeattributesclass-protection-controller",
 	}
-	return slices.DeleteFunc(unused, func(name string) bool { return build.Minor() < firstMinor()[name] })
+	return slices.DeleteFunc(unused, func(name string) bool {
+		in, limited := limitedControllers()[name]
+		return limited && (build.Minor() < in.first || build.Minor() > in.last)
+	})
 }
 
-// firstMinor returns the minor version of Kubernetes that introduced a controller. Older controller-managers reject its
-// name.
-func firstMinor() map[string]int {
-	return map[string]int{
-		"volumeattributesclass-protection-controller": 32,
-		"device-taint-eviction-controller":            33,
-		"podcertificaterequest-cleaner-controller":    34,
+// minors are the first and the last minor version of Kubernetes with a controller.
+type minors struct{ first, last int }
+
+// limitedControllers returns the controllers that only some versions have. Controller-managers of the other versions
+// reject the names.
+func limitedControllers() map[string]minors {
+	const newest = 1000
+	return map[string]minors{
+		"volumeattributesclass-protection-controller": {32, newest},
+		"device-taint-eviction-controller":            {33, newest},
+		"podcertificaterequest-cleaner-controller":    {34, newest},
+		"cloud-node-lifecycle-controller":             {0, 36},
+		"node-route-controller":                       {0, 36},
+		"service-lb-controller":                       {0, 36},
 	}
 }
 

@@ -41,10 +41,10 @@ func TestArguments_MatchTheGoldens(t *testing.T) {
 }
 
 // A controller-manager exits if it does not know a controller.
-func TestOlderKubernetes_IsNotGivenControllersOfLaterVersions(t *testing.T) {
+func TestOtherKubernetes_IsNotGivenControllersThatItLacks(t *testing.T) {
 	for minor, unknown := range map[string][]string{
 		"1.31": {"device-taint-eviction-controller", "podcertificaterequest-cleaner-controller", "volumeattributesclass-protection-controller"},
-		"1.37": nil,
+		"1.37": {"cloud-node-lifecycle-controller", "node-route-controller", "service-lb-controller"},
 	} {
 		t.Setenv(build.EnvKubernetes, "")
 		want := strings.Split(Controllers{}.selection(), ",")
