@@ -276,6 +276,7 @@ func TestCredentials_AreSentOnlyToTheRepository(t *testing.T) {
 		"index/fleet.yaml":    "helm: {repo: \"" + repository.URL + "\", chart: web}\n",
 		"redirect/fleet.yaml": "helm: {repo: \"" + repository.URL + "\", chart: web, version: 0.9.0}\n",
 		"password":            "CANARY",
+		"newline":             "CANARY\n",
 		"by-path":             "'*': {username: me, password: CANARY}\n",
 	})
 	for name, test := range map[string]struct {
@@ -288,7 +289,10 @@ func TestCredentials_AreSentOnlyToTheRepository(t *testing.T) {
 		"credentials by path":            {[]string{"--helm-credentials-by-path-file", "by-path", "--helm-repo-url-regex", "http://127", "demo", "index"}, true, "404"},
 		"no expression":                  {[]string{"--username", "me", "--password-file", "password", "demo", "index"}, false, "add --helm-repo-url-regex"},
 		"expression that does not match": {[]string{"--username", "me", "--password-file", "password", "--helm-repo-url-regex", "https://x", "demo", "index"}, false, "does not match its start"},
-		"user without password":          {[]string{"--username", "me", "--helm-repo-url-regex", "http://127", "demo", "index"}, false, "404"},
+		"user without password":          {[]string{"--username", "me", "--helm-repo-url-regex", "http://127", "demo", "index"}, false, "warning: no user is sent"},
+		"password file does not exist":   {[]string{"--username", "me", "--password-file", "pasword", "--helm-repo-url-regex", "http://127", "demo", "index"}, false, "warning: no user is sent"},
+		"password without user":          {[]string{"--password-file", "password", "--helm-repo-url-regex", "http://127", "demo", "index"}, false, "warning: no user is sent"},
+		"password ends with a newline":   {[]string{"--username", "me", "--password-file", "newline", "--helm-repo-url-regex", "http://127", "demo", "index"}, false, "warning: the password in newline ends with a newline"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			elsewhere, own = nil, nil

@@ -241,7 +241,21 @@ func (c *command) credentials() (pack.Credentials, error) {
 	if c.username != "" && len(password) > 0 {
 		auth.Username, auth.Password = c.username, string(password)
 	}
+	if problem := c.passwordProblem(string(password)); problem != "" {
+		c.report.Warn(problem)
+	}
 	return credentials, nil
+}
+
+// passwordProblem says why a chart repository will probably reject the user, or returns "".
+func (c *command) passwordProblem(password string) string {
+	switch {
+	case (c.username != "" || c.passwordFile != "") && (c.username == "" || password == ""):
+		return "no user is sent to chart repositories: that needs --username, and --password-file with a file that exists and is not empty"
+	case strings.HasSuffix(password, "\n"):
+		return fmt.Sprintf("the password in %s ends with a newline, which is sent as a part of it; write the file with printf %%s", c.passwordFile)
+	}
+	return ""
 }
 
 // readInput reads a file that a flag names. One that does not exist counts as empty.
