@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,10 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane/requests"
 	"github.com/fleet-hub/fleet/dev/plane/supervise"
 )
+
+// startsPerProcessor is how many clusters start at the same time, for each processor. With many more, etcd answers an API
+// server so late that it gives up.
+const startsPerProcessor = 2
 
 // HubName is the hub's name among a plane's clusters.
 const HubName = "hub"
@@ -182,10 +187,13 @@ func (p *Plane) start(ctx context.Context) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var clusters sync.WaitGroup
+	places := make(chan struct{}, startsPerProcessor*runtime.NumCPU())
 	var mu sync.Mutex
 	var first error // the first failure, which makes the others fail too
 	for _, c := range p.clusters {
 		clusters.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
 			err := c.start(ctx)
 			if err == nil {
 				return
