@@ -25,7 +25,7 @@ import (
 const waitDelay = 5 * time.Second
 
 // newAccount is the age up to which the token of an account is awaited. An older account without a token may never get one,
-// for instance because its workspace has no Clusters any more.
+// for instance because the last Cluster of its workspace was deleted.
 const newAccount = time.Minute
 
 // recheck is the time until the published document is read again: it is not watched, and may be deleted or changed.
