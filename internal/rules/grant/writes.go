@@ -56,9 +56,9 @@ func writesOfAnswer(in Input, out Outcome) (steps []Write) {
 // writesOfGrant returns how to write the rights of a request and its owner. A request whose owner is gone is
 // garbage-collected; its agent does not notice, and creates another request only after half an hour. The Cluster may
 // exist only in the cache, for example after the hub was restored from an older state. So a new request gets its owner
-// only after its rights could be written to the Cluster's namespace, which is deleted with the Cluster. A granted
-// request first records the heartbeat and the loss of its account. When the account was created again, neither can be
-// detected any more.
+// only after its rights could be written to the Cluster's namespace, which is deleted with the Cluster. A Cluster that is
+// older than the request is read again, too. A granted request first records the heartbeat and the loss of its account.
+// When the account was created again, neither can be detected any more.
 func writesOfGrant(in Input, out Outcome) (steps []Write) {
 	isNew := !in.Request.Status.Granted && len(out.Children) > 0
 	if out.Own != nil && !isNew {

@@ -252,6 +252,9 @@ func atOnce(one, other func() error) error {
 
 // setOwner makes the Cluster the request's only owner.
 func (h *handler) setOwner(r *round) (err error) {
+	if err := h.checkOwner(r); err != nil {
+		return err
+	}
 	own := r.out.Own
 	r.request, err = reconcile.Update(h.app.ClusterRegistrations, r.request, func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{own.Owner}
@@ -276,6 +279,24 @@ func (h *handler) setOwner(r *round) (err error) {
 		}
 	})
 	return err
+}
+
+// checkOwner reads a Cluster that is older than the request again and fails if it does not exist. After the hub was restored
+// from an older state, the cache may contain such a Cluster for a minute, and its namespace may have been created again.
+// The garbage collector would delete the request, and its agent would wait half an hour for the answer.
+func (h *handler) checkOwner(r *round) error {
+	cached := grant.ClusterOf(r.in)
+	if !cached.CreationTimestamp.Before(&r.request.CreationTimestamp) {
+		return nil
+	}
+	live, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
+	if err == nil && (live == nil || live.UID != cached.UID) {
+		err = fmt.Errorf("Cluster %s/%s with UID %s does not exist: waiting for the cache", cached.Namespace, cached.Name, cached.UID)
+	}
+	if err != nil {
+		return fmt.Errorf("making the Cluster the owner of registration %s: %w", r.key(), err)
+	}
+	return nil
 }
 
 // writeKey pins the key of an agent on its Cluster, with the token that the agent joined with, or removes the key of the

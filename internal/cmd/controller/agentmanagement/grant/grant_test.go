@@ -165,6 +165,38 @@ func TestClusterOnlyInTheCache_DoesNotOwnTheRequest(t *testing.T) {
 	}
 }
 
+// The cache may still have a Cluster that no longer exists, and another controller may create its namespace again.
+func TestClusterOfBeforeTheRestore_DoesNotOwnARequestOfAfterIt(t *testing.T) {
+	hub := start(t, asked())
+	hub.Put(request(func(r *fleet.ClusterRegistration) { r.CreationTimestamp = metav1.NewTime(hub.Now()) }))
+	before := cluster(func(c *fleet.Cluster) { c.CreationTimestamp = metav1.NewTime(hub.Now().Add(-time.Minute)) })
+	hub.See(before)
+	another := cluster(func(c *fleet.Cluster) { c.UID, c.CreationTimestamp = "u-another", before.CreationTimestamp })
+	expectUnowned := func(why string) {
+		t.Helper()
+		if err := hub.Handle(kindRequest, "ws/r1"); err == nil || !strings.Contains(err.Error(), why) {
+			t.Fatalf("error %v, want %q", err, why)
+		}
+		if got := current(t, hub); len(got.OwnerReferences) > 0 {
+			t.Fatalf("owned by %v", got.OwnerReferences)
+		}
+		expectNothingHandedOut(t, hub)
+	}
+	expectUnowned("Cluster ws/c1 with UID u-c1 does not exist")
+	hub.Put(another)
+	hub.See(before)
+	expectUnowned("Cluster ws/c1 with UID u-c1 does not exist")
+	hub.Fail("get Cluster ws/c1", errServer)
+	expectUnowned(errServer.Error())
+
+	hub.Fail("get Cluster ws/c1", nil)
+	catchUp(t, hub)
+	settle(t, hub, 3)
+	if got := current(t, hub); len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != another.UID || !got.Status.Granted {
+		t.Errorf("owned by %v, status %+v, want it granted for the Cluster that exists", got.OwnerReferences, got.Status)
+	}
+}
+
 func TestNoCredential_BeforeTheRequestIsOwned(t *testing.T) {
 	hub := start(t, request(), cluster(), asked())
 	const own = "update ClusterRegistration ws/r1"
