@@ -291,7 +291,7 @@ func (h *handler) checkOwner(r *round) error {
 	}
 	live, err := reconcile.Optional(h.app.Clusters.Get(cached.Namespace, cached.Name, metav1.GetOptions{}))
 	if err == nil && (live == nil || live.UID != cached.UID) {
-		err = fmt.Errorf("Cluster %s/%s with UID %s does not exist: waiting for the cache", cached.Namespace, cached.Name, cached.UID)
+		err = fmt.Errorf("waiting for the cache: Cluster %s/%s with UID %s does not exist", cached.Namespace, cached.Name, cached.UID)
 	}
 	if err != nil {
 		return fmt.Errorf("making the Cluster the owner of registration %s: %w", r.key(), err)
