@@ -89,12 +89,9 @@ func (c *Cluster) recordRequests() error {
 	return pki.Write(c.dir, c.auditPolicy, []byte(requests.Policy))
 }
 
-// start starts the API server, runs the BeforeControllers hook, and starts the controller-manager. The pod runner
-// starts as soon as pods can be created.
-func (c *Cluster) start(ctx context.Context) error {
-	if err := c.settle(); err != nil {
-		return err
-	}
+// Start starts a cluster of Options.Later; the plane has started the others. It starts the API server, runs the
+// BeforeControllers hook, and starts the controller-manager. The pod runner starts as soon as pods can be created.
+func (c *Cluster) Start(ctx context.Context) error {
 	if err := c.runServer(ctx); err != nil {
 		return err
 	}
@@ -214,6 +211,14 @@ func (c *Cluster) Resume(ctx context.Context) error {
 	}
 	c.startRunner()
 	return nil
+}
+
+// End ends all processes of a cluster of Options.Later. Its address and its data stay, and it can be started again.
+func (c *Cluster) End() error {
+	c.stopRunner()
+	wait := c.pods.Close()
+	wait()
+	return errors.Join(c.endControllers(), c.Pause())
 }
 
 // releasePorts releases the ports of a cluster that has ended.

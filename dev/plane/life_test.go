@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/await"
 )
@@ -173,6 +174,50 @@ func TestStop_LeavesOnlyTheLogs(t *testing.T) {
 	}
 	if err := p.Hub.Resume(t.Context()); err == nil {
 		t.Error("resuming a cluster of a stopped plane: want an error")
+	}
+}
+
+func TestLaterCluster_StartsAndEndsAloneAndKeepsItsData(t *testing.T) {
+	p, err := Start(t.Context(), Options{
+		Downstreams: []string{"later"}, Later: []string{"later"}, LogDir: t.TempDir(), Binaries: map[string]string{fakeAgent: callMe(t.TempDir(), fakeAgent)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := p.Cluster("later")
+	client := clientFor(t, c)
+	expectEnded := func() {
+		t.Helper()
+		if _, err := client.Discovery().ServerVersion(); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("reading from the cluster: %v", err)
+		}
+		if pids, err := p.PodPIDs("later", metav1.NamespaceDefault, "agent"); err != nil || len(pids) > 0 {
+			t.Errorf("processes %v, %v", pids, err)
+		}
+	}
+	if _, err := client.Discovery().ServerVersion(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("before the start: %v", err)
+	}
+	for start := range 2 {
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		pods, err := client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(pods.Items) != start {
+			t.Fatalf("start %d: %d pods, %v", start, len(pods.Items), err)
+		}
+		if err := runAgentPod(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.End(); err != nil {
+			t.Fatal(err)
+		}
+		expectEnded()
 	}
 }
 

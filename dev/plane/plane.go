@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type Options struct {
 	// Downstreams are the unique names of the downstream clusters: lower case letters, digits and hyphens, but
 	// not HubName.
 	Downstreams []string
+	// Later are those of Downstreams that do not start with the plane, but with Cluster.Start. Restore does not know them.
+	Later []string
 	// Binaries maps a command ("fleetcontroller", "fleetagent") to the path of an executable. A container with
 	// such a command runs as a local process. All other pods become Ready without a process.
 	Binaries map[string]string
@@ -187,14 +190,22 @@ func (p *Plane) start(ctx context.Context) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	var clusters sync.WaitGroup
+	for _, c := range p.clusters {
+		if err := c.settle(); err != nil {
+			return err
+		}
+	}
 	places := make(chan struct{}, startsPerProcessor*runtime.NumCPU())
 	var mu sync.Mutex
 	var first error // the first failure, which makes the others fail too
 	for _, c := range p.clusters {
+		if slices.Contains(p.options.Later, c.Name) {
+			continue
+		}
 		clusters.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			err := c.start(ctx)
+			err := c.Start(ctx)
 			if err == nil {
 				return
 			}

@@ -43,6 +43,8 @@ func viaCommand() string {
 }
 
 var _ = Describe("A cluster is imported with a kubeconfig as it is", Ordered, func() {
+	uses(cape)
+
 	It("not if the kubeconfig runs a command to log in", func(ctx SpecContext) {
 		path := viaCommand()
 		refused := run(ctx, "", "import", cape, "--kubeconfig", path, "--cluster-context", "login", "--as-is")

@@ -21,6 +21,8 @@ import (
 )
 
 var _ = Describe("The doctor of a cluster", Ordered, func() {
+	uses(pond)
+
 	const (
 		secret     = "Secret cattle-fleet-system/fleet-agent"
 		deployment = "Deployment cattle-fleet-system/fleet-agent"

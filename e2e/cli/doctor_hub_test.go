@@ -66,6 +66,8 @@ func heals(ctx SpecContext, id, object, fix string, args ...string) {
 }
 
 var _ = Describe("The doctor of a hub", Ordered, func() {
+	uses(mill)
+
 	inClinic := []string{"hub", "-n", clinic}
 	create := func(ctx SpecContext, document string) {
 		GinkgoHelper()

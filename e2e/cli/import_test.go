@@ -14,6 +14,8 @@ import (
 )
 
 var _ = Describe("A cluster is imported", Ordered, func() {
+	uses(east)
+
 	It("not if it is the hub's own", func(ctx SpecContext) {
 		refused := run(ctx, "", "import", "itself", "--cluster-context", hub)
 		Expect(refused.code).To(Equal(exit.Refused))

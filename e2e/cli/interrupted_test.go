@@ -85,7 +85,7 @@ func through(on func(count int32) error, clusters ...string) (path string, end f
 // error.
 func runWith(ctx context.Context, path, stdin string, args ...string) (exit.Code, string) {
 	GinkgoHelper()
-	leaks.watch()
+	leaks.begin()
 	var out, problems bytes.Buffer
 	code := cli.Run(ctx, append([]string{"fleet", "--kubeconfig", path}, args...),
 		genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &problems}, func(string) string { return "" })
@@ -94,6 +94,8 @@ func runWith(ctx context.Context, path, stdin string, args ...string) (exit.Code
 }
 
 var _ = Describe("A join that is interrupted", Ordered, func() {
+	uses(lake)
+
 	It("after any write removes what it created, and can be run again", func(ctx SpecContext) {
 		text := joinText(run(ctx, "", "token", "create", lake, "--cluster", lake).stdout)
 		for at := int32(1); ; at++ {
@@ -152,6 +154,8 @@ func traces(ctx SpecContext) []string {
 }
 
 var _ = Describe("An import that does not end", Ordered, func() {
+	uses(bay)
+
 	It("because a write fails removes what it created, and can be run again", func(ctx SpecContext) {
 		for at := int32(1); at <= 5; at++ {
 			path, end := through(func(count int32) error {

@@ -18,6 +18,8 @@ import (
 )
 
 var _ = Describe("A cluster joins", Ordered, func() {
+	uses(west, north)
+
 	var text string
 
 	It("after checks that write nothing", func(ctx SpecContext) {
@@ -90,6 +92,8 @@ var _ = Describe("A cluster joins", Ordered, func() {
 })
 
 var _ = Describe("Both sides at once", Ordered, func() {
+	uses(north)
+
 	It("join with one command", func(ctx SpecContext) {
 		joined := run(ctx, "", "join", "--hub-context", hub, "--context", north, "--label", "env=test")
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
@@ -103,6 +107,8 @@ var _ = Describe("Both sides at once", Ordered, func() {
 })
 
 var _ = Describe("A manifest", Ordered, func() {
+	uses(south)
+
 	It("joins a cluster with kubectl apply", func(ctx SpecContext) {
 		manifest := run(ctx, "", "token", "create", south, "--cluster", south, "--format", "manifest").stdout
 		Expect(manifest).To(HavePrefix("apiVersion: v1\nkind: Namespace\n"))

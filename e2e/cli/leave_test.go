@@ -69,6 +69,8 @@ spec:
 `
 
 var _ = Describe("An imported cluster", Ordered, func() {
+	uses(moor)
+
 	It("gets its agent back", func(ctx SpecContext) {
 		imported := run(ctx, "", "import", moor, "--cluster-context", moor, "--label", "place=moor")
 		Expect(imported.code).To(Equal(exit.Done), imported.stderr)
@@ -129,6 +131,8 @@ var _ = Describe("An imported cluster", Ordered, func() {
 })
 
 var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
+	uses(moor, fen)
+
 	var request string
 
 	It("is registered", func(ctx SpecContext) {

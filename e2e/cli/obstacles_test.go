@@ -57,6 +57,8 @@ func secure(ctx SpecContext, cluster, level string) {
 }
 
 var _ = Describe("A join that something prevents", Ordered, func() {
+	uses(hill, ford)
+
 	var text string
 
 	It("names all rights that are missing, and writes nothing", func(ctx SpecContext) {

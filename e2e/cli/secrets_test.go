@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -39,33 +38,39 @@ type invocation struct {
 // leakDetector remembers all credentials of the clusters, also those that a story deletes, and what all commands printed.
 type leakDetector struct {
 	start sync.Once
-	stop  context.CancelFunc
+	stops map[string]context.CancelFunc // by cluster that is watched
 
 	mu          sync.Mutex
 	credentials map[string]string // with where it was seen
 	commands    []invocation
+	objects     map[string]string // as JSON, by what they are
 }
 
-var leaks = &leakDetector{credentials: map[string]string{}}
+var leaks = &leakDetector{stops: map[string]context.CancelFunc{}, credentials: map[string]string{}, objects: map[string]string{}}
 
-// watch starts to watch the Secrets of all clusters.
-func (w *leakDetector) watch() {
+// begin starts to watch the Secrets of the hub, before the first command.
+func (w *leakDetector) begin() {
 	GinkgoHelper()
-	w.start.Do(func() {
-		var ctx context.Context
-		ctx, w.stop = context.WithCancel(context.Background())
-		for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
-			w.add(configOf(cluster.Name).BearerToken, "the admin's kubeconfig of "+cluster.Name)
-			factory := informers.NewSharedInformerFactory(world.On(cluster.Name).Kube, 0)
-			informer := factory.Core().V1().Secrets().Informer()
-			add := func(object any) { w.addSecret(cluster.Name, object.(*corev1.Secret)) }
-			_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, after any) { add(after) }})
-			Expect(err).NotTo(HaveOccurred())
-			factory.Start(ctx.Done())
-			Expect(cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)).To(BeTrue())
-		}
-	})
+	w.start.Do(func() { w.watch(hub) })
 }
+
+// watch starts to watch the Secrets of a cluster.
+func (w *leakDetector) watch(cluster string) {
+	GinkgoHelper()
+	var ctx context.Context
+	ctx, w.stops[cluster] = context.WithCancel(context.Background())
+	w.add(configOf(cluster).BearerToken, "the admin's kubeconfig of "+cluster)
+	factory := informers.NewSharedInformerFactory(world.On(cluster).Kube, 0)
+	informer := factory.Core().V1().Secrets().Informer()
+	add := func(object any) { w.addSecret(cluster, object.(*corev1.Secret)) }
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, after any) { add(after) }})
+	Expect(err).NotTo(HaveOccurred())
+	factory.Start(ctx.Done())
+	Expect(cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)).To(BeTrue())
+}
+
+// stop ends the watch of a cluster.
+func (w *leakDetector) stop(cluster string) { w.stops[cluster]() }
 
 func (w *leakDetector) addSecret(cluster string, secret *corev1.Secret) {
 	for _, value := range secret.Data {
@@ -116,44 +121,55 @@ func (w *leakDetector) ofCommands() (all []string) {
 	return all
 }
 
-// ofObjects returns the leaks in objects that are no Secrets: Events, the arguments and variables of pods, ConfigMaps.
+// note remembers a list of objects.
+func (w *leakDetector) note(what string, list runtime.Object, err error) {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred(), what)
+	document, err := json.Marshal(list)
+	Expect(err).NotTo(HaveOccurred(), what)
+	w.objects[what] += string(document)
+}
+
+// noteObjects remembers the objects of a cluster that are no Secrets: Events, the arguments and variables of pods,
+// ConfigMaps.
+func (w *leakDetector) noteObjects(ctx context.Context, cluster string) {
+	GinkgoHelper()
+	core, everywhere := world.On(cluster).Kube, metav1.ListOptions{}
+	events, err := core.CoreV1().Events("").List(ctx, everywhere)
+	w.note("an Event of "+cluster, events, err)
+	pods, err := core.CoreV1().Pods("").List(ctx, everywhere)
+	w.note("a Pod of "+cluster, pods, err)
+	deployments, err := core.AppsV1().Deployments("").List(ctx, everywhere)
+	w.note("a Deployment of "+cluster, deployments, err)
+	settings, err := core.CoreV1().ConfigMaps("").List(ctx, everywhere)
+	w.note("a ConfigMap of "+cluster, settings, err)
+}
+
+// ofObjects returns the leaks in the noted objects of all clusters, and in those of the hub.
 func (w *leakDetector) ofObjects(ctx context.Context) (all []string) {
 	GinkgoHelper()
-	examine := func(what string, list runtime.Object, err error) {
-		Expect(err).NotTo(HaveOccurred(), what)
-		document, err := json.Marshal(list)
-		Expect(err).NotTo(HaveOccurred(), what)
-		all = append(all, w.leaks(what, string(document))...)
-	}
-	for _, cluster := range append([]*plane.Cluster{world.Plane.Hub}, world.Downstreams...) {
-		core, everywhere := world.On(cluster.Name).Kube, metav1.ListOptions{}
-		events, err := core.CoreV1().Events("").List(ctx, everywhere)
-		examine("an Event of "+cluster.Name, events, err)
-		pods, err := core.CoreV1().Pods("").List(ctx, everywhere)
-		examine("a Pod of "+cluster.Name, pods, err)
-		deployments, err := core.AppsV1().Deployments("").List(ctx, everywhere)
-		examine("a Deployment of "+cluster.Name, deployments, err)
-		settings, err := core.CoreV1().ConfigMaps("").List(ctx, everywhere)
-		examine("a ConfigMap of "+cluster.Name, settings, err)
-	}
+	w.noteObjects(ctx, hub)
 	for resource, list := range map[string]runtime.Object{
 		client.Clusters: &fleet.ClusterList{}, client.Tokens: &fleet.ClusterRegistrationTokenList{}, client.Bundles: &fleet.BundleList{},
 		client.ClusterRegistrations: &fleet.ClusterRegistrationList{}, client.BundleDeployments: &fleet.BundleDeploymentList{},
 	} {
-		examine("an object of "+resource, list, world.Hub.List(ctx, resource, "", list))
+		w.note("an object of "+resource, list, world.Hub.List(ctx, resource, "", list))
+	}
+	for what, documents := range w.objects {
+		all = append(all, w.leaks(what, documents)...)
 	}
 	return all
 }
 
 // After all stories, no credential that any of them has used is where others can read it.
 var _ = AfterSuite(func(ctx SpecContext) {
-	if leaks.stop == nil {
+	if leaks.stops[hub] == nil {
 		return
 	}
-	leaks.stop()
+	leaks.stop(hub)
 	leaks.mu.Lock()
 	defer leaks.mu.Unlock()
 	Expect(len(leaks.credentials)).To(BeNumerically(">", len(world.Downstreams)), "no token was seen")
-	GinkgoWriter.Printf("%d credentials, %d commands\n", len(leaks.credentials), len(leaks.commands))
 	Expect(append(leaks.ofCommands(), leaks.ofObjects(ctx)...)).To(BeEmpty())
+	GinkgoWriter.Printf("%d credentials, %d commands, %d kinds of objects\n", len(leaks.credentials), len(leaks.commands), len(leaks.objects))
 })

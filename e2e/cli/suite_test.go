@@ -4,6 +4,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -23,7 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 )
 
-// The clusters. Each story uses its own.
+// The clusters. Each story uses its own. All of them at once would need half of a processor, even without work.
 const (
 	hub   = framework.HubName
 	west  = "west"  // joins with a token
@@ -48,9 +49,31 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond}}, map[string]any{
+var downstreams = []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond}
+
+var _ = suite.Share(&world, framework.Options{Downstreams: downstreams, Later: downstreams}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
+
+// starting limits the start and the end of the clusters of a story.
+const starting = 5 * time.Minute
+
+// uses starts these clusters before the stories of an ordered container, and ends them afterwards.
+func uses(clusters ...string) {
+	BeforeAll(func(ctx SpecContext) {
+		for _, name := range clusters {
+			Expect(world.Cluster(name).Start(ctx)).To(Succeed())
+			leaks.watch(name)
+		}
+	}, NodeTimeout(starting))
+	AfterAll(func(ctx SpecContext) {
+		for _, name := range clusters {
+			leaks.noteObjects(ctx, name)
+			leaks.stop(name)
+			Expect(world.Cluster(name).End()).To(Succeed())
+		}
+	}, NodeTimeout(starting))
+}
 
 // answer is what a command printed, and its exit code.
 type answer struct {
@@ -102,7 +125,7 @@ func configOf(name string) *rest.Config {
 // run runs a command of fleet with this standard input, and adds it to the transcript without its secrets.
 func run(ctx SpecContext, stdin string, args ...string) answer {
 	GinkgoHelper()
-	leaks.watch()
+	leaks.begin()
 	a, err := commandline.Run(ctx, world.User, stdin, args...)
 	Expect(err).NotTo(HaveOccurred())
 	leaks.addCommand(args, a.Stdout, a.Stderr)

@@ -37,6 +37,8 @@ type World struct {
 type Options struct {
 	// Downstreams are the names of the downstream clusters.
 	Downstreams []string
+	// Later are those of Downstreams that do not start with the world, but with Cluster.Start.
+	Later []string
 	// OtherHubs are those downstream clusters that get the product's CRDs, too.
 	OtherHubs []string
 	// Binaries maps the product's executables to their paths. Nil builds them.
@@ -68,7 +70,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 	}
 	var err error
 	w.Plane, err = plane.Start(ctx, plane.Options{
-		Downstreams: o.Downstreams, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: o.installCRDs,
+		Downstreams: o.Downstreams, Later: o.Later, Binaries: o.Binaries, Hold: o.Hold, Progress: o.Progress, BeforeControllers: o.installCRDs,
 		Audit: o.Audit, Stock: o.Stock, APIServerArgs: o.APIServerArgs,
 		LogDir: o.LogDir,
 	})
