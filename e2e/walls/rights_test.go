@@ -2,12 +2,10 @@ package walls_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
-	"github.com/fleet-hub/fleet/e2e/framework/await"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -193,7 +190,7 @@ func (w *world) facts(t *testing.T, ctx context.Context) facts {
 			t.Fatalf("%s has %d requests, not one", who.workspace, len(requests.Items))
 		}
 		request := &requests.Items[0]
-		w.awaitUse(t, request)
+		must(t, w.awaitUse(t.Context()))
 		others[who.workspace] = names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
 		var made fleet.ClusterRegistrationToken
 		must(t, w.Hub.Get(ctx, client.Tokens, who.workspace, token, &made))
@@ -219,20 +216,6 @@ func (w *world) facts(t *testing.T, ctx context.Context) facts {
 	}
 	f.rights = w.rights(others)
 	return f
-}
-
-// awaitUse waits until the right to read the answer to a request is gone: the hub deletes it after the first use.
-func (w *world) awaitUse(t *testing.T, request *fleet.ClusterRegistration) {
-	t.Helper()
-	await.Until(t, "the right to read the used credential is deleted", time.Minute, func(ctx context.Context) error {
-		readers, err := w.Hub.Kube.RbacV1().RoleBindings(registrationNamespace).List(ctx, metav1.ListOptions{
-			LabelSelector: fleet.LabelAnswers + "=" + string(request.UID),
-		})
-		if err == nil && len(readers.Items) > 0 {
-			err = errors.New("RoleBinding " + readers.Items[0].Name + " exists")
-		}
-		return err
-	})
 }
 
 // rights are all resources that the project uses, and those by which rights could be had.

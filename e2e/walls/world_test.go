@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -280,7 +281,34 @@ func (w *world) join(ctx context.Context, who tenant) error {
 		From: w.Hub.Kube.CoreV1().RESTClient(), Resource: "secrets", Namespace: who.namespace, Name: "db",
 		For: "the copy of a Secret", Within: patience,
 	}, func(*corev1.Secret) bool { return true })
-	return err
+	if err != nil {
+		return err
+	}
+	return w.awaitUse(ctx)
+}
+
+// awaitUse waits until all answers to requests are gone, with the rights to read them: the hub deletes them after the
+// first use.
+func (w *world) awaitUse(ctx context.Context) error {
+	core, rbac := w.Hub.Kube.CoreV1().Secrets(registrationNamespace), w.Hub.Kube.RbacV1()
+	answers := metav1.ListOptions{FieldSelector: "type=" + string(protocol.SecretTypeCredential)}
+	readers := metav1.ListOptions{LabelSelector: fleet.LabelAnswers}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		secrets, err := core.List(ctx, answers)
+		if err != nil {
+			return false, err
+		}
+		bindings, err := rbac.RoleBindings(registrationNamespace).List(ctx, readers)
+		if err != nil {
+			return false, err
+		}
+		roles, err := rbac.Roles(registrationNamespace).List(ctx, readers)
+		return err == nil && len(secrets.Items)+len(bindings.Items)+len(roles.Items) == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until the used answers are deleted: %w", err)
+	}
+	return nil
 }
 
 // tokenValues are those that the token of a workspace hands out.
