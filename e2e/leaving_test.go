@@ -10,11 +10,14 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 var _ = Describe("A cluster leaves: its Cluster is deleted", Ordered, func() {
+	suite.Uses(&world, south)
+
 	var cluster *fleet.Cluster
 
 	It("has run something", func(ctx SpecContext) {

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
@@ -182,6 +183,8 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 })
 
 var _ = Describe("An agent moves to another namespace", Ordered, func() {
+	suite.Uses(&world, spare)
+
 	const (
 		nomad = "nomad"
 		here  = "fleet-here"

@@ -41,7 +41,7 @@ func TestStories(t *testing.T) {
 }
 
 var _ = suite.Share(&world, framework.Options{
-	Downstreams: []string{east, west, north, south, spare, rough},
+	Downstreams: []string{east, west, north, south, spare, rough}, Later: []string{south, spare},
 }, map[string]any{"agentCheckinInterval": checkin})
 
 // imported is the cluster east, joined by a kubeconfig Secret.

@@ -71,9 +71,14 @@ func (p *Plane) watch(c *component) {
 	}
 }
 
-// kill kills the component and waits until it has ended.
+// kill kills the component and waits until it has ended. It does nothing if the component has ended already.
 func (c *component) kill() error {
 	c.expected.Store(true)
+	select {
+	case <-c.process.Done():
+		return nil
+	default:
+	}
 	if err := c.process.Signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("killing %s: %w", c.name, err)
 	}

@@ -43,7 +43,7 @@ func (s *story) rejected(name string) {
 // it does not give up.
 func TestTwoImporters_OneClusterAndTheSamePods(t *testing.T) {
 	const other = "addon-" + raced
-	s := tell(t)
+	s := tell(t, raced)
 	s.provide(raced, nil)
 	cluster := s.joined(raced)
 	s.deliver(raced, raced)
@@ -62,7 +62,7 @@ func TestTwoImporters_OneClusterAndTheSamePods(t *testing.T) {
 // Both importers begin when the provider writes the Secret. Which one wins is not determined.
 func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 	const other = "addon-" + contested
-	s := tell(t)
+	s := tell(t, contested)
 	s.describe(contested, "v1beta2", nil)
 	s.initialize(contested)
 	s.eventually(func(g Gomega) {
@@ -98,7 +98,7 @@ func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 
 func TestClusterImportedByHand_KeepsItsAgent(t *testing.T) {
 	const own = "by-a-user"
-	s := tell(t)
+	s := tell(t, byHand)
 	s.describe(byHand, "v1beta2", map[string]string{"env": "dev"})
 	s.hand(byHand, s.kubeconfig(byHand, provider))
 	s.must(s.importCluster(s.ctx, own, byHand))

@@ -26,7 +26,7 @@ func (s *story) events(g Gomega, name string) []string {
 }
 
 func TestClusterAPIInstalledLater_ClustersJoinByThemselves(t *testing.T) {
-	s := tell(t)
+	s := tell(t, joining)
 	s.Expect(s.detecting).To(Equal(s.before), "the controllers detect Cluster API without a restart")
 
 	s.describe(joining, "v1beta2", map[string]string{"env": "dev"})
@@ -69,7 +69,7 @@ func (s *story) clusters() (found []string) {
 }
 
 func TestClusterOfAnOlderVersion_JoinsByItself(t *testing.T) {
-	s := tell(t)
+	s := tell(t, older)
 	s.describe(older, "v1beta1", map[string]string{"written": "v1beta1"})
 	s.hand(older, s.kubeconfig(older, provider))
 	s.initialize(older)

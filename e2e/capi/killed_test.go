@@ -23,7 +23,7 @@ func (s *story) killControllers() {
 }
 
 func TestProcessesKilledAtEachStage_ClusterJoinsOnce(t *testing.T) {
-	s := tell(t)
+	s := tell(t, disturbed)
 	s.t.Cleanup(func() { // the other tests need the core
 		if err := s.core.Restart(context.WithoutCancel(s.ctx)); err != nil {
 			t.Error(err)

@@ -21,7 +21,7 @@ const rotations = 20
 
 // TestClusterLifecycle follows one cluster; its parts depend on each other.
 func TestClusterLifecycle(t *testing.T) {
-	first := tell(t)
+	first := tell(t, lasting)
 	first.provide(lasting, map[string]string{"stage": "one"})
 	first.agentOf(lasting, first.joined(lasting))
 	for _, part := range []struct {

@@ -40,6 +40,8 @@ const (
 	disturbed = "disturbed" // joins while processes are killed
 )
 
+var downstreams = []string{joining, older, byHand, raced, contested, lasting, disturbed}
+
 // starting limits the start of everything, including builds.
 const starting = 15 * time.Minute
 
@@ -73,7 +75,7 @@ func start() (*world, error) {
 	w := &world{}
 	var err error
 	w.World, err = framework.Start(ctx, framework.Options{
-		Downstreams: []string{joining, older, byHand, raced, contested, lasting, disturbed}, Audit: true,
+		Downstreams: downstreams, Later: downstreams, Audit: true,
 		Progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
@@ -170,12 +172,23 @@ type story struct {
 	ctx context.Context //nolint:containedctx // that of the test
 }
 
-// tell returns a story with the shared world. If the test fails, it prints the state of the hub.
-func tell(t *testing.T) *story {
+// tell returns a story with the shared world, in which these clusters run until the test ends. If the test fails, it
+// prints the state of the hub.
+func tell(t *testing.T, clusters ...string) *story {
 	t.Helper()
 	w, err := shared()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, name := range clusters {
+		if err := w.Cluster(name).Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := w.Cluster(name).End(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

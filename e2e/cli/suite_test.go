@@ -4,7 +4,6 @@ package cli
 import (
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,24 +54,20 @@ var _ = suite.Share(&world, framework.Options{Downstreams: downstreams, Later: d
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 
-// starting limits the start and the end of the clusters of a story.
-const starting = 5 * time.Minute
-
 // uses starts these clusters before the stories of an ordered container, and ends them afterwards.
 func uses(clusters ...string) {
-	BeforeAll(func(ctx SpecContext) {
-		for _, name := range clusters {
-			Expect(world.Cluster(name).Start(ctx)).To(Succeed())
-			leaks.watch(name)
-		}
-	}, NodeTimeout(starting))
 	AfterAll(func(ctx SpecContext) {
 		for _, name := range clusters {
 			leaks.noteObjects(ctx, name)
 			leaks.stop(name)
-			Expect(world.Cluster(name).End()).To(Succeed())
 		}
-	}, NodeTimeout(starting))
+	})
+	suite.Uses(&world, clusters...)
+	BeforeAll(func() {
+		for _, name := range clusters {
+			leaks.watch(name)
+		}
+	})
 }
 
 // answer is what a command printed, and its exit code.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -164,6 +165,8 @@ func (m *mover) losesBefore(ctx SpecContext) {
 }
 
 var _ = Describe("A cluster that has joined moves", Ordered, func() {
+	suite.Uses(&world, moor)
+
 	m := newMover(moor)
 	BeforeAll(m.begin)
 	AfterAll(m.end)
@@ -210,6 +213,8 @@ var _ = Describe("A cluster that has joined moves", Ordered, func() {
 })
 
 var _ = Describe("An imported cluster moves", Ordered, func() {
+	suite.Uses(&world, fen)
+
 	m := newMover(fen)
 	BeforeAll(m.begin)
 	AfterAll(m.end)

@@ -33,7 +33,7 @@ func TestMoves(t *testing.T) {
 	RunSpecs(t, "clusters that move")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{isle, moor, fen}, OtherHubs: []string{isle}}, settings())
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{isle, moor, fen}, Later: []string{moor, fen}, OtherHubs: []string{isle}}, settings())
 
 // settings are the values of the hub's chart.
 func settings() map[string]any {
