@@ -190,7 +190,6 @@ func (w *world) facts(t *testing.T, ctx context.Context) facts {
 			t.Fatalf("%s has %d requests, not one", who.workspace, len(requests.Items))
 		}
 		request := &requests.Items[0]
-		must(t, w.awaitUse(t.Context()))
 		others[who.workspace] = names.CredentialSecret(request.Spec.ClientID, request.Spec.ClientRandom)
 		var made fleet.ClusterRegistrationToken
 		must(t, w.Hub.Get(ctx, client.Tokens, who.workspace, token, &made))
