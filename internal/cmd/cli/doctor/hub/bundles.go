@@ -36,6 +36,7 @@ func bundleChecks() []check.Check[*Facts] {
 		{ID: "hub-bundles-conditions", Needs: sources(SourceBundles), Judge: checkBundlesConditions},
 		{ID: "hub-bundles-size", Needs: sources(SourceBundles), Judge: checkBundlesSize},
 		{ID: "hub-bundles-targets", Needs: sources(SourceBundles), Judge: checkBundlesTargets},
+		{ID: "hub-mappings", Needs: sources(SourceMappings, SourceNamespaces, SourceBundles), Judge: checkMappings},
 		{ID: "hub-bundles-content", Needs: sources(SourceBundles), Judge: checkBundlesContent},
 		{ID: "hub-shards", Needs: sources(SourceLeases, SourceDeployments, SourceBundles, SourceClusters, SourceGroups), Judge: checkShards},
 		{ID: "hub-gitrepos", Needs: sources(SourceGitRepos, SourceDeployments), Judge: checkGitRepos},

@@ -52,6 +52,7 @@ const (
 	configMap = "ConfigMap cattle-fleet-system/fleet-controller"
 	west      = "Cluster fleet-default/west"
 	east      = "Cluster fleet-default/east"
+	mapping   = "BundleNamespaceMapping fleet-default/shared"
 	westNS    = "cluster-fleet-default-west-b051c957a561"
 )
 
@@ -201,7 +202,18 @@ func faults() map[string]fault {
 		"Bundle is large":           {"hub-bundles-size", func(f *Facts) { f.Bundles[0].Size = 1200 << 10 }, "Bundle fleet-default/app", check.Warning, "has 1200 KiB. API servers accept 1536 KiB", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle matches no cluster": {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary = fleet.BundleSummary{} }, "Bundle fleet-default/app", check.Warning, "no Cluster matches", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
 		"Bundle has no targets":     {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary, f.Bundles[0].Spec.Targets = fleet.BundleSummary{}, nil }, "Bundle fleet-default/app", check.Warning, "has no targets", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
-		"Bundle is in a registry":   {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "fleet apply app FOLDER -n fleet-default"},
+		"mapping lacks a selector":  {"hub-mappings", func(f *Facts) { f.Mappings[0].BundleSelector = nil }, mapping, check.Failed, "both bundleSelector and namespaceSelector must be set", "kubectl edit bundlenamespacemappings.fleet.cattle.io -n fleet-default shared"},
+		"selector of a mapping is invalid": {"hub-mappings", func(f *Facts) {
+			f.Mappings[0].BundleSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
+		}, mapping, check.Failed, "stays as it is", "kubectl edit bundlenamespacemappings.fleet.cattle.io -n fleet-default shared"},
+		"mapping leads to no namespace": {"hub-mappings", func(f *Facts) { f.Namespaces[4].Labels = nil }, mapping, check.Warning, "no other namespace matches the namespaceSelector fleet=shared", "kubectl get namespaces --show-labels"},
+		"mapping leads only to its own namespace": {"hub-mappings", func(f *Facts) {
+			f.Namespaces[4].Labels, f.Namespaces[3].Labels = nil, f.Namespaces[4].Labels
+		}, mapping, check.Warning, "no other namespace matches", "kubectl get namespaces --show-labels"},
+		"mapping selects no Bundle": {"hub-mappings", func(f *Facts) {
+			f.Mappings[0].BundleSelector.MatchLabels = map[string]string{"team": "a"}
+		}, mapping, check.Warning, "no Bundle of its namespace matches the bundleSelector team=a", "kubectl get bundles.fleet.cattle.io -n fleet-default --show-labels"},
+		"Bundle is in a registry": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "fleet apply app FOLDER -n fleet-default"},
 		"shard of a Bundle does not run": {"hub-shards", func(f *Facts) {
 			f.Bundles[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
 			f.Leases = append(f.Leases, lease(names.ShardLease("a"), "x_abcdefghijklmnopqrstuvwxyz", time.Second))

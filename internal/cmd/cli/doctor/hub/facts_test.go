@@ -133,8 +133,11 @@ func healthy(t *testing.T) *Facts {
 		Tokens:        []*fleet.ClusterRegistrationToken{token("west")},
 		Registrations: []*fleet.ClusterRegistration{request("request-of-west", "west"), request("request-of-east", "east")},
 		Bundles:       []Bundle{bundle("app")},
-		Kubeconfigs:   map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
-		Values:        []metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
+		Mappings: []*fleet.BundleNamespaceMapping{{
+			ObjectMeta: named(workspace, "shared"), BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "shared"}},
+		}},
+		Kubeconfigs: map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
+		Values:      []metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
 	}
 	for _, name := range ownLeases() {
 		f.Leases = append(f.Leases, lease(name, "fleet-controller-1_abcdefghijklmnopqrstuvwxyz", time.Second))
@@ -146,7 +149,7 @@ func healthy(t *testing.T) *Facts {
 		f.Accounts = append(f.Accounts, partial(own, "request-of-"+name, of(name)))
 		f.Credentials = append(f.Credentials, partial("cattle-fleet-clusters-system", "c-"+name, of(name)))
 	}
-	f.Namespaces = append(f.Namespaces, partial("", "kube-system", nil))
+	f.Namespaces = append(f.Namespaces, partial("", "kube-system", nil), partial("", workspace, nil), partial("", "team-b", map[string]string{"fleet": "shared"}))
 	return f
 }
 

@@ -47,6 +47,7 @@ type Facts struct {
 	Tokens        []*fleet.ClusterRegistrationToken
 	Registrations []*fleet.ClusterRegistration
 	Bundles       []Bundle
+	Mappings      []*fleet.BundleNamespaceMapping
 	// Kubeconfigs are the Secrets that Clusters name.
 	Kubeconfigs map[types.NamespacedName]Kubeconfig
 
@@ -108,6 +109,7 @@ const (
 	SourceTokens      check.Source = "ClusterRegistrationTokens"
 	SourceRequests    check.Source = "ClusterRegistrations"
 	SourceBundles     check.Source = "Bundles"
+	SourceMappings    check.Source = "BundleNamespaceMappings"
 	SourceDelivery    check.Source = "BundleDeployments"
 	SourceNamespaces  check.Source = "Namespaces"
 	SourceAccounts    check.Source = "ServiceAccounts"

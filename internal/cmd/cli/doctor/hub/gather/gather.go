@@ -110,6 +110,7 @@ func (g *gatherer) readers() []check.Reader {
 		in(hub.SourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
 		in(hub.SourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
 		own(hub.SourceGroups, "clustergroups", check.List(&g.Groups, g.cluster.ClusterGroups(g.Workspace), nil)),
+		own(hub.SourceMappings, "bundlenamespacemappings", check.List(&g.Mappings, g.cluster.Mappings(g.Workspace), nil)),
 		own(hub.SourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
 		own(hub.SourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
 		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
