@@ -73,7 +73,10 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	if err != nil {
 		return err
 	}
-	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists}
+	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: r.again}
+	if decide(found) == Deploy {
+		outcome.NotInPlace(status, bd.Spec.DeploymentID)
+	}
 	generation := status.DownstreamResourcesGeneration
 	if decide(found) != Refuse {
 		if err := d.namespaces.Check(ctx, bd); err != nil {
@@ -116,6 +119,9 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	case Refuse:
 		return &outcome.UnsupportedError{What: source.Unsupported(bd)}
 	}
+	if v == Deploy {
+		outcome.NotInPlace(status, bd.Spec.DeploymentID)
+	}
 	err := dependencies(bd, d.hub.All())
 	d.wakeups.Wait(bd.Name, wakeups.States(), err != nil)
 	if err != nil {
@@ -130,6 +136,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		}
 		if taken {
 			v = Deploy // takes the objects back before the other release is uninstalled
+			outcome.NotInPlace(status, bd.Spec.DeploymentID)
 		}
 	}
 	if v == Deploy {
@@ -193,7 +200,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	now := d.Clock()
 	outcome.Conclude(bd, status)
-	detail := r.status != nil && sameButDetails(r.status, status)
+	detail := r.status != nil && outcome.SameButDetails(r.status, status)
 	r.setStatus(status)
 	if wait := reportPause - now.Sub(r.reported); detail && wait > 0 {
 		d.queue.AddAfter(bd.Name, wait)
@@ -210,14 +217,4 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		r.report(written, now)
 	}
 	return nil
-}
-
-// sameButDetails reports whether two statuses differ only in details: messages and lists.
-func sameButDetails(a, b *fleet.BundleDeploymentStatus) bool {
-	same := a.AppliedDeploymentID == b.AppliedDeploymentID && a.Release == b.Release && a.Ready == b.Ready &&
-		a.NonModified == b.NonModified && len(a.Conditions) == len(b.Conditions)
-	for i := 0; same && i < len(a.Conditions); i++ {
-		same = a.Conditions[i].Type == b.Conditions[i].Type && a.Conditions[i].Status == b.Conditions[i].Status
-	}
-	return same
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -29,7 +30,7 @@ func TestSameButDetails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			to := base.DeepCopy()
 			test.change(to)
-			if got := sameButDetails(&base, to); got != test.want {
+			if got := outcome.SameButDetails(&base, to); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})

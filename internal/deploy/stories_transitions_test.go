@@ -19,6 +19,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/release"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -294,5 +295,44 @@ func TestPausedBundleKeepsResources_ObjectsStay(t *testing.T) {
 	l.expectNoRelease(l.Name, "x")
 	if !l.configMapIsThere(l.Name, "x") {
 		t.Error("the object is gone")
+	}
+}
+
+// A release is lost while no agent runs, and something prevents that it is deployed again.
+func TestLostReleaseThatCannotBeDeployed_IsNotReady(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		hinder func(*lab, *fleet.BundleDeployment)
+		reason string
+	}{
+		"a missing dependency": {func(_ *lab, bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "missing"}} }, conditions.ReasonDependencyMissing},
+		"a missing namespace": {func(l *lab, bd *fleet.BundleDeployment) {
+			bd.Spec.Options.DefaultNamespace = l.Name + "-none"
+			bd.Spec.Options.AllowedTargetNamespaceSelector = &metav1.LabelSelector{}
+		}, conditions.ReasonNamespaceMissing},
+		"a missing account": {func(_ *lab, bd *fleet.BundleDeployment) { bd.Spec.Options.ServiceAccount = "missing" }, conditions.ReasonServiceAccountMissing},
+	}
+	i := 0
+	for name, test := range tests {
+		i++
+		prefix := fmt.Sprintf("lost-release-%d", i)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, prefix)
+			l.start()
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus("x", ready)
+			l.halt()
+			l.remove("configmaps", "x")
+			l.remove("secrets", release.SecretName("x", 1))
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name), Change: func(bd *fleet.BundleDeployment) { test.hinder(l, bd) }})
+			l.start()
+			bd := l.expectStatus("x", becauseOf(conditions.Deployed, test.reason, ""))
+			if got := state.Of(bd); got != fleet.ErrApplied {
+				t.Errorf("the state is %s", got)
+			}
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus("x", ready)
+		})
 	}
 }

@@ -99,8 +99,9 @@ func (c *Copier) Copy(ctx context.Context, bd *fleet.BundleDeployment, s *State,
 		}
 		s.restoring.Worked()
 	}
-	if status.DownstreamResourcesGeneration != 0 && status.AppliedDeploymentID == bd.Spec.DeploymentID {
-		changed = true // an earlier process may have copied them and stopped before the deployment
+	wasInPlace := status.AppliedDeploymentID == bd.Spec.DeploymentID || status.AppliedDeploymentID == ""
+	if last := status.DownstreamResourcesGeneration; last != 0 && last != bd.Spec.DownstreamResourcesGeneration && wasInPlace {
+		changed = true // an earlier process may have copied them, and have stopped or failed before the deployment
 	}
 	s.surplus = true
 	status.DownstreamResourcesGeneration = bd.Spec.DownstreamResourcesGeneration

@@ -53,6 +53,14 @@ func NotDeployed(status *fleet.BundleDeploymentStatus, now time.Time, reason, te
 	setReason(status, now, conditions.Deployed, reason, text)
 }
 
+// NotInPlace records that a state that counts as applied has to be deployed again: its release was lost, or an input has
+// changed. If that fails, the status must not show the state of before.
+func NotInPlace(status *fleet.BundleDeploymentStatus, deploymentID string) {
+	if status.AppliedDeploymentID == deploymentID {
+		status.AppliedDeploymentID = ""
+	}
+}
+
 // LabelsRefused records a release that is in place, in a namespace that could not be labelled.
 func LabelsRefused(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, release, reason, text string) {
 	status.AppliedDeploymentID = deploymentID
@@ -84,4 +92,14 @@ func Displayed(bd *fleet.BundleDeployment, status *fleet.BundleDeploymentStatus)
 	reported := *bd
 	reported.Status = *status
 	return state.Display(&reported)
+}
+
+// SameButDetails reports whether two statuses differ only in details: messages and lists.
+func SameButDetails(a, b *fleet.BundleDeploymentStatus) bool {
+	same := a.AppliedDeploymentID == b.AppliedDeploymentID && a.Release == b.Release && a.Ready == b.Ready &&
+		a.NonModified == b.NonModified && len(a.Conditions) == len(b.Conditions)
+	for i := 0; same && i < len(a.Conditions); i++ {
+		same = a.Conditions[i].Type == b.Conditions[i].Type && a.Conditions[i].Status == b.Conditions[i].Status
+	}
+	return same
 }
