@@ -75,6 +75,32 @@ func TestHooksUnderANamespace_StayInIt(t *testing.T) {
 	}
 }
 
+// The namespace of a hook is created after the first attempt.
+func TestPreInstallHookFails_RunsAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-again")
+	l.start()
+	for name, more := range map[string]map[string]string{
+		"plain": nil, "kustomized": {"kustomization.yaml": "namePrefix: k-\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := l.Name + "-other-" + name
+			l.apply(bundle{Name: name, Files: deploytest.With(hooks(hookOf("first", other, "pre-install")), more), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus(name, says(conditions.Deployed, "failed pre-install: "))
+			l.namespace(other)
+			l.expectStatus(name, ready)
+			if hook := map[string]string{"plain": "first", "kustomized": "k-first"}[name]; !l.configMapIsThere(other, hook) {
+				t.Error("the hook has not run")
+			}
+			l.apply(bundle{Name: name, Files: deploytest.With(hooks(hookOf("second", other, "pre-install")), more), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus(name, ready)
+			if l.configMapIsThere(other, "second") || l.configMapIsThere(other, "k-second") {
+				t.Error("an upgrade has run the hook")
+			}
+		})
+	}
+}
+
 // hooks returns a small chart with a hook.
 func hooks(hook string) map[string]string {
 	return deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/hook.yaml": hook})

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,6 +36,20 @@ func CheckIdentity(object *unstructured.Unstructured) error {
 		return fmt.Errorf("YAML parse error: an object of kind %s has no name, or a name that YAML does not read as text (y, no, 1 …): put it in quotes", gvk.Kind)
 	}
 	return nil
+}
+
+// Name returns what identifies an object, as a manifest names it.
+func Name(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind(), object.GetNamespace(), object.GetName())
+}
+
+// Content returns a hash of an object as JSON, in which the order of keys and the Go type of a number do not matter.
+func Content(object *unstructured.Unstructured) string {
+	text, err := json.Marshal(object.Object)
+	if err != nil {
+		return Name(object) // cannot happen: a manifest has only what JSON has
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // Objects maps the references of a revision's objects to the objects.

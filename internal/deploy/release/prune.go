@@ -1,9 +1,6 @@
 package release
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"helm.sh/helm/v3/pkg/release"
@@ -26,13 +23,13 @@ func (h *History) makeRoom(wanted int) (int, error) {
 // removes the fields that a failed one has set. With too many revisions only the names count: rather such fields stay than
 // objects.
 func (h *History) deleteRepeated() error {
-	if err := h.deleteRepeatedBy(contentOf); err != nil {
+	if err := h.deleteRepeatedBy(manifest.Content); err != nil {
 		return err
 	}
 	if len(leftovers(h.revisions)) <= mostFailed {
 		return nil
 	}
-	return h.deleteRepeatedBy(nameOf)
+	return h.deleteRepeatedBy(manifest.Name)
 }
 
 // deleteRepeatedBy is deleteRepeated for objects that are the same if identify returns the same for them.
@@ -60,20 +57,6 @@ func (h *History) deleteRepeatedBy(identify func(*unstructured.Unstructured) str
 		}
 	}
 	return nil
-}
-
-// nameOf returns what identifies an object, as a manifest names it.
-func nameOf(object *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s/%s", object.GroupVersionKind(), object.GetNamespace(), object.GetName())
-}
-
-// contentOf returns a hash of an object as JSON, in which the order of keys and the Go type of a number do not matter.
-func contentOf(object *unstructured.Unstructured) string {
-	text, err := json.Marshal(object.Object)
-	if err != nil {
-		return nameOf(object) // cannot happen: a manifest has only what JSON has
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // deleteFailed deletes failed revisions, the oldest first, while the history has more revisions than wanted. The last

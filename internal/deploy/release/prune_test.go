@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 )
 
 // having returns a revision with the given ConfigMaps.
@@ -83,7 +85,7 @@ func TestFailedRevisions(t *testing.T) {
 
 func TestContentOf_SameForSameJSON(t *testing.T) {
 	of := func(data any) string {
-		return contentOf(&unstructured.Unstructured{Object: map[string]any{"data": data}})
+		return manifest.Content(&unstructured.Unstructured{Object: map[string]any{"data": data}})
 	}
 	if of(int64(1000000)) != of(float64(1000000)) {
 		t.Error("the Go type of a number makes another object")

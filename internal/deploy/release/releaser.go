@@ -187,7 +187,7 @@ func runHelm(next step, in Installation, h *History, config *action.Configuratio
 	if !errors.Is(err, errHooksComeFirst) {
 		return made, err
 	}
-	if next == Install && last != nil { // Helm set the status to superseded, but no newer revision exists yet
+	if next == Install && last != nil && last.Info.Status == release.StatusSuperseded { // Helm set the status to superseded, but no newer revision exists yet
 		last.SetStatus(release.StatusUninstalled, "Uninstallation complete")
 	}
 	return run(in, config, client)

@@ -2,6 +2,8 @@ package release
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 
 	"helm.sh/helm/v3/pkg/release"
 )
@@ -10,7 +12,7 @@ import (
 type step int
 
 const (
-	// Install means that the release does not exist, or was uninstalled.
+	// Install means that the release does not exist, was uninstalled, or failed before it had objects.
 	Install step = iota
 	// Upgrade means that the release exists.
 	Upgrade
@@ -28,7 +30,7 @@ const (
 // that are in neither the last good revision nor the new one (see leftovers).
 func nextStep(last *release.Release) step {
 	switch {
-	case last == nil, last.Info.Status == release.StatusUninstalled:
+	case last == nil, last.Info.Status == release.StatusUninstalled, failedInFirstHooks(last):
 		return Install
 	case last.Info.Status == release.StatusUninstalling:
 		return UninstallFirst
@@ -37,6 +39,14 @@ func nextStep(last *release.Release) step {
 	default:
 		return Upgrade
 	}
+}
+
+// failedInFirstHooks reports whether an installation failed in its pre-install hooks: no object of the release was
+// created. These hooks have to run again, and an upgrade would leave them out. A revision that another writer stored has
+// no hooks.
+func failedInFirstHooks(last *release.Release) bool {
+	return last.Info.Status == release.StatusFailed && len(last.Hooks) > 0 &&
+		strings.HasPrefix(last.Info.Description, fmt.Sprintf("Release %q failed: failed pre-install: ", last.Name))
 }
 
 // newest returns the number of the last revision with a status, or 0.

@@ -82,6 +82,28 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
+// An upgrade leaves out hooks that are only for an installation.
+func TestNextStepAfterFailedInstallation(t *testing.T) {
+	const inHooks = `Release "web" failed: failed pre-install: job db failed: BackoffLimitExceeded`
+	for name, test := range map[string]struct {
+		description string
+		hooks       int
+		want        step
+	}{
+		"in its pre-install hooks":                    {inHooks, 1, Install},
+		"in its pre-install hooks, by another writer": {inHooks, 0, Upgrade},
+		"in its post-install hooks":                   {`Release "web" failed: failed post-install: x`, 1, Upgrade},
+		"while it created objects":                    {`Release "web" failed: creating secret "failed pre-install: "`, 1, Upgrade},
+	} {
+		t.Run(name, func(t *testing.T) {
+			last := &release.Release{Name: "web", Info: &release.Info{Status: release.StatusFailed, Description: test.description}, Hooks: make([]*release.Hook, test.hooks)}
+			if got := nextStep(last); got != test.want {
+				t.Errorf("step %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 func TestUnfinished(t *testing.T) {
 	const (
 		deployed   = release.StatusDeployed
