@@ -140,6 +140,30 @@ func TestWaitForJobs_WaitsForJobs(t *testing.T) {
 	l.expectStatus("with", expectedConditions("Deployed=True Installed=True"))
 }
 
+// A failed Job never completes: the agent does not wait until the timeout.
+func TestJobFails_IsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "job-fails")
+	l.start()
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}}\n" +
+		"spec: {suspend: true, backoffLimit: 0, template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}\n"
+	never := "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: never}\n" +
+		"spec: {accessModes: [ReadWriteOnce], storageClassName: nowhere, resources: {requests: {storage: 1Gi}}}\n"
+	options := deploytest.InNamespace(l.Name)
+	options.Helm.TimeoutSeconds, options.Helm.WaitForJobs = 3600, true
+	l.apply(bundle{Name: "x", Files: template(job + never), Options: options})
+	jobs := l.East.BatchV1().Jobs(l.Name)
+	failed := []byte(`{"status":{"failed":1,"startTime":"2026-01-01T00:00:00Z",` +
+		`"conditions":[{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"True"}]}}`)
+	l.eventually(func() string {
+		if _, err := jobs.Patch(t.Context(), "x", types.MergePatchType, failed, metav1.PatchOptions{}, "status"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	l.expectStatus("x", becauseOf(conditions.Installed, conditions.ReasonNotReadyInTime, "job.batch "+l.Name+"/x has failed"))
+}
+
 func expectedConditions(want string) func(*fleet.BundleDeployment) string {
 	return func(bd *fleet.BundleDeployment) string { return conditionsAre(bd, want) }
 }

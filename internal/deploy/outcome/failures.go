@@ -23,6 +23,7 @@ var recognised = regexp.MustCompile(strings.Join([]string{
 	`unknown field`,
 	`Forbidden: updates to .* spec for fields other than .* are forbidden`,
 	`Forbidden: spec is immutable after creation`,
+	`has failed and cannot complete`,
 }, "|"))
 
 // messageLimit limits an error message in a status, in bytes.

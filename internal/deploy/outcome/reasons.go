@@ -33,7 +33,7 @@ func (r *reasoned) Unwrap() error { return r.cause }
 var (
 	admissionDenied = regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`)
 	userForbidden   = regexp.MustCompile(`is forbidden: User "`)
-	tookTooLong     = regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set`)
+	tookTooLong     = regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set|has failed and cannot complete`)
 	wrongKubernetes = regexp.MustCompile(`chart requires kubeVersion`)
 	objectTaken     = regexp.MustCompile(`cannot be imported into`)
 	wrongValues     = regexp.MustCompile(`don't meet the specifications of the schema|schema validation`)

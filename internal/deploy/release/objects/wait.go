@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/kube"
@@ -55,6 +57,11 @@ var errSuperseded = errors.New("stopped waiting: a newer state of the bundle is 
 // ErrNotReadyInTime contains the text that classify recognizes, as Helm's own timeouts do.
 var ErrNotReadyInTime = errors.New("timed out waiting for the condition")
 
+// errJobFailed contains a text that outcome.Classify recognizes. jobFailed is how Helm's checker begins this error.
+var errJobFailed = errors.New("has failed and cannot complete")
+
+const jobFailed = "job is failed: "
+
 // Wait implements kube.Interface. It returns when all objects are ready.
 func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
 	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true))
@@ -64,8 +71,11 @@ func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
 	})
 }
 
-// WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete.
+// WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete. It checks the
+// Jobs first: other objects may never be ready without them, and a failed Job ends the wait.
 func (c *Client) WaitWithJobs(list kube.ResourceList, timeout time.Duration) error {
+	isOther := func(info *resource.Info) bool { return info.Mapping.GroupVersionKind.Kind != "Job" }
+	list = slices.Concat(list.Filter(func(info *resource.Info) bool { return !isOther(info) }), list.Filter(isOther))
 	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true), kube.CheckJobs(true))
 	return c.wait(list, timeout, checker.IsReady)
 }
@@ -89,8 +99,11 @@ func (c *Client) wait(list kube.ResourceList, timeout time.Duration, check isRea
 		// Start with the object that was not ready last time: while it is not ready, the others need no check.
 		var err error
 		first, err = unready(ctx, check, list, first)
-		if first < 0 {
+		switch {
+		case first < 0:
 			return nil
+		case err != nil && strings.HasPrefix(err.Error(), jobFailed):
+			return fmt.Errorf("%s %w", describeInfo(list[first]), errJobFailed)
 		}
 		if !listen(ctx, heard, lookAnyway) {
 			return c.waited(ctx, describeInfo(list[first])+" is not ready", err)

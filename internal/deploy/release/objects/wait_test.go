@@ -107,6 +107,10 @@ func TestWakeup_ChecksObjects(t *testing.T) {
 			ready:   map[string]func(time.Duration) (bool, error){"a": func(time.Duration) (bool, error) { return false, errMayNot }},
 			timeout: 4 * time.Second, want: []string{"0s a"}, err: errMayNot,
 		},
+		"a Job has failed: stops waiting": {
+			ready: map[string]func(time.Duration) (bool, error){"a": from(0), "b": func(time.Duration) (bool, error) { return false, errors.New("job is failed: web/b") }},
+			want:  []string{"0s a", "0s b"}, err: errJobFailed,
+		},
 		"superseded: stops waiting": {
 			ready: map[string]func(time.Duration) (bool, error){"a": from(time.Hour)}, superseded: 2 * time.Second,
 			want: []string{"0s a"}, err: errSuperseded,
