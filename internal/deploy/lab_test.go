@@ -39,6 +39,9 @@ const east = "east"
 // shortInterval is the garbage collection interval of tests with several rounds.
 const shortInterval = 100 * time.Millisecond
 
+// pollEvery is the interval in which a test looks for a state. Most of these looks are requests to an API server.
+const pollEvery = 50 * time.Millisecond
+
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
 var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: helm.HubCRDs, Audit: true})
 
@@ -84,11 +87,21 @@ func newLab(t *testing.T, name string) *lab {
 	l.identity = l.newIdentity(admin)
 	t.Cleanup(func() {
 		l.halt()
+		l.forget()
 		if t.Failed() {
 			t.Log(l.log())
 		}
 	})
 	return l
+}
+
+// forget deletes the records of the test's releases, because each deployer of a later test would read all of them.
+func (l *lab) forget() {
+	l.t.Helper()
+	err := l.East.CoreV1().Secrets(l.Name).DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "owner=helm"})
+	if err != nil {
+		l.t.Error(err)
+	}
 }
 
 func (l *lab) create(do func(context.Context) error) {
@@ -308,7 +321,7 @@ func (l *lab) delete(name string) {
 func (l *lab) eventually(check func() string) {
 	l.t.Helper()
 	var missing string
-	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, deploytest.Patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(l.t.Context(), pollEvery, deploytest.Patience, true, func(context.Context) (bool, error) {
 		missing = check()
 		return missing == "", nil
 	})
