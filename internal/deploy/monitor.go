@@ -85,7 +85,7 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		r.untrack()
 		return false, nil
 	}
-	tracked := r.tracking != nil && r.tracking.Release == named
+	tracked := d.observer.IsCurrent(r.tracking, named)
 	if tracked && !r.tracking.AnyMissing() {
 		return true, nil
 	}

@@ -159,7 +159,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		unsupported *outcome.UnsupportedError
 	)
 	now := d.Clock()
-	d.wakeups.Wait(bd.Name, wakeups.CRDs(), meta.IsNoMatchError(err))
+	d.wakeups.Wait(bd.Name, wakeups.CRDs(), meta.IsNoMatchError(err) || r.tracking.LacksKind())
 	obstacle, alone := outcome.AwaitedBy(bd, err)
 	d.wakeups.WaitForObject(bd.Name, obstacle)
 	switch {

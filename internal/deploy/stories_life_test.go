@@ -518,6 +518,26 @@ func TestKindDeletedBeforeStart_ObjectsAreMissing(t *testing.T) {
 	l.expectStatus("things", ready)
 }
 
+// The agent starts while a kind does not exist, and cannot know that its objects have no namespace.
+func TestClusterScopedKindAppears_ObjectIsCorrected(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "crd-global")
+	l.start()
+	group, crd, thing := l.thing()
+	crd = strings.Replace(crd, "Namespaced", "Cluster", 1)
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+	l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": thing}, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	l.expectStatus("things", ready)
+	l.halt()
+	l.deleteCRD("things." + group)
+	l.start()
+	l.expectStatus("things", says(conditions.Ready, "create its CustomResourceDefinition again"))
+	l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, "metadata: {", "metadata: {labels: {a: b}, ", 1)}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+	l.expectStatus("things", ready)
+}
+
 // deleteCRD deletes a CRD on east, and waits until it is gone.
 func (l *lab) deleteCRD(name string) {
 	l.t.Helper()

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // objectExists reports whether east serves an object.
@@ -72,6 +73,49 @@ func TestVersionNoLongerServed_FormerObjectsGo(t *testing.T) {
 		if got := l.objectExists(things, name); got != want {
 			t.Errorf("object %s exists: %t", name, got)
 		}
+	}
+}
+
+// The agent restarts while the version in which an object was deployed is not served.
+func TestVersionNoLongerServed_ObjectsAreStillWatched(t *testing.T) {
+	t.Parallel()
+	for scope, prefix := range map[string]string{"Namespaced": "version-watched", "Cluster": "version-global"} {
+		t.Run(scope, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, prefix)
+			l.start()
+			group, crd, object := l.thing()
+			crd = strings.Replace(crd, "Namespaced", scope, 1)
+			version := func(name string, served, storage bool) string {
+				return fmt.Sprintf("{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, served, storage)
+			}
+			_, only, _ := strings.Cut(crd, "versions: ")
+			definition := func(versions ...string) {
+				t.Helper()
+				l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, only, "["+strings.Join(versions, ", ")+"]}\n", 1)}, Options: deploytest.InNamespace(l.Name)})
+				l.expectStatus("definition", ready)
+			}
+			definition(version("v1", true, true), version("v2", true, false))
+			l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": object}, Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus("things", ready)
+			definition(version("v1", false, false), version("v2", true, true))
+			l.halt()
+			l.start()
+			ofKind := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "things"})
+			things := dynamic.ResourceInterface(ofKind)
+			if scope == "Namespaced" {
+				things = ofKind.Namespace(l.Name)
+			}
+			stalled := []byte(`{"status":{"conditions":[{"type":"Stalled","status":"True","message":"is stalled"}]}}`)
+			if _, err := things.Patch(t.Context(), "a", types.MergePatchType, stalled, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l.expectStatus("things", says(conditions.Ready, "is stalled"))
+			if _, err := things.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"status":null}`), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l.expectStatus("things", ready)
+		})
 	}
 }
 

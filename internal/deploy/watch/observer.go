@@ -33,6 +33,8 @@ type Tracking struct {
 	extras []manifest.Ref
 	// resources maps the kinds in refs and extras to the resources that serve them.
 	resources map[schema.GroupVersionKind]schema.GroupVersionResource
+	// unserved are the kinds in refs that the API server did not know when the objects were first tracked.
+	unserved []schema.GroupVersionKind
 	// seen is the last observed state of the objects.
 	seen map[manifest.Ref]observation
 	// rewrites counts how often each object was compared lately.
@@ -141,10 +143,14 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 		t.first = made
 	}
 	for _, ref := range made.Refs {
+		if _, known := t.resources[ref.GroupVersionKind]; known {
+			continue
+		}
 		mapping, err := o.Agent.Mapping(ref.GroupVersionKind)
 		switch {
-		case meta.IsNoMatchError(err): // the object is missing; the exact resource name does not matter
-			t.resources[ref.GroupVersionKind], _ = meta.UnsafeGuessKindToResource(ref.GroupVersionKind)
+		case meta.IsNoMatchError(err):
+			t.unserved = append(t.unserved, ref.GroupVersionKind)
+			t.resources[ref.GroupVersionKind] = o.resourceOfUnserved(ref.GroupVersionKind)
 		case err != nil:
 			return nil, err
 		default:
@@ -160,6 +166,31 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 		t.extras = append(t.extras, ref)
 	}
 	return t, nil
+}
+
+// resourceOfUnserved returns the resource of a kind in a version that the API server does not serve. The objects exist in the
+// other versions of the kind. If the API server serves no version, the objects are missing, and the exact name of the resource
+// does not matter.
+func (o *Observer) resourceOfUnserved(gvk schema.GroupVersionKind) schema.GroupVersionResource {
+	if served, err := o.Agent.Served(gvk); err == nil {
+		if mapping, err := o.Agent.Mapping(served); err == nil {
+			return mapping.Resource
+		}
+	}
+	guessed, _ := meta.UnsafeGuessKindToResource(gvk)
+	return guessed
+}
+
+// LacksKind reports whether the API server did not know a kind of the release. t may be nil.
+func (t *Tracking) LacksKind() bool { return t != nil && len(t.unserved) > 0 }
+
+// IsCurrent reports whether t tracks a release and is not outdated: the API server does not know the kinds that it did not
+// know when the objects were first tracked. t may be nil.
+func (o *Observer) IsCurrent(t *Tracking, release string) bool {
+	return t != nil && t.Release == release && !slices.ContainsFunc(t.unserved, func(gvk schema.GroupVersionKind) bool {
+		_, err := o.Agent.Mapping(gvk)
+		return err == nil
+	})
 }
 
 func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]string {

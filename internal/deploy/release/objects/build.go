@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -70,17 +71,27 @@ func (c *Client) find(object *unstructured.Unstructured, former bool) (info *res
 
 // leftOut records an object of a kind that the API server does not know; nil clears the records.
 func (c *Client) leftOut(object *unstructured.Unstructured) {
+	var unserved []manifest.Ref
+	if object != nil {
+		unserved = []manifest.Ref{{GroupVersionKind: object.GroupVersionKind(), Namespace: c.namespaceOfUnserved(object), Name: object.GetName()}}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if object == nil {
 		c.unserved = nil
-		return
 	}
-	namespace := object.GetNamespace()
-	if namespace == "" {
-		namespace = c.release.Namespace // most kinds are namespaced
+	c.unserved = append(c.unserved, unserved...)
+}
+
+// namespaceOfUnserved returns the namespace of an object of a version that the API server does not serve. If it serves no other
+// version either, the kind counts as namespaced, as most are.
+func (c *Client) namespaceOfUnserved(object *unstructured.Unstructured) string {
+	if served, err := c.identity.Served(object.GroupVersionKind()); err == nil {
+		if namespaced, err := c.identity.Namespaced(served); err == nil && !namespaced {
+			return ""
+		}
 	}
-	c.unserved = append(c.unserved, manifest.Ref{GroupVersionKind: object.GroupVersionKind(), Namespace: namespace, Name: object.GetName()})
+	return cmp.Or(object.GetNamespace(), c.release.Namespace)
 }
 
 // Refs returns the objects of a parsed manifest, including those that Build left out, because they have to be
