@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -85,10 +86,10 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 	if !in.config.Enabled() {
 		return in, nil
 	}
-	if deployment != nil {
-		in.tolerations = deployment.Spec.Template.Spec.Tolerations
-	}
 	var err error
+	if in.tolerations, err = h.tolerations(deployment, in.config.Namespace); err != nil {
+		return in, err
+	}
 	own := h.app.Own.Config
 	in.server, in.ownKubeconfig = own.Host, h.app.Own.Raw
 	if in.ca, err = kube.CA(own); err != nil {
@@ -107,6 +108,19 @@ func (h *handler) gather(ctx context.Context, deployment *appsv1.Deployment) (in
 	}
 	in.rejected = works(in) && in.now.Sub(h.replaced) >= replaceDelay && h.isRejected(ctx, in.held)
 	return in, nil
+}
+
+// tolerations returns those of the controllers' pods. helm uninstall deletes the Deployment while this process still runs: the
+// agent then keeps its tolerations, because it may need them, and its pod would be replaced.
+func (h *handler) tolerations(deployment *appsv1.Deployment, namespace string) ([]corev1.Toleration, error) {
+	if deployment != nil {
+		return deployment.Spec.Template.Spec.Tolerations, nil
+	}
+	local, err := reconcile.Optional(h.app.Clusters.Cache().Get(namespace, names.LocalCluster))
+	if err != nil || local == nil {
+		return nil, err
+	}
+	return local.Spec.AgentTolerations, nil
 }
 
 // isRejected reports whether the API server rejects a token, as after a change of the key that signs tokens. Without an

@@ -240,6 +240,21 @@ func TestHub_RegistersItselfOnce(t *testing.T) {
 	hubtest.ExpectRequests(t, hub, accountLine, reviewLine)
 }
 
+// helm uninstall deletes the Deployment while the leader still runs and may write.
+func TestUninstalledHub_AgentKeepsItsTolerations(t *testing.T) {
+	own := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-controller"}}
+	own.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "k"}}
+	hub := newHub(t, bootAccount(), own)
+	handle(t, hub)
+	hub.Sync()
+	hub.Remove(own)
+	handle(t, hub)
+	local := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-local", "local")
+	if diff := cmp.Diff([]corev1.Toleration{{Key: "k"}}, local.Spec.AgentTolerations); diff != "" {
+		t.Errorf("tolerations (-want +got):\n%s", diff)
+	}
+}
+
 // After a change of the key that signs tokens, the token looks as before, and the API server rejects it.
 func TestRejectedToken_IsReplaced(t *testing.T) {
 	hub := newHub(t, bootAccount())
