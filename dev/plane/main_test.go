@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	control = Share(Options{
-		Downstreams: []string{"east"},
-		Binaries:    map[string]string{fakeAgent: callMe(dir, fakeAgent)},
-		ProcessEnv:  []string{"GIVEN=by the plane"},
-		Audit:       true,
+		Downstreams: []string{"east", "never"}, Later: []string{"never"},
+		Binaries:   map[string]string{fakeAgent: callMe(dir, fakeAgent)},
+		ProcessEnv: []string{"GIVEN=by the plane"},
+		Audit:      true,
 		BeforeControllers: func(ctx context.Context, c *Cluster) error {
 			return markHook(ctx, c)
 		},

@@ -42,7 +42,8 @@ type Options struct {
 	// Downstreams are the unique names of the downstream clusters: lower case letters, digits and hyphens, but
 	// not HubName.
 	Downstreams []string
-	// Later are those of Downstreams that do not start with the plane, but with Cluster.Start. Restore does not know them.
+	// Later are those of Downstreams that do not start with the plane, but with Cluster.Start. They must not run during
+	// Snapshot and Restore.
 	Later []string
 	// Binaries maps a command ("fleetcontroller", "fleetagent") to the path of an executable. A container with
 	// such a command runs as a local process. All other pods become Ready without a process.
@@ -198,10 +199,7 @@ func (p *Plane) start(ctx context.Context) error {
 	places := make(chan struct{}, startsPerProcessor*runtime.NumCPU())
 	var mu sync.Mutex
 	var first error // the first failure, which makes the others fail too
-	for _, c := range p.clusters {
-		if slices.Contains(p.options.Later, c.Name) {
-			continue
-		}
+	for _, c := range p.permanent() {
 		clusters.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
@@ -219,6 +217,11 @@ func (p *Plane) start(ctx context.Context) error {
 	}
 	clusters.Wait()
 	return first
+}
+
+// permanent returns the clusters that start with the plane: all but those of Options.Later.
+func (p *Plane) permanent() []*Cluster {
+	return slices.DeleteFunc(slices.Clone(p.clusters), func(c *Cluster) bool { return slices.Contains(p.options.Later, c.Name) })
 }
 
 // Cluster returns the cluster with this name, or nil.

@@ -76,7 +76,7 @@ func namespaceFor(t *testing.T, client kubernetes.Interface) string {
 
 func TestEveryCluster_IsReadyAndTrustsOnlyItself(t *testing.T) {
 	p := control.Plane(t)
-	for _, c := range p.clusters {
+	for _, c := range p.permanent() {
 		config, err := clientcmd.RESTConfigFromKubeConfig(c.Kubeconfig)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestEveryCluster_IsReadyAndTrustsOnlyItself(t *testing.T) {
 }
 
 func TestBeforeControllers_RunsForEachCluster(t *testing.T) {
-	for _, c := range control.Plane(t).clusters {
+	for _, c := range control.Plane(t).permanent() {
 		mark, err := clientFor(t, c).CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), "hook", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

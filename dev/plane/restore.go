@@ -49,7 +49,7 @@ func (p *Plane) Snapshot(ctx context.Context) error {
 // controller-managers are restarted with the older data. Resource versions continue from the snapshot. Clients
 // may therefore have seen later versions, and these will be used again for other changes.
 func (p *Plane) Restore(ctx context.Context) error {
-	for _, c := range p.clusters {
+	for _, c := range p.permanent() {
 		if err := errors.Join(c.endControllers(), c.Pause()); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (p *Plane) Restore(ctx context.Context) error {
 	if err := errors.Join(err, p.startStore()); err != nil {
 		return fmt.Errorf("restoring a snapshot: %w", err)
 	}
-	for _, c := range p.clusters {
+	for _, c := range p.permanent() {
 		if err := errors.Join(c.Resume(ctx), c.startControllers(ctx)); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (p *Plane) Restore(ctx context.Context) error {
 func (p *Plane) awaitServers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, c := range p.clusters {
+	for _, c := range p.permanent() {
 		c.mu.Lock()
 		server := c.apiServer
 		c.mu.Unlock()

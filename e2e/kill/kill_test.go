@@ -3,6 +3,7 @@ package kill_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,10 +31,10 @@ var (
 	agents = flag.Int("agents", 60, "how many agents register")
 )
 
-// Hubs in addition to the one on which replicas are killed.
+// Hubs in addition to the one whose environment fails. They run during one test.
 const (
-	calm   = "calm"   // has no failures
-	harmed = "harmed" // its environment fails
+	calm      = "calm"      // has no failures
+	disturbed = "disturbed" // its replicas are killed
 )
 
 // patience limits a wait for something that should take a second or two. The machine may be busy.
@@ -45,7 +46,7 @@ func shortLeases() replica.Election {
 	return replica.Election{LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 300 * time.Millisecond}
 }
 
-var control = plane.Share(plane.Options{Downstreams: []string{calm, harmed}, BeforeControllers: helm.CRDs})
+var control = plane.Share(plane.Options{Downstreams: []string{calm, disturbed}, Later: []string{calm, disturbed}, BeforeControllers: helm.CRDs})
 
 func TestMain(m *testing.M) {
 	if code, played := replica.Play(); played {
@@ -72,7 +73,7 @@ var shared *hub
 func harmedHub(t *testing.T) *hub {
 	t.Helper()
 	if shared == nil {
-		h, err := newHub(t.Context(), control.Plane(t).Cluster(harmed), replica.LongLeases())
+		h, err := newHub(t.Context(), control.Plane(t).Hub, replica.LongLeases())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,15 +82,18 @@ func harmedHub(t *testing.T) *hub {
 	return shared
 }
 
-// hubOn starts a hub on a cluster. It stops with the test.
+// hubOn starts a cluster and a hub on it. Both end with the test.
 func hubOn(t *testing.T, cluster *plane.Cluster, times replica.Election) *hub {
 	t.Helper()
+	if err := cluster.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	h, err := newHub(t.Context(), cluster, times)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := h.stop(); err != nil {
+		if err := errors.Join(h.stop(), cluster.End()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -149,8 +153,8 @@ func TestControllersKilledDuringRegistration_AgentsRegisterOnce(t *testing.T) {
 	p := control.Plane(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
-	undisturbed, disturbed := hubOn(t, p.Cluster(calm), replica.LongLeases()), hubOn(t, p.Hub, shortLeases())
-	s := &story{hub: disturbed}
+	undisturbed, killed := hubOn(t, p.Cluster(calm), replica.LongLeases()), hubOn(t, p.Cluster(disturbed), shortLeases())
+	s := &story{hub: killed}
 	var ofAGrant []kind
 	for _, phase := range phases() {
 		t.Logf("%s:", phase.name)
@@ -171,15 +175,15 @@ func TestControllersKilledDuringRegistration_AgentsRegisterOnce(t *testing.T) {
 		t.Logf("the replica that leads ends %d times after each of %d kinds of writes: %q", *rounds, len(kinds), kinds)
 
 		began = time.Now()
-		if err := s.tell(ctx, endings(kinds), phase.steps(disturbed)); err != nil {
+		if err := s.tell(ctx, endings(kinds), phase.steps(killed)); err != nil {
 			t.Fatal(err)
 		}
-		phase.settled(disturbed, t, ctx)
-		t.Logf("disturbed, they took %s, and %d writes:\n%s", time.Since(began).Round(time.Millisecond), disturbed.writes.total(), disturbed.writes)
-		disturbed.writes.forget()
-		expectSame(t, ctx, undisturbed, disturbed)
+		phase.settled(killed, t, ctx)
+		t.Logf("disturbed, they took %s, and %d writes:\n%s", time.Since(began).Round(time.Millisecond), killed.writes.total(), killed.writes)
+		killed.writes.forget()
+		expectSame(t, ctx, undisturbed, killed)
 	}
-	t.Logf("%d killed, %d frozen, %d could not renew, and %d had ended by themselves, of %d replicas", s.killed, s.frozen, s.lost, s.missed, disturbed.started())
+	t.Logf("%d killed, %d frozen, %d could not renew, and %d had ended by themselves, of %d replicas", s.killed, s.frozen, s.lost, s.missed, killed.started())
 	t.Logf("%d writes of replicas after they were frozen:\n%s", len(s.late), strings.Join(s.late, "\n"))
 }
 
