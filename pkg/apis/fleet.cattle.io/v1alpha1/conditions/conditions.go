@@ -404,8 +404,8 @@ const (
 	// ReasonKubeVersionUnsupported means that the chart does not support the cluster's Kubernetes version. Use another
 	// version of the chart, or upgrade the cluster.
 	ReasonKubeVersionUnsupported = "KubeVersionUnsupported"
-	// ReasonNotReadyInTime means that the objects of the bundle were not ready within its timeout, or that one of its
-	// Jobs has failed. Look at these objects on the cluster, or raise helm.timeoutSeconds of the bundle.
+	// ReasonNotReadyInTime means that the objects of the bundle were not ready within its timeout, or a Job among them has
+	// failed. Look at these objects on the cluster, or raise helm.timeoutSeconds of the bundle.
 	ReasonNotReadyInTime = "NotReadyInTime"
 )
 
