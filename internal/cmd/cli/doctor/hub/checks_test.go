@@ -66,7 +66,7 @@ func faults() map[string]fault {
 			delete(clusterCRD(f).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "drops status", crdsFix},
 
-		"hub is not installed":         {"hub-config", func(f *Facts) { f.Config = Configuration{} }, configMap, check.Failed, "does not exist", "helm upgrade --install fleet charts/fleet -n cattle-fleet-system --create-namespace"},
+		"hub is not installed":         {"hub-config", func(f *Facts) { f.Config = Configuration{} }, configMap, check.Failed, "does not exist", "helm upgrade --install fleet charts/fleet -n cattle-fleet-system --create-namespace -f fleet-values.yaml"},
 		"configuration cannot be read": {"hub-config", func(f *Facts) { f.Config.Err = errors.New("line 3") }, configMap, check.Failed, "keep their former configuration: line 3", upgrade},
 		"configuration has a mistake":  {"hub-config", func(f *Facts) { f.Config.Warnings = []string{"agentCheckinInterval: 15 is not a duration"} }, configMap, check.Warning, "agentCheckinInterval", upgrade},
 		"image of another version": {"hub-version", func(f *Facts) {

@@ -149,6 +149,12 @@ func (f *Facts) chart(values ...string) string {
 	return remedy.Command(append([]string{"helm", "upgrade", "-n", f.System, release, "charts/fleet", "--reset-then-reuse-values"}, values...)...)
 }
 
+// install returns the command that installs the hub's chart. It needs a file with the values: with the defaults, agents would get
+// another image and no address of the hub.
+func (f *Facts) install() string {
+	return remedy.Command("helm", "upgrade", "--install", "fleet", "charts/fleet", "-n", f.System, "--create-namespace", "-f", "fleet-values.yaml")
+}
+
 func (f *Facts) configObject() check.Object {
 	return check.Object{Kind: "ConfigMap", Namespace: f.System, Name: names.ControllerConfig}
 }
@@ -157,8 +163,7 @@ func checkConfig(f *Facts) []check.Row {
 	c := f.Config
 	switch {
 	case !c.Exists:
-		return []check.Row{check.Fail(f.configObject(), "the ConfigMap does not exist: the hub's chart is not installed in this namespace",
-			remedy.Command("helm", "upgrade", "--install", "fleet", "charts/fleet", "-n", f.System, "--create-namespace"))}
+		return []check.Row{check.Fail(f.configObject(), "the ConfigMap does not exist: the hub's chart is not installed in this namespace. Put its values into fleet-values.yaml", f.install())}
 	case c.Err != nil:
 		return []check.Row{check.Fail(f.configObject(), "the controllers keep their former configuration: "+c.Err.Error(), f.chart())}
 	}
@@ -197,7 +202,11 @@ func checkControllers(f *Facts) []check.Row {
 	found := f.Controllers()
 	if len(found) == 0 {
 		target := check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: f.System, Name: names.ControllerConfig}
-		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", f.chart("--install"))}
+		fix := f.install()
+		if f.Config.Exists {
+			fix = f.chart("--install")
+		}
+		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", fix)}
 	}
 	var rows []check.Row
 	for _, deployment := range found {
