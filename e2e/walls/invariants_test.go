@@ -457,8 +457,10 @@ func reach(ctx context.Context, config *rest.Config, namespace string) ([]string
 	for _, one := range rules {
 		rule, _ := one.(map[string]any)
 		groups, _, _ := unstructured.NestedStringSlice(rule, "apiGroups") // what is missing is shown as such
-		switch strings.Join(groups, " ") {
-		case "authorization.k8s.io", "authentication.k8s.io", "certificates.k8s.io": // the last one since Kubernetes 1.37
+		resources, _, _ := unstructured.NestedStringSlice(rule, "resources")
+		verbs, _, _ := unstructured.NestedStringSlice(rule, "verbs")
+		trustBundles := slices.Equal(resources, []string{"clustertrustbundles"}) && slices.Equal(verbs, []string{"get", "list", "watch"}) // since Kubernetes 1.37
+		if slices.Equal(groups, []string{"authorization.k8s.io"}) || slices.Equal(groups, []string{"authentication.k8s.io"}) || trustBundles {
 			continue
 		}
 		text, err := json.Marshal(rule)
