@@ -38,22 +38,27 @@ func (l *lab) patchCluster(resource schema.GroupVersionResource, name string, pa
 	}
 }
 
+// crdVersion returns an entry of a CRD's versions.
+func crdVersion(name string, served, storage bool) string {
+	return fmt.Sprintf("{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, served, storage)
+}
+
+// define deploys a CRD with other versions.
+func (l *lab) define(crd string, versions ...string) {
+	l.t.Helper()
+	_, only, _ := strings.Cut(crd, "versions: ")
+	files := map[string]string{"crd.yaml": strings.Replace(crd, only, "["+strings.Join(versions, ", ")+"]}\n", 1)}
+	l.apply(bundle{Name: "definition", Files: files, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("definition", ready)
+}
+
 // A new release of an operator no longer serves the version in which the objects were deployed. They exist all the same.
 func TestVersionNoLongerServed_FormerObjectsGo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "versions")
 	l.start()
 	group, crd, object := l.thing()
-	version := func(name string, served, storage bool) string {
-		return fmt.Sprintf("{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, served, storage)
-	}
-	_, only, _ := strings.Cut(crd, "versions: ")
-	definition := func(versions ...string) {
-		t.Helper()
-		l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, only, "["+strings.Join(versions, ", ")+"]}\n", 1)}, Options: deploytest.InNamespace(l.Name)})
-		l.expectStatus("definition", ready)
-	}
-	definition(version("v1alpha1", true, true), version("v1", true, false))
+	l.define(crd, crdVersion("v1alpha1", true, true), crdVersion("v1", true, false))
 	old := func(name string) string {
 		return strings.NewReplacer(group+"/v1", group+"/v1alpha1", "name: a", "name: "+name).Replace(object)
 	}
@@ -62,7 +67,7 @@ func TestVersionNoLongerServed_FormerObjectsGo(t *testing.T) {
 	l.expectStatus("deleted", ready)
 	l.expectStatus("changed", ready)
 
-	definition(version("v1alpha1", false, false), version("v1", true, true))
+	l.define(crd, crdVersion("v1alpha1", false, false), crdVersion("v1", true, true))
 	l.delete("deleted")
 	l.expectNoRelease(l.Name, "deleted")
 	changed := strings.Replace(object, "name: a", "name: b", 1)
@@ -86,19 +91,10 @@ func TestVersionNoLongerServed_ObjectsAreStillWatched(t *testing.T) {
 			l.start()
 			group, crd, object := l.thing()
 			crd = strings.Replace(crd, "Namespaced", scope, 1)
-			version := func(name string, served, storage bool) string {
-				return fmt.Sprintf("{name: %s, served: %t, storage: %t, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}", name, served, storage)
-			}
-			_, only, _ := strings.Cut(crd, "versions: ")
-			definition := func(versions ...string) {
-				t.Helper()
-				l.apply(bundle{Name: "definition", Files: map[string]string{"crd.yaml": strings.Replace(crd, only, "["+strings.Join(versions, ", ")+"]}\n", 1)}, Options: deploytest.InNamespace(l.Name)})
-				l.expectStatus("definition", ready)
-			}
-			definition(version("v1", true, true), version("v2", true, false))
+			l.define(crd, crdVersion("v1", true, true), crdVersion("v2", true, false))
 			l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": object}, Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("things", ready)
-			definition(version("v1", false, false), version("v2", true, true))
+			l.define(crd, crdVersion("v1", false, false), crdVersion("v2", true, true))
 			l.halt()
 			l.start()
 			ofKind := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "things"})
