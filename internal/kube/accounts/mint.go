@@ -144,9 +144,15 @@ func NewProver(cfg *rest.Config) (*Prover, error) {
 // path of the resource, such as "apis/fleet.cattle.io/v1alpha1/namespaces/ns/bundledeployments".
 func (p *Prover) List(ctx context.Context, token, path string) error {
 	// Version 0 lets the API server answer from its watch cache. The content of the list does not matter.
-	answer, err := p.get(ctx, token, path, "?"+url.Values{"limit": {"1"}, "resourceVersion": {"0"}}.Encode())
+	query := url.Values{"limit": {"1"}, "resourceVersion": {"0"}}.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/"+path+"?"+query, nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("requesting %s: %w", path, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("requesting %s: %w", path, foreign.Classify(err))
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
@@ -156,35 +162,4 @@ func (p *Prover) List(ctx context.Context, token, path string) error {
 		return ErrNotInForce
 	}
 	return fmt.Errorf("requesting %s: the API server returned %s", path, answer.Status)
-}
-
-// Accepts reports whether the API server accepts the token, whatever its account may do. An error means that the
-// API server gave no clear answer.
-func (p *Prover) Accepts(ctx context.Context, token string) (bool, error) {
-	const path = "apis"
-	answer, err := p.get(ctx, token, path, "")
-	if err != nil {
-		return false, err
-	}
-	defer answer.Body.Close()
-	switch answer.StatusCode {
-	case http.StatusOK, http.StatusForbidden:
-		return true, nil
-	case http.StatusUnauthorized:
-		return false, nil
-	}
-	return false, fmt.Errorf("requesting %s: the API server returned %s", path, answer.Status)
-}
-
-func (p *Prover) get(ctx context.Context, token, path, query string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.server+"/"+path+query, nil)
-	if err != nil {
-		return nil, fmt.Errorf("requesting %s: %w", path, err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := p.client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("requesting %s: %w", path, foreign.Classify(err))
-	}
-	return answer, nil
 }

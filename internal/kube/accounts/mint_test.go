@@ -291,41 +291,6 @@ func TestProver_KeepsThePathOfTheHost(t *testing.T) {
 	}
 }
 
-func TestAccepts(t *testing.T) {
-	tests := map[string]struct {
-		code int
-		want bool
-		says string
-	}{
-		"accepted token":                  {code: http.StatusOK, want: true},
-		"accepted token without rights":   {code: http.StatusForbidden, want: true},
-		"token of an unknown signing key": {code: http.StatusUnauthorized},
-		"server answers with an error":    {code: http.StatusInternalServerError, says: "500"},
-		"overloaded server":               {code: http.StatusTooManyRequests, says: "429"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var asked string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				asked = r.Method + " " + r.URL.String() + " " + r.Header.Get("Authorization")
-				w.WriteHeader(test.code)
-			}))
-			defer server.Close()
-			prover, err := NewProver(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := prover.Accepts(t.Context(), "theirs")
-			if got != test.want || (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
-				t.Errorf("accepted: %t, error %v", got, err)
-			}
-			if asked != "GET /apis Bearer theirs" {
-				t.Errorf("asked %q", asked)
-			}
-		})
-	}
-}
-
 func TestDropTokenSecret(t *testing.T) {
 	tests := map[string]struct {
 		objects []runtime.Object

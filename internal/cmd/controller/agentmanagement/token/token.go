@@ -37,9 +37,8 @@ const (
 )
 
 type handler struct {
-	app    *hub.Context
-	set    *reconcile.Set
-	prover *accounts.Prover
+	app *hub.Context
+	set *reconcile.Set
 	// rejected maps a ClusterRegistrationToken to its bearer token that the API server does not accept.
 	rejected sync.Map
 	// pace limits the rate of the trials.
@@ -51,19 +50,22 @@ type handler struct {
 // Register watches tokens, everything created for them, and the configured address of the hub, which their values
 // contain.
 func Register(ctx context.Context, a *hub.Context) error {
-	prover, err := accounts.NewProver(a.RESTConfig)
-	if err != nil {
-		return err
-	}
-	return register(ctx, a, &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
-		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()})
+	return newHandler(a).register(ctx)
 }
 
-func register(ctx context.Context, a *hub.Context, h *handler) error {
+func newHandler(a *hub.Context) *handler {
+	return &handler{
+		app: a, pace: flowcontrol.NewTokenBucketRateLimiter(trialsPerSecond, trialBurst),
+		set: reconcile.NewSet(tokenrule.SetID,
+			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves(),
+	}
+}
+
+func (h *handler) register(ctx context.Context) error {
+	a := h.app
 	a.ClusterRegistrationTokens.OnChange(hub.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onChange(ctx, key, token)
 	})
-	h.pace = flowcontrol.NewTokenBucketRateLimiter(trialsPerSecond, trialBurst)
 	a.First(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
 	})

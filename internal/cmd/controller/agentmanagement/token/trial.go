@@ -21,7 +21,7 @@ import (
 )
 
 // An API server whose signing key or issuer has changed accepts none of the tokens that it issued before, and no
-// event reports that. So the bearer tokens in values Secrets are tried as agents use them: when a controller starts,
+// event reports that. So the bearer tokens in values Secrets are reviewed: when a controller starts,
 // and then once an hour with some jitter, so that hubs do not send their requests together. Once a token of a signer
 // is accepted, the signer's key is known to be valid. The other tokens can still have a broken signature, so a few of
 // them are tried each time, in turn. A token without an expiry comes from a token Secret and ends with that Secret,
@@ -62,7 +62,7 @@ func (h *handler) tryAll(ctx context.Context) {
 		if h.pace.Wait(ctx) != nil {
 			return
 		}
-		accepts, err := h.prover.Accepts(ctx, one.token)
+		accepts, err := accounts.Review(ctx, h.app.Kube, one.token)
 		if ctx.Err() != nil {
 			return
 		}
@@ -136,7 +136,7 @@ func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationTok
 		}
 		return accounts.ErrTokenPending
 	}
-	accepts, err := h.prover.Accepts(ctx, minted)
+	accepts, err := accounts.Review(ctx, h.app.Kube, minted)
 	if err == nil && !accepts {
 		err = errRejected
 	}

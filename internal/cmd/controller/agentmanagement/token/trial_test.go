@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
-	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -28,14 +26,8 @@ const rejectedMessage = "the hub's API server no longer accepts the bearer token
 func startTrying(t *testing.T) (*hubtest.Hub, *handler) {
 	t.Helper()
 	hub := hubtest.New(t)
-	prover, err := accounts.NewProver(hub.App.RESTConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := hub.App
-	h := &handler{app: a, prover: prover, set: reconcile.NewSet(tokenrule.SetID,
-		reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves()}
-	if err := register(t.Context(), a, h); err != nil {
+	h := newHandler(hub.App)
+	if err := h.register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	hub.Put(token())
@@ -59,7 +51,7 @@ func TestAfterAChangeOfTheSigningKey_ValuesGetAnotherToken(t *testing.T) {
 	hub, h := startTrying(t)
 	old := changeKey(t, hub)
 	h.tryAll(t.Context())
-	expectRequests(t, hub, "try token")
+	expectRequests(t, hub, "review token")
 	hubtest.ExpectWoken(t, hub, tokens+" ws/t1")
 	handle(t, hub)
 	if got := values(t, hub).Token; got == old {
@@ -73,7 +65,7 @@ func TestAfterAChangeOfTheSigningKey_ValuesGetAnotherToken(t *testing.T) {
 	hub.Requests()
 	h.tryAll(t.Context())
 	handle(t, hub)
-	expectRequests(t, hub, "try token") // all is well
+	expectRequests(t, hub, "review token") // all is well
 }
 
 func TestWhileNoOtherTokenIsAccepted_TheConditionTells(t *testing.T) {
@@ -114,10 +106,10 @@ func TestATokenSecretThatIsRejected_IsReplaced(t *testing.T) {
 
 func TestATrialThatFails_ChangesNothing(t *testing.T) {
 	hub, h := startTrying(t)
-	hub.Fail("try token", errServer)
+	hub.Fail("review token", errServer)
 	h.tryAll(t.Context())
 	hubtest.ExpectWoken(t, hub)
-	expectRequests(t, hub, "try token")
+	expectRequests(t, hub, "review token")
 }
 
 // putTokens lets the hub have as many more tokens, whose values hold bearer tokens with or without an end.
@@ -187,6 +179,6 @@ func TestForgedTokenOfTheSameSigner_OnlyItsOwnIsReplaced(t *testing.T) {
 	forged := values(t, hub).Token
 	hub.RejectTokens(func(token string) bool { return token == forged })
 	h.tryAll(t.Context())
-	expectRequests(t, hub, "try token", "try token", "try token")
+	expectRequests(t, hub, "review token", "review token", "review token")
 	hubtest.ExpectWoken(t, hub, tokens+" ws/t1")
 }

@@ -99,12 +99,8 @@ func New(t testing.TB) *Hub {
 }
 
 // serve answers requests that do not use the clients of the kinds: reading the configuration, which is the default,
-// and checking whether a token is valid.
+// and checking whether the rights of a token are in force.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/apis" {
-		h.try(w, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		return
-	}
 	if !strings.HasSuffix(r.URL.Path, "/bundledeployments") {
 		http.NotFound(w, r)
 		return
@@ -123,20 +119,8 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// try answers whether the API server accepts a token.
-func (h *Hub) try(w http.ResponseWriter, token string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch err := h.note("try", "token"); {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case h.rejects != nil && h.rejects(token):
-		http.Error(w, "unauthorized", http.StatusUnauthorized)
-	}
-}
-
-// RejectTokens makes the API server reject the tokens for which rejects returns true. A check is recorded as "try
-// token", or as "review token" if it is a TokenReview.
+// RejectTokens makes the API server reject the tokens for which rejects returns true. A TokenReview is recorded
+// as "review token".
 func (h *Hub) RejectTokens(rejects func(token string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
