@@ -63,8 +63,8 @@ type Options struct {
 	// Audit makes every API server write one line per request to Cluster.AuditLog.
 	Audit bool
 	// Stock keeps what users' clusters have by default, to measure costs: the client-side rate limits of the
-	// controller-managers (20 requests per second), and Go's garbage collection. Without it the limits are lifted, and
-	// garbage is collected seldom.
+	// controller-managers (20 requests per second), Go's garbage collection, and all processors. Without it the limits are
+	// lifted, and args.Runtime applies.
 	Stock bool
 	// LogDir is the directory of all logs. It is created if missing, and never removed. If it is empty, Start
 	// creates a directory in the system's temporary directory. The caller removes it with Plane.RemoveLogs.

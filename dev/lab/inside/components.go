@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fleet-hub/fleet/dev/plane/args"
 	"github.com/fleet-hub/fleet/dev/plane/pki"
 )
 
@@ -29,10 +30,10 @@ func (s Spec) kube(name string, args ...string) program {
 
 func (s Spec) logOf(name string) string { return filepath.Join(s.LogDir, name+".log") }
 
-// env returns the environment of all components. GOGC=300 reduces garbage collection during the start, when API
-// server and kubelet mostly allocate. It saves a quarter of the start time.
+// env returns the environment of all components.
 func (s Spec) env() []string {
-	return []string{"HOME=" + s.in(dirTemporary), "TMPDIR=" + s.in(dirTemporary), "GOGC=300", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return append(args.Runtime(), "HOME="+s.in(dirTemporary), "TMPDIR="+s.in(dirTemporary),
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
 func (s Spec) etcd() program {

@@ -82,10 +82,10 @@ func (c ControlPlane) Render() ([]byte, error) {
 			newFile(in(podsKubeconfig), private, c.Pods),
 		}, c.files...),
 		Commands: [][]string{
-			service("etcd", "etcd", args.Etcd()),
-			service("kube-apiserver", "kube-apiserver", args.Server{Name: etcdPrefix, Dir: configFolder, Port: c.Port, BootstrapTokens: true}.Args()),
+			component("etcd", args.Etcd()),
+			component("kube-apiserver", args.Server{Name: etcdPrefix, Dir: configFolder, Port: c.Port, BootstrapTokens: true}.Args()),
 			{"await", "-ca", ca, fmt.Sprintf("https://127.0.0.1:%d/readyz", c.Port)},
-			service("kube-controller-manager", "kube-controller-manager", args.Controllers{Dir: configFolder, Nodes: true}.Args()),
+			component("kube-controller-manager", args.Controllers{Dir: configFolder, Nodes: true}.Args()),
 			// The kubelet has a kubeconfig, so it does not use the other one.
 			kubelet(c.Node, path.Join(kubeletFolder, "kubeconfig")),
 			service(pods.Name, pods.Name, pods.Options{
@@ -108,6 +108,11 @@ func (w Worker) Render() ([]byte, error) {
 
 func service(name, program string, flags []string) []string {
 	return append([]string{"service", name, program}, flags...)
+}
+
+// component returns the command that runs a program of a control plane as a service of the same name.
+func component(program string, flags []string) []string {
+	return service(program, "env", append(append(args.Runtime(), program), flags...))
 }
 
 func kubelet(name, bootstrap string) []string {
