@@ -4,7 +4,6 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
@@ -31,13 +29,6 @@ import (
 
 // DefaultNamespace is the workspace if -n is not given.
 const DefaultNamespace = "fleet-default"
-
-// Requests that a command may send per second, and at once. The defaults of client-go delay commands that read many
-// objects.
-const (
-	requestsPerSecond = 50
-	requestsAtOnce    = 100
-)
 
 // Flags select a cluster and a namespace. Only these flags of kubectl exist: the others would contain secrets.
 type Flags struct {
@@ -144,30 +135,17 @@ func (f *Flags) Open() (*Cluster, error) {
 // ForConfig returns the cluster of a configuration.
 func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
 	cfg = rest.CopyConfig(cfg)
-	cfg.QPS, cfg.Burst = requestsPerSecond, requestsAtOnce
+	cfg.QPS = -1 // the API server limits clients; the default of client-go delays commands that read many objects
 	cfg.UserAgent = "fleet/" + version.Version
-	limited := rest.CopyConfig(cfg)
-	limited.RateLimiter = limiter{flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, requestsAtOnce)}
-	core, err := kubernetes.NewForConfig(limited)
+	core, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
-	ours, err := kube.FleetClient(limited, nil)
+	ours, err := kube.FleetClient(cfg, nil)
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
 	return &Cluster{Config: cfg, Core: core, Namespace: namespace, fleet: ours}, nil
-}
-
-// limiter is a rate limiter whose errors are those of contexts. Just before a context ends, others return another error, which
-// does not look like the end of a wait.
-type limiter struct{ flowcontrol.RateLimiter }
-
-func (l limiter) Wait(ctx context.Context) error {
-	if err := l.RateLimiter.Wait(ctx); err != nil {
-		return cmp.Or(ctx.Err(), context.DeadlineExceeded)
-	}
-	return nil
 }
 
 // Client reads and writes objects of one kind in one namespace, or reads those of all if that is empty.
