@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -69,59 +72,40 @@ type Reason struct{ Cause, Fix string }
 // Missing are the sources that could not be read.
 type Missing map[Source]Reason
 
-// Gather reads all sources, some at once, until ctx ends. It returns those that could not be read. A source may be read after
-// sources that come before it in the list.
+// Gather reads all sources until ctx ends: first those that need no other, some at once, then the others in their order. It returns
+// those that could not be read.
 func Gather(ctx context.Context, readers []Reader) Missing {
-	g := &gathering{missing: Missing{}, read: map[Source]chan struct{}{}, free: make(chan struct{}, workers)}
-	for _, reader := range readers {
-		g.read[reader.Source] = make(chan struct{})
-	}
-	for _, reader := range readers {
-		g.running.Go(func() { g.run(ctx, reader) })
-	}
-	g.running.Wait()
-	return g.missing
-}
-
-// gathering is one run of Gather.
-type gathering struct {
-	running sync.WaitGroup
-	// free has room for the readers that may run at once.
-	free chan struct{}
-	// read is closed for each source that was read, or is missing.
-	read map[Source]chan struct{}
-
-	mu      sync.Mutex
-	missing Missing
-}
-
-func (g *gathering) run(ctx context.Context, reader Reader) {
-	defer close(g.read[reader.Source])
-	for _, source := range reader.After {
-		<-g.read[source]
-		if why, found := g.why(source); found {
-			g.miss(reader.Source, why)
-			return
+	var mu sync.Mutex
+	missing := Missing{}
+	read := func(reader Reader) {
+		if err := reader.Read(ctx); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			missing[reader.Source] = reader.explain(ctx, err)
 		}
 	}
-	g.free <- struct{}{}
-	defer func() { <-g.free }()
-	if err := reader.Read(ctx); err != nil {
-		g.miss(reader.Source, reader.explain(ctx, err))
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for _, reader := range readers {
+		if len(reader.After) == 0 {
+			group.Go(func() error {
+				read(reader)
+				return nil
+			})
+		}
 	}
-}
-
-func (g *gathering) why(source Source) (Reason, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	why, found := g.missing[source]
-	return why, found
-}
-
-func (g *gathering) miss(source Source, why Reason) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.missing[source] = why
+	_ = group.Wait() // missing has the errors
+	for _, reader := range readers {
+		absent := slices.IndexFunc(reader.After, func(s Source) bool { _, found := missing[s]; return found })
+		switch {
+		case len(reader.After) == 0: // read before
+		case absent >= 0:
+			missing[reader.Source] = missing[reader.After[absent]]
+		default:
+			read(reader)
+		}
+	}
+	return missing
 }
 
 // explain returns why a source could not be read.
