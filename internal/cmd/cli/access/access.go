@@ -157,10 +157,15 @@ type Object interface {
 	metav1.Object
 }
 
-// Each lists objects in chunks of 500, and calls do for each of them. It returns the resource version of the list. Objects
-// that do does not keep are freed chunk by chunk.
-func Each[T Object, L runtime.Object](
-	ctx context.Context, client *Client[T, L], options metav1.ListOptions, do func(T) error,
+// Lister lists objects of one kind: a Client, or one of client-go.
+type Lister[L any] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+}
+
+// Each lists objects in chunks of options.Limit or 500, and calls do for each of them. It returns the resource version of the
+// list. Objects that do does not keep are freed chunk by chunk.
+func Each[T, L runtime.Object](
+	ctx context.Context, client Lister[L], options metav1.ListOptions, do func(T) error,
 ) (version string, err error) {
 	chunks := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		list, err := client.List(ctx, options)

@@ -129,7 +129,7 @@ func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, missing, err := gather.Facts(ctx, cluster, gather.Scope{System: o.system, Workspace: cluster.Namespace, Chosen: o.chosen}, o.clock)
+	facts, missing, err := gather.Facts(ctx, cluster, hub.Scope{System: o.system, Workspace: cluster.Namespace, Chosen: o.chosen}, o.clock)
 	if err != nil {
 		return nil, err
 	}

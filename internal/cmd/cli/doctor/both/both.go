@@ -115,9 +115,9 @@ func checkNamespace(f *Facts) []check.Row {
 
 // account returns the account with the UID in the agent's token, or nil.
 func (f *Facts) account() *corev1.ServiceAccount {
-	for i := range f.Hub.Accounts {
-		if uid := string(f.Hub.Accounts[i].UID); uid != "" && uid == f.Cluster.Credential.Account {
-			return &f.Hub.Accounts[i]
+	for _, account := range f.Hub.Accounts {
+		if uid := string(account.UID); uid != "" && uid == f.Cluster.Credential.Account {
+			return account
 		}
 	}
 	return nil

@@ -30,14 +30,14 @@ func certificate(text string) []byte {
 func healthy() *Facts {
 	west := types.NamespacedName{Namespace: workspace, Name: "west"}
 	namespace, both := names.ClusterNamespace(workspace, "west"), append(certificate("old"), certificate("new")...)
-	account := corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "request-1-x", UID: "uid-of-account"}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "request-1-x", UID: "uid-of-account"}}
 	account.Annotations = map[string]string{fleet.AnnotationClusterRegistration: "request-1"}
 	return &Facts{
 		Hub: &member.Facts{
 			Scope: member.Scope{Repair: "fleet repair west -n fleet-default"}, UID: "uid-of-hub",
 			Cluster:       &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: "west"}, Spec: fleet.ClusterSpec{ClientID: "client-of-west"}},
 			Config:        config.Config{APIServerURL: "https://hub.example.com:6443/", APIServerCA: both},
-			Accounts:      []corev1.ServiceAccount{account},
+			Accounts:      []*corev1.ServiceAccount{account},
 			Registrations: []*fleet.ClusterRegistration{{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: "request-1"}, Status: fleet.ClusterRegistrationStatus{ClusterName: "west", Granted: true}}},
 		},
 		Cluster: &agent.Facts{

@@ -6,8 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 )
@@ -32,9 +30,11 @@ func Get[T any](target *T, client access.Reader[T], name string) func(context.Co
 }
 
 // List returns a function that reads the objects of a kind that wanted accepts into target. A nil wanted accepts all.
-func List[T access.Object, L runtime.Object](target *[]T, client *access.Client[T, L], wanted func(T) bool) func(context.Context) error {
+func List[T access.Object, L runtime.Object](
+	target *[]T, client access.Lister[L], options metav1.ListOptions, wanted func(T) bool,
+) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := access.Each(ctx, client, metav1.ListOptions{}, func(found T) error {
+		_, err := access.Each(ctx, client, options, func(found T) error {
 			if wanted == nil || wanted(found) {
 				found.SetManagedFields(nil)
 				*target = append(*target, found)
@@ -43,19 +43,4 @@ func List[T access.Object, L runtime.Object](target *[]T, client *access.Client[
 		})
 		return err
 	}
-}
-
-// Metadata reads the metadata of objects, in pages of this size.
-func Metadata(ctx context.Context, client metadata.ResourceInterface, size int64, options metav1.ListOptions) (all []metav1.PartialObjectMetadata, err error) {
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.List(ctx, options)
-	})
-	pages.PageSize, pages.PageBufferSize = size, 0
-	err = pages.EachListItem(ctx, options, func(item runtime.Object) error {
-		found := item.(*metav1.PartialObjectMetadata)
-		found.ManagedFields = nil
-		all = append(all, *found)
-		return nil
-	})
-	return all, err
 }

@@ -175,13 +175,12 @@ func checkHelmOps(f *Facts) []check.Row {
 }
 
 // withoutEffect returns a row for objects that only a controller of Rancher Fleet reconciles, unless that one runs.
-func (f *Facts) withoutEffect(kind, resource, controller string, objects []metav1.PartialObjectMetadata) []check.Row {
-	if slices.ContainsFunc(f.Deployments, func(d appsv1.Deployment) bool { return d.Name == controller && d.Status.ReadyReplicas > 0 }) {
+func (f *Facts) withoutEffect(kind, resource, controller string, objects []*metav1.PartialObjectMetadata) []check.Row {
+	if slices.ContainsFunc(f.Deployments, func(d *appsv1.Deployment) bool { return d.Name == controller && d.Status.ReadyReplicas > 0 }) {
 		return nil
 	}
 	var groups check.Groups
-	for i := range objects {
-		found := &objects[i]
+	for _, found := range objects {
 		fix := remedy.Command("kubectl", "delete", resource+"."+fleet.GroupName, "-n", found.Namespace, found.Name)
 		if len(found.Finalizers) > 0 { // its controller, which would remove them, does not run
 			fix = removeFinalizers(resource, found) + " && " + fix

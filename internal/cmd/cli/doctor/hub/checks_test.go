@@ -30,7 +30,7 @@ func TestHealthyHub_PassesEveryCheck(t *testing.T) {
 
 func TestEmptyHub_PassesEveryCheckOfObjects(t *testing.T) {
 	f := healthy(t)
-	empty := &Facts{Now: f.Now, System: f.System, CRDs: f.CRDs, Embedded: f.Embedded, Config: f.Config, Leases: f.Leases, Deployments: f.Deployments}
+	empty := &Facts{Scope: Scope{System: f.System}, Now: f.Now, CRDs: f.CRDs, Embedded: f.Embedded, Config: f.Config, Leases: f.Leases, Deployments: f.Deployments}
 	for _, row := range check.Run(Checks(), empty, nil) {
 		if row.Verdict != check.OK {
 			t.Errorf("%+v", row)
@@ -230,9 +230,9 @@ func faults() map[string]fault {
 			f.Groups[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
 		}, "ClusterGroup fleet-default/all", check.Failed, "its summary is not updated", "kubectl label clustergroups.fleet.cattle.io -n fleet-default all fleet.cattle.io/shard-ref-"},
 		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "would download", "fleet apply app FOLDER -n fleet-default"},
-		"GitRepo":            {"hub-gitrepos", func(f *Facts) { f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
+		"GitRepo":            {"hub-gitrepos", func(f *Facts) { f.GitRepos = []*metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
 		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
-			f.HelmOps = []metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
+			f.HelmOps = []*metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
 			f.HelmOps[0].Finalizers = []string{"fleet.cattle.io/helmop-finalizer"}
 		}, "HelmOp fleet-default/op", check.Warning, "has no effect", `kubectl patch helmops.fleet.cattle.io -n fleet-default op --type=merge -p '{"metadata":{"finalizers":null}}' && kubectl delete helmops.fleet.cattle.io -n fleet-default op`},
 
@@ -321,7 +321,7 @@ func TestNoFaults(t *testing.T) {
 		"agent of a development version": {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "dev" }},
 		"agent is newer":                 {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v2.0.0" }},
 		"GitRepo with its controller": {"hub-gitrepos", func(f *Facts) {
-			f.GitRepos = []metav1.PartialObjectMetadata{partial(workspace, "r", nil)}
+			f.GitRepos = []*metav1.PartialObjectMetadata{partial(workspace, "r", nil)}
 			f.Deployments = append(f.Deployments, deployment("gitjob", "a", 1, 1))
 		}},
 		"namespace of a Cluster's name":              {"hub-orphans-namespaces", func(f *Facts) { f.Namespaces = append(f.Namespaces, partial("", "mine", of("lost"))) }},

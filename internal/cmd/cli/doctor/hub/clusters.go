@@ -137,8 +137,8 @@ func checkClientIDs(f *Facts) []check.Row {
 
 func checkNamespaces(f *Facts) []check.Row {
 	found := map[string]*metav1.PartialObjectMetadata{}
-	for i := range f.Namespaces {
-		found[f.Namespaces[i].Name] = &f.Namespaces[i]
+	for _, namespace := range f.Namespaces {
+		found[namespace.Name] = namespace
 	}
 	var groups check.Groups
 	for _, cluster := range f.Clusters {

@@ -41,13 +41,13 @@ func condition(kind, reason, message string) genericcondition.GenericCondition {
 	}
 }
 
-func lease(name, holder string, renewed time.Duration) coordinationv1.Lease {
+func lease(name, holder string, renewed time.Duration) *coordinationv1.Lease {
 	at := metav1.NewMicroTime(clitest.Noon().Add(-renewed))
-	return coordinationv1.Lease{ObjectMeta: named(system, name), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: new(int32(45))}}
+	return &coordinationv1.Lease{ObjectMeta: named(system, name), Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at, LeaseDurationSeconds: new(int32(45))}}
 }
 
-func deployment(name, image string, replicas, ready int32) appsv1.Deployment {
-	return appsv1.Deployment{
+func deployment(name, image string, replicas, ready int32) *appsv1.Deployment {
+	return &appsv1.Deployment{
 		ObjectMeta: named(system, name),
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "fleet-controller", Image: image}}},
@@ -79,10 +79,10 @@ func bundle(name string) Bundle {
 }
 
 // partial returns the metadata of an object, with these labels and annotations.
-func partial(namespace, name string, marks map[string]string) metav1.PartialObjectMetadata {
+func partial(namespace, name string, marks map[string]string) *metav1.PartialObjectMetadata {
 	meta := named(namespace, name)
 	meta.Labels, meta.Annotations = marks, marks
-	return metav1.PartialObjectMetadata{ObjectMeta: meta}
+	return &metav1.PartialObjectMetadata{ObjectMeta: meta}
 }
 
 // of returns the labels and annotations of objects of a Cluster.
@@ -116,18 +116,18 @@ func healthy(t *testing.T) *Facts {
 	imported := cluster("east")
 	imported.Spec.KubeConfigSecret = "east-kubeconfig"
 	f := &Facts{
-		Now: clitest.Noon(), System: system, Server: "https://hub.example.com:6443", Kubernetes: "v1.35.1", CRDs: served, Embedded: embedded,
+		Scope: Scope{System: system}, Now: clitest.Noon(), Server: "https://hub.example.com:6443", Kubernetes: "v1.35.1", CRDs: served, Embedded: embedded,
 		Config: Configuration{Exists: true, Version: "v1.2.0", Release: "fleet", Config: config.Config{
 			APIServerURL: "https://hub.example.com:6443", APIServerCA: certificate(t, clitest.Noon().AddDate(1, 0, 0)), AgentTLSMode: config.TLSModeStrict,
 		}},
 		Address:     Probe{Done: true, Expires: clitest.Noon().AddDate(0, 6, 0)},
-		Deployments: []appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
+		Deployments: []*appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
 		Validating: []Webhook{{
 			Configuration: "guard", Name: "guard.example.com", Required: true,
 			Client: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "guard", Name: "webhook"}},
 			Rules:  []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}}}},
 		}},
-		Services:      []metav1.PartialObjectMetadata{partial("guard", "webhook", nil)},
+		Services:      []*metav1.PartialObjectMetadata{partial("guard", "webhook", nil)},
 		Clusters:      []*fleet.Cluster{cluster("west"), imported},
 		Groups:        []*fleet.ClusterGroup{{ObjectMeta: named(workspace, "all"), Spec: fleet.ClusterGroupSpec{Selector: &metav1.LabelSelector{}}}},
 		Tokens:        []*fleet.ClusterRegistrationToken{token("west")},
@@ -137,7 +137,7 @@ func healthy(t *testing.T) *Facts {
 			ObjectMeta: named(workspace, "shared"), BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "shared"}},
 		}},
 		Kubeconfigs: map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
-		Values:      []metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
+		Values:      []*metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
 	}
 	for _, name := range ownLeases() {
 		f.Leases = append(f.Leases, lease(name, "fleet-controller-1_abcdefghijklmnopqrstuvwxyz", time.Second))

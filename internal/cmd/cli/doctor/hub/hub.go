@@ -19,15 +19,20 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Facts is what the checks know about a hub.
-type Facts struct {
-	Now time.Time
+// Scope selects the objects to check.
+type Scope struct {
 	// System is the namespace of the controllers.
 	System string
 	// Workspace limits the objects to one workspace. Empty means all.
 	Workspace string
 	// Chosen means that the user has chosen the workspace: it is not the default.
 	Chosen bool
+}
+
+// Facts is what the checks know about a hub.
+type Facts struct {
+	Scope
+	Now time.Time
 	// Server is the address of the hub in the kubeconfig of the user.
 	Server string
 
@@ -37,8 +42,8 @@ type Facts struct {
 	CRDs, Embedded []apiextensions.CustomResourceDefinition
 	Config         Configuration
 	Address        Probe
-	Leases         []coordinationv1.Lease
-	Deployments    []appsv1.Deployment
+	Leases         []*coordinationv1.Lease
+	Deployments    []*appsv1.Deployment
 	// Validating and Mutating are the webhooks of admission.
 	Validating, Mutating []Webhook
 
@@ -52,7 +57,7 @@ type Facts struct {
 	Kubeconfigs map[types.NamespacedName]Kubeconfig
 
 	// These are read without their content.
-	BundleDeployments, Namespaces, Accounts, Services, Credentials, Values, GitRepos, HelmOps []metav1.PartialObjectMetadata
+	BundleDeployments, Namespaces, Accounts, Services, Credentials, Values, GitRepos, HelmOps []*metav1.PartialObjectMetadata
 }
 
 // Configuration is ConfigMap fleet-controller.

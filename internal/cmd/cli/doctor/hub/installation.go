@@ -122,11 +122,11 @@ func checkLeases(f *Facts) []check.Row {
 
 func (f *Facts) checkLease(name string) check.Row {
 	target, pods := leaseObject(f.System, name), remedy.Command("kubectl", "get", "pods", "-n", f.System)
-	i := slices.IndexFunc(f.Leases, func(l coordinationv1.Lease) bool { return l.Name == name })
+	i := slices.IndexFunc(f.Leases, func(l *coordinationv1.Lease) bool { return l.Name == name })
 	if i < 0 {
 		return check.Fail(target, "the Lease does not exist: no controller of the hub is active, and nothing is reconciled", pods)
 	}
-	lease := leases.Of(&f.Leases[i], f.Now)
+	lease := leases.Of(f.Leases[i], f.Now)
 	switch {
 	case lease.Active:
 		return check.Ok(target, fmt.Sprintf("%s, renewed %s ago", lease.Holder, f.ago(lease)))
@@ -180,8 +180,7 @@ func deploymentObject(deployment *appsv1.Deployment) check.Object {
 
 // Controllers returns the Deployments of this product's controllers: one, and one for each shard.
 func (f *Facts) Controllers() (found []*appsv1.Deployment) {
-	for i := range f.Deployments {
-		deployment := &f.Deployments[i]
+	for _, deployment := range f.Deployments {
 		isOurs := deployment.Name == names.ControllerConfig || strings.HasPrefix(deployment.Name, names.ControllerConfig+"-shard-")
 		if isOurs && !isRancher(deployment) {
 			found = append(found, deployment)
@@ -259,13 +258,13 @@ var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 func checkOtherManager(f *Facts) []check.Row {
 	var rows []check.Row
 	migrate := "docs/migration.md says how this product takes the hub over: " + f.chart()
-	for i := range f.Deployments {
-		if deployment := &f.Deployments[i]; isRancher(deployment) {
+	for _, deployment := range f.Deployments {
+		if isRancher(deployment) {
 			rows = append(rows, check.Fail(deploymentObject(deployment), "Rancher Fleet runs on this hub. Its controllers and those of this product wait for each other", migrate))
 		}
 	}
-	for i := range f.Leases {
-		lease := leases.Of(&f.Leases[i], f.Now)
+	for _, held := range f.Leases {
+		lease := leases.Of(held, f.Now)
 		if slices.Contains(ownLeases(), lease.Name) && lease.Active && !ownIdentity.MatchString(lease.Holder) {
 			rows = append(rows, check.Fail(leaseObject(f.System, lease.Name),
 				fmt.Sprintf("%s, which is not a controller of this product, holds the Lease. The controllers of this product wait for it", lease.Holder), migrate))
@@ -277,8 +276,8 @@ func checkOtherManager(f *Facts) []check.Row {
 // checkWebhooks finds webhooks that cannot answer because their Service does not exist.
 func checkWebhooks(f *Facts) []check.Row {
 	known := map[types.NamespacedName]bool{}
-	for i := range f.Services {
-		known[types.NamespacedName{Namespace: f.Services[i].Namespace, Name: f.Services[i].Name}] = true
+	for _, service := range f.Services {
+		known[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
 	}
 	return slices.Concat(withoutService("ValidatingWebhookConfiguration", f.Validating, known), withoutService("MutatingWebhookConfiguration", f.Mutating, known))
 }
@@ -310,7 +309,7 @@ func concernsFleet(rules []admissionregistrationv1.RuleWithOperations) bool {
 
 // checkWorkspace reports a workspace that the user has chosen and that does not exist. The other checks find nothing wrong there.
 func checkWorkspace(f *Facts) []check.Row {
-	isWorkspace := func(n metav1.PartialObjectMetadata) bool { return n.Name == f.Workspace }
+	isWorkspace := func(n *metav1.PartialObjectMetadata) bool { return n.Name == f.Workspace }
 	if !f.Chosen || f.Workspace == "" || slices.ContainsFunc(f.Namespaces, isWorkspace) {
 		return nil
 	}

@@ -37,8 +37,8 @@ func checkMappings(f *Facts) []check.Row {
 
 // leadsAnywhere reports whether a mapping selects a namespace besides its own, whether that accepts its Bundles or not.
 func (f *Facts) leadsAnywhere(mapping targeting.Mapping) bool {
-	return slices.ContainsFunc(f.Namespaces, func(namespace metav1.PartialObjectMetadata) bool {
-		return namespace.Name != mapping.Workspace() && (mapping.LeadsTo(&namespace) || mapping.RefusedBy(&namespace))
+	return slices.ContainsFunc(f.Namespaces, func(namespace *metav1.PartialObjectMetadata) bool {
+		return namespace.Name != mapping.Workspace() && (mapping.LeadsTo(namespace) || mapping.RefusedBy(namespace))
 	})
 }
 

@@ -35,8 +35,7 @@ func (f *Facts) owner(marks map[string]string, namespaceKey, nameKey string) (ow
 func checkOrphanedDeployments(f *Facts) []check.Row {
 	known := f.clusterNames()
 	var groups check.Groups
-	for i := range f.BundleDeployments {
-		found := &f.BundleDeployments[i]
+	for _, found := range f.BundleDeployments {
 		cluster, ok := f.owner(found.Labels, fleet.LabelClusterNamespace, fleet.LabelCluster)
 		if !ok || known[cluster] || !f.older(found, creationPatience) {
 			continue
@@ -56,8 +55,7 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 func checkOrphanedNamespaces(f *Facts) []check.Row {
 	known := f.clusterNames()
 	var groups check.Groups
-	for i := range f.Namespaces {
-		found := &f.Namespaces[i]
+	for _, found := range f.Namespaces {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterNamespace, fleet.AnnotationCluster)
 		// Everything in a namespace is deleted with it. So its name must be one that the hub computes.
 		if !ok || known[cluster] || found.Name != names.ClusterNamespace(cluster.Namespace, cluster.Name) || !f.older(found, creationPatience) {
@@ -82,8 +80,7 @@ func checkOrphanedCredentials(f *Facts) []check.Row {
 		known[types.NamespacedName{Namespace: request.Namespace, Name: request.Name}] = true
 	}
 	var groups check.Groups
-	for i := range f.Credentials {
-		found := &f.Credentials[i]
+	for _, found := range f.Credentials {
 		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
 		if ok && !known[request] && f.older(found, creationPatience) {
 			groups.Add("", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
@@ -96,8 +93,7 @@ func checkOrphanedCredentials(f *Facts) []check.Row {
 func checkOrphanedAccounts(f *Facts) []check.Row {
 	known := f.clusterNames()
 	var groups check.Groups
-	for i := range f.Accounts {
-		found := &f.Accounts[i]
+	for _, found := range f.Accounts {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationCluster)
 		if ok && !known[cluster] && f.older(found, creationPatience) {
 			groups.Add("", check.Warn(accountObject(found), fmt.Sprintf("the account is for the agent of Cluster %s, which does not exist: its tokens are still valid", cluster),

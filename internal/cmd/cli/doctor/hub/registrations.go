@@ -128,8 +128,8 @@ func checkTokensExpired(f *Facts) []check.Row {
 
 func checkTokensValues(f *Facts) []check.Row {
 	known := map[types.NamespacedName]bool{}
-	for i := range f.Values {
-		known[types.NamespacedName{Namespace: f.Values[i].Namespace, Name: f.Values[i].Name}] = true
+	for _, values := range f.Values {
+		known[types.NamespacedName{Namespace: values.Namespace, Name: values.Name}] = true
 	}
 	var groups check.Groups
 	for _, token := range f.Tokens {

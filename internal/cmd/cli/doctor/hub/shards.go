@@ -41,8 +41,8 @@ func checkShards(f *Facts) []check.Row {
 
 // shardRuns reports whether a controller of a shard is active.
 func (f *Facts) shardRuns(shard string) bool {
-	return slices.ContainsFunc(f.Leases, func(l coordinationv1.Lease) bool {
-		return l.Name == names.ShardLease(shard) && leases.Of(&l, f.Now).Active
+	return slices.ContainsFunc(f.Leases, func(l *coordinationv1.Lease) bool {
+		return l.Name == names.ShardLease(shard) && leases.Of(l, f.Now).Active
 	})
 }
 
@@ -50,7 +50,7 @@ func (f *Facts) shardRuns(shard string) bool {
 // label, so that the controllers without a shard reconcile the object.
 func (f *Facts) fixShard(shard, resource string, object metav1.Object) string {
 	name := names.ControllerConfig + "-shard-" + shard
-	if slices.ContainsFunc(f.Deployments, func(d appsv1.Deployment) bool { return d.Name == name }) {
+	if slices.ContainsFunc(f.Deployments, func(d *appsv1.Deployment) bool { return d.Name == name }) {
 		return remedy.Command("kubectl", "describe", "pods", "-n", f.System, "-l", "app="+name)
 	}
 	return remedy.Command("kubectl", "label", resource+"."+fleet.GroupName, "-n", object.GetNamespace(), object.GetName(), fleet.LabelShardRef+"-")

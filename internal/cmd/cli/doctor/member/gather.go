@@ -38,17 +38,17 @@ type gatherer struct {
 }
 
 func (g *gatherer) readers() []check.Reader {
-	in, workspace, place := check.NewReader, g.Cluster.Namespace, g.Namespace()
-	registrations := check.List(&g.Registrations, g.hub.Registrations(workspace), g.isRegistration)
-	tokens := check.List(&g.Tokens, g.hub.Tokens(workspace), func(t *fleet.ClusterRegistrationToken) bool {
+	in, all, workspace, place := check.NewReader, metav1.ListOptions{}, g.Cluster.Namespace, g.Namespace()
+	registrations := check.List(&g.Registrations, g.hub.Registrations(workspace), all, g.isRegistration)
+	tokens := check.List(&g.Tokens, g.hub.Tokens(workspace), all, func(t *fleet.ClusterRegistrationToken) bool {
 		return t.Annotations[annotation.TokenForCluster] == g.Cluster.Name
 	})
 	readers := []check.Reader{
 		in(sourceSiblings, "list", fleet.GroupName, "clusters", workspace, g.readSiblings),
 		in(SourceRegistrations, "list", fleet.GroupName, "clusterregistrations", workspace, registrations),
 		in(sourceTokens, "list", fleet.GroupName, "clusterregistrationtokens", workspace, tokens),
-		in(sourceDeployments, "list", fleet.GroupName, "bundledeployments", place, check.List(&g.Deployments, g.hub.BundleDeployments(place), nil)),
-		in(SourceAccounts, "list", "", "serviceaccounts", place, g.readAccounts),
+		in(sourceDeployments, "list", fleet.GroupName, "bundledeployments", place, check.List(&g.Deployments, g.hub.BundleDeployments(place), all, nil)),
+		in(SourceAccounts, "list", "", "serviceaccounts", place, check.List(&g.Accounts, g.hub.Core.CoreV1().ServiceAccounts(place), all, nil)),
 		in(sourcePlace, "get", "", "namespaces", "", check.Get(&g.Place, g.hub.Core.CoreV1().Namespaces(), place)),
 		in(SourceSystem, "get", "", "namespaces", "", g.readSystem),
 		in(SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
@@ -63,7 +63,7 @@ func (g *gatherer) readSiblings(ctx context.Context) error {
 	if g.Cluster.Spec.ClientID == "" {
 		return nil
 	}
-	return check.List(&g.Siblings, g.hub.Clusters(g.Cluster.Namespace), func(c *fleet.Cluster) bool {
+	return check.List(&g.Siblings, g.hub.Clusters(g.Cluster.Namespace), metav1.ListOptions{}, func(c *fleet.Cluster) bool {
 		return c.Spec.ClientID == g.Cluster.Spec.ClientID && c.DeletionTimestamp == nil
 	})(ctx)
 }
@@ -72,14 +72,6 @@ func (g *gatherer) readSiblings(ctx context.Context) error {
 func (g *gatherer) isRegistration(r *fleet.ClusterRegistration) bool {
 	same := r.Spec.ClientID != "" && r.Spec.ClientID == g.Cluster.Spec.ClientID
 	return r.Status.ClusterName == g.Cluster.Name || r.Status.ClusterName == "" && same
-}
-
-func (g *gatherer) readAccounts(ctx context.Context) error {
-	list, err := g.hub.Core.CoreV1().ServiceAccounts(g.Namespace()).List(ctx, metav1.ListOptions{})
-	if err == nil {
-		g.Accounts = list.Items
-	}
-	return err
 }
 
 func (g *gatherer) readSystem(ctx context.Context) error {

@@ -45,7 +45,7 @@ type Facts struct {
 	Registrations []*fleet.ClusterRegistration
 	// Place is the Cluster's namespace, or nil. Accounts and Deployments are in it.
 	Place       *corev1.Namespace
-	Accounts    []corev1.ServiceAccount
+	Accounts    []*corev1.ServiceAccount
 	Deployments []*fleet.BundleDeployment
 	// Tokens are those that were created for the Cluster.
 	Tokens     []*fleet.ClusterRegistrationToken
@@ -111,9 +111,9 @@ func (f *Facts) Granted() (granted []*fleet.ClusterRegistration) {
 
 // accountOf returns the account of a granted registration, or nil.
 func (f *Facts) accountOf(request *fleet.ClusterRegistration) *corev1.ServiceAccount {
-	for i := range f.Accounts {
-		if f.Accounts[i].Name == names.RequestAccount(request.Name, string(request.UID)) {
-			return &f.Accounts[i]
+	for _, account := range f.Accounts {
+		if account.Name == names.RequestAccount(request.Name, string(request.UID)) {
+			return account
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func healthy() *Facts {
 		Now:   clitest.Noon(), Cluster: west, UID: "uid-of-hub", Version: "v1.2.0", Siblings: []*fleet.Cluster{west},
 		Registrations: []*fleet.ClusterRegistration{request("request-1")},
 		Place:         &corev1.Namespace{ObjectMeta: named("", namespace)},
-		Accounts:      []corev1.ServiceAccount{{ObjectMeta: named(namespace, names.RequestAccount("request-1", "uid-of-request-1"))}},
+		Accounts:      []*corev1.ServiceAccount{{ObjectMeta: named(namespace, names.RequestAccount("request-1", "uid-of-request-1"))}},
 		Deployments:   []*fleet.BundleDeployment{{ObjectMeta: named(namespace, "app")}},
 	}
 }

@@ -20,9 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
@@ -209,34 +207,22 @@ func (g *gatherer) addAgent(kind string, meta metav1.ObjectMeta, replicas *int32
 
 // readBindings reads the agent's binding and its role.
 func (g *gatherer) readBindings(ctx context.Context) error {
-	var bindings []rbacv1.ClusterRoleBinding
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return g.cluster.Core.RbacV1().ClusterRoleBindings().List(ctx, o)
-	})
-	pages.PageBufferSize = 0
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		bindings = append(bindings, *item.(*rbacv1.ClusterRoleBinding))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	g.readRole(bindings)
-	_, err = g.cluster.Core.RbacV1().ClusterRoles().Get(ctx, g.Role, metav1.GetOptions{})
-	g.HasRole = err == nil
-	return check.Optional(err)
-}
-
-// readRole finds the binding of the agent's account among all bindings. Without one, the names are those of the chart.
-func (g *gatherer) readRole(bindings []rbacv1.ClusterRoleBinding) {
+	// Without a binding, the names are those of the chart.
 	g.Role, g.Binding = names.SafeConcat(g.Namespace, names.Agent, "role"), names.SafeConcat(g.Namespace, names.Agent, "role", "binding")
-	for _, binding := range bindings {
+	_, err := access.Each(ctx, g.cluster.Core.RbacV1().ClusterRoleBindings(), metav1.ListOptions{}, func(binding *rbacv1.ClusterRoleBinding) error {
 		for _, subject := range binding.Subjects {
 			if subject.Kind == rbacv1.ServiceAccountKind && subject.Namespace == g.Namespace && subject.Name == names.Agent && binding.RoleRef.Kind == "ClusterRole" {
 				g.Role, g.Binding, g.HasBinding = binding.RoleRef.Name, binding.Name, true
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	_, err = g.cluster.Core.RbacV1().ClusterRoles().Get(ctx, g.Role, metav1.GetOptions{})
+	g.HasRole = err == nil
+	return check.Optional(err)
 }
 
 // readRights asks whether the agent's account may do everything.
@@ -255,8 +241,9 @@ func (g *gatherer) readRights(ctx context.Context) error {
 
 // listReleases reads the metadata of Helm's Secrets. Their content may be large.
 func (g *gatherer) listReleases(ctx context.Context) error {
-	secrets := g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
-	all, err := check.Metadata(ctx, secrets, releasesPage, metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String()})
+	var all []*metav1.PartialObjectMetadata
+	options := metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String(), Limit: releasesPage}
+	err := check.List(&all, g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), options, nil)(ctx)
 	g.Releases = newestReleases(all, g.Namespace)
 	return err
 }

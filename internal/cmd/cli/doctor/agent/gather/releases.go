@@ -14,7 +14,7 @@ import (
 
 // newestReleases returns the newest revisions of the releases in the metadata of Helm's Secrets. Releases of others are left
 // out: Fleet's have the seal of the agent in one of their revisions, or are the agent's own, in this namespace.
-func newestReleases(secrets []metav1.PartialObjectMetadata, namespace string) (newest []agent.Release) {
+func newestReleases(secrets []*metav1.PartialObjectMetadata, namespace string) (newest []agent.Release) {
 	ours, last := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
 	var all []agent.Release
 	for _, secret := range secrets {
@@ -39,7 +39,7 @@ func newestReleases(secrets []metav1.PartialObjectMetadata, namespace string) (n
 }
 
 // changed returns when Helm has written a revision last.
-func changed(secret metav1.PartialObjectMetadata) time.Time {
+func changed(secret *metav1.PartialObjectMetadata) time.Time {
 	for _, label := range []string{"modifiedAt", "createdAt"} {
 		if seconds, err := strconv.ParseInt(secret.Labels[label], 10, 64); err == nil {
 			return time.Unix(seconds, 0)

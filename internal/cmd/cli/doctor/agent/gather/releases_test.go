@@ -12,17 +12,17 @@ import (
 )
 
 func TestReadReleases_ReturnsTheNewestRevisionsOfFleet(t *testing.T) {
-	secret := func(namespace, name, status string, revision int, seal string) metav1.PartialObjectMetadata {
+	secret := func(namespace, name, status string, revision int, seal string) *metav1.PartialObjectMetadata {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("sh.helm.release.v1.%s.v%d", name, revision), CreationTimestamp: clitest.Ago(time.Hour)}
 		meta.Labels = map[string]string{"owner": "helm", "name": name, "status": status, "version": fmt.Sprint(revision), "modifiedAt": fmt.Sprint(clitest.Noon().Unix())}
 		if seal != "" {
 			meta.Annotations = map[string]string{"fleet.cattle.io/release-seal": seal}
 		}
-		return metav1.PartialObjectMetadata{ObjectMeta: meta}
+		return &metav1.PartialObjectMetadata{ObjectMeta: meta}
 	}
 	broken := secret("app", "b", "deployed", 9, "")
 	broken.Labels["version"] = "x"
-	got := newestReleases([]metav1.PartialObjectMetadata{
+	got := newestReleases([]*metav1.PartialObjectMetadata{
 		secret("app", "b", "superseded", 1, "s"), secret("app", "b", "pending-upgrade", 2, ""), broken,
 		secret("app", "of-helm", "pending-install", 1, ""), secret(system, names.Agent, "deployed", 10, ""), secret(system, names.Agent, "superseded", 9, ""),
 	}, system)

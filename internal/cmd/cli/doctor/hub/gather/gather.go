@@ -20,11 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -49,18 +47,8 @@ const (
 	fewNamespaces = 5
 )
 
-// Scope selects the objects to check.
-type Scope struct {
-	// System is the namespace of the controllers.
-	System string
-	// Workspace limits the objects to one workspace. Empty means all.
-	Workspace string
-	// Chosen means that the user has chosen the workspace: it is not the default.
-	Chosen bool
-}
-
 // Facts reads a hub. If its API server does not answer, only one request is sent.
-func Facts(ctx context.Context, cluster *access.Cluster, scope Scope, clock func() time.Time) (*hub.Facts, check.Missing, error) {
+func Facts(ctx context.Context, cluster *access.Cluster, scope hub.Scope, clock func() time.Time) (*hub.Facts, check.Missing, error) {
 	embedded, err := crds.Embedded(charts.FS)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +58,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope Scope, clock func
 		return nil, nil, err
 	}
 	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &hub.Facts{
-		Now: clock(), System: scope.System, Workspace: scope.Workspace, Chosen: scope.Chosen, Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
+		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
 	}}
 	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
 		return nil, nil, access.Explain("reading the version of the hub's API server", err)
@@ -91,7 +79,7 @@ func (g *gatherer) readers() []check.Reader {
 	own := func(source check.Source, resource string, read func(context.Context) error) check.Reader {
 		return check.NewReader(source, "list", fleet.GroupName, resource, g.Workspace, read)
 	}
-	in := check.NewReader
+	in, all, core := check.NewReader, metav1.ListOptions{}, g.cluster.Core
 	managed, registration := labels.Set{fleet.LabelManaged: "true"}, names.RegistrationNamespace(g.System)
 	deployments := labels.Set{}
 	if g.Workspace != "" {
@@ -100,25 +88,25 @@ func (g *gatherer) readers() []check.Reader {
 	// The largest lists come first, because some are read at once.
 	return []check.Reader{
 		own(hub.SourceBundles, "bundles", g.readBundles),
-		own(hub.SourceClusters, "clusters", check.List(&g.Clusters, g.cluster.Clusters(g.Workspace), nil)),
-		own(hub.SourceTokens, "clusterregistrationtokens", check.List(&g.Tokens, g.cluster.Tokens(g.Workspace), nil)),
-		own(hub.SourceRequests, "clusterregistrations", check.List(&g.Registrations, g.cluster.Registrations(g.Workspace), nil)),
+		own(hub.SourceClusters, "clusters", check.List(&g.Clusters, g.cluster.Clusters(g.Workspace), all, nil)),
+		own(hub.SourceTokens, "clusterregistrationtokens", check.List(&g.Tokens, g.cluster.Tokens(g.Workspace), all, nil)),
+		own(hub.SourceRequests, "clusterregistrations", check.List(&g.Registrations, g.cluster.Registrations(g.Workspace), all, nil)),
 		in(hub.SourceCRDs, "list", apiextensions.GroupName, "customresourcedefinitions", "", g.readCRDs),
 		in(hub.SourceDelivery, "list", fleet.GroupName, "bundledeployments", "", g.list(&g.BundleDeployments, ours("bundledeployments"), "", options(deployments, ""))),
-		in(hub.SourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, core("namespaces"), "", options(nil, ""))),
-		in(hub.SourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, core("serviceaccounts"), "", options(managed, ""))),
-		in(hub.SourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, core("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
-		in(hub.SourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, core("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
-		own(hub.SourceGroups, "clustergroups", check.List(&g.Groups, g.cluster.ClusterGroups(g.Workspace), nil)),
-		own(hub.SourceMappings, "bundlenamespacemappings", check.List(&g.Mappings, g.cluster.Mappings(g.Workspace), nil)),
+		in(hub.SourceNamespaces, "list", "", "namespaces", "", g.list(&g.Namespaces, builtIn("namespaces"), "", options(nil, ""))),
+		in(hub.SourceAccounts, "list", "", "serviceaccounts", "", g.list(&g.Accounts, builtIn("serviceaccounts"), "", options(managed, ""))),
+		in(hub.SourceCredentials, "list", "", "secrets", registration, g.list(&g.Credentials, builtIn("secrets"), registration, options(nil, protocol.SecretTypeCredential))),
+		in(hub.SourceValues, "list", "", "secrets", g.Workspace, g.list(&g.Values, builtIn("secrets"), g.Workspace, options(nil, protocol.SecretTypeValues))),
+		own(hub.SourceGroups, "clustergroups", check.List(&g.Groups, g.cluster.ClusterGroups(g.Workspace), all, nil)),
+		own(hub.SourceMappings, "bundlenamespacemappings", check.List(&g.Mappings, g.cluster.Mappings(g.Workspace), all, nil)),
 		own(hub.SourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
 		own(hub.SourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
 		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
 		in(hub.SourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
-		in(hub.SourceServices, "list", "", "services", "", g.list(&g.Services, core("services"), "", options(nil, ""))),
+		in(hub.SourceServices, "list", "", "services", "", g.list(&g.Services, builtIn("services"), "", options(nil, ""))),
 		in(hub.SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
-		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, g.readLeases),
-		in(hub.SourceDeployments, "list", appsv1.GroupName, "deployments", g.System, g.readDeployments),
+		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, check.List(&g.Leases, core.CoordinationV1().Leases(g.System), all, nil)),
+		in(hub.SourceDeployments, "list", appsv1.GroupName, "deployments", g.System, check.List(&g.Deployments, core.AppsV1().Deployments(g.System), all, nil)),
 		{Source: hub.SourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: []check.Source{hub.SourceConfig}, Read: g.probe},
 		{
 			Source: hub.SourceKubeconfigs, Right: check.Right{Verb: "list", Resource: "secrets", Namespace: g.Workspace},
@@ -139,7 +127,7 @@ func (g *gatherer) namespacesOfKubeconfigs() []string {
 	return slices.Sorted(maps.Keys(namespaces))
 }
 
-func core(resource string) schema.GroupVersionResource {
+func builtIn(resource string) schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource(resource)
 }
 
@@ -147,9 +135,9 @@ func ours(resource string) schema.GroupVersionResource {
 	return fleet.SchemeGroupVersion.WithResource(resource)
 }
 
-// options returns the options of a list of objects with these labels, or of Secrets of this type.
+// options returns the options of a list of the metadata of objects with these labels, or of Secrets of this type.
 func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptions {
-	result := metav1.ListOptions{LabelSelector: selector.String()}
+	result := metav1.ListOptions{LabelSelector: selector.String(), Limit: namesPage}
 	if secretType != "" {
 		result.FieldSelector = fields.OneTermEqualSelector("type", string(secretType)).String()
 	}
@@ -157,10 +145,9 @@ func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptio
 }
 
 // list returns a function that reads the metadata of objects into target. A kind that does not exist has no objects.
-func (g *gatherer) list(target *[]metav1.PartialObjectMetadata, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) func(context.Context) error {
+func (g *gatherer) list(target *[]*metav1.PartialObjectMetadata, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) func(context.Context) error {
 	return func(ctx context.Context) error {
-		found, err := check.Metadata(ctx, g.names.Resource(resource).Namespace(namespace), namesPage, o)
-		*target = found
+		err := check.List(target, g.names.Resource(resource).Namespace(namespace), o, nil)(ctx)
 		if resource.Group == fleet.GroupName && access.IsMissingKind(err) {
 			return nil // check hub-crds reports it
 		}
@@ -193,31 +180,15 @@ func (g *gatherer) readConfig(ctx context.Context) error {
 	return nil
 }
 
-func (g *gatherer) readLeases(ctx context.Context) error {
-	list, err := g.cluster.Core.CoordinationV1().Leases(g.System).List(ctx, metav1.ListOptions{})
-	if err == nil {
-		g.Leases = list.Items
-	}
-	return err
-}
-
-func (g *gatherer) readDeployments(ctx context.Context) error {
-	list, err := g.cluster.Core.AppsV1().Deployments(g.System).List(ctx, metav1.ListOptions{})
-	if err == nil {
-		g.Deployments = list.Items
-	}
-	return err
-}
-
 func (g *gatherer) readValidating(ctx context.Context) error {
 	list, err := g.cluster.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		for _, w := range list.Items[i].Webhooks {
+	for _, configuration := range list.Items {
+		for _, w := range configuration.Webhooks {
 			g.Validating = append(g.Validating, hub.Webhook{
-				Configuration: list.Items[i].Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
+				Configuration: configuration.Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
 			})
 		}
 	}
@@ -229,10 +200,10 @@ func (g *gatherer) readMutating(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		for _, w := range list.Items[i].Webhooks {
+	for _, configuration := range list.Items {
+		for _, w := range configuration.Webhooks {
 			g.Mutating = append(g.Mutating, hub.Webhook{
-				Configuration: list.Items[i].Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
+				Configuration: configuration.Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
 			})
 		}
 	}
@@ -271,12 +242,7 @@ func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 		wanted[clusterrules.KubeconfigSecret(cluster)] = true
 	}
 	for _, namespace := range g.namespacesOfKubeconfigs() {
-		pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return g.cluster.Core.CoreV1().Secrets(namespace).List(ctx, o)
-		})
-		pages.PageBufferSize = 0
-		err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: otherTypes()}, func(item runtime.Object) error {
-			secret := item.(*corev1.Secret)
+		_, err := access.Each(ctx, g.cluster.Core.CoreV1().Secrets(namespace), metav1.ListOptions{FieldSelector: otherTypes()}, func(secret *corev1.Secret) error {
 			if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
 				found := readKubeconfig(secret.Data, rules)
 				found.Allowed = secret.Annotations[annotation.AllowedWorkspaces]
