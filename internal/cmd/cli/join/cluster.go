@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,31 +29,19 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// reviewsAtOnce limits the questions about rights that are sent at the same time.
-const reviewsAtOnce = 8
-
 // checkRights returns an error that names all rights that are missing.
 func checkRights(ctx context.Context, core kubernetes.Interface, namespace string) error {
 	all, err := allowed(ctx, core, everything())
 	if err != nil || all {
 		return err
 	}
-	needed := neededRights(namespace)
-	has := make([]bool, len(needed))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(reviewsAtOnce)
-	for i, r := range needed {
-		group.Go(func() (err error) {
-			has[i], err = allowed(ctx, core, r)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
 	var missing []right
-	for i, r := range needed {
-		if !has[i] {
+	for _, r := range neededRights(namespace) {
+		has, err := allowed(ctx, core, r)
+		if err != nil {
+			return err
+		}
+		if !has {
 			missing = append(missing, r)
 		}
 	}
