@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -53,8 +52,9 @@ func Unmark(ctx context.Context, core kubernetes.Interface, namespace string) er
 		return nil
 	}
 	if err == nil {
-		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:null}}}`, found.UID, fleet.LabelUnregistering)
-		_, err = namespaces.Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = Patch(ctx, namespaces, namespace, map[string]any{
+			"metadata": map[string]any{"uid": found.UID, "labels": map[string]any{fleet.LabelUnregistering: nil}},
+		})
 	}
 	return Explain("removing the label "+fleet.LabelUnregistering+" of namespace "+namespace, err)
 }

@@ -239,29 +239,23 @@ func (a *Account) find(ctx context.Context, name string, isOurs func(metav1.Obje
 		kind, namespace string
 		object          metav1.Object
 		err             error
-		remove          func(context.Context, string, metav1.DeleteOptions) error
+		client          access.Deleter
 	}{
-		{"ClusterRoleBinding", "", binding, bindingErr, bindings.Delete},
-		{"Secret", metav1.NamespaceSystem, secret, secretErr, secrets.Delete},
-		{"ServiceAccount", metav1.NamespaceSystem, account, accountErr, accounts.Delete},
+		{"ClusterRoleBinding", "", binding, bindingErr, bindings},
+		{"Secret", metav1.NamespaceSystem, secret, secretErr, secrets},
+		{"ServiceAccount", metav1.NamespaceSystem, account, accountErr, accounts},
 	} {
 		switch {
 		case apierrors.IsNotFound(one.err):
 		case one.err != nil:
 			return nil, access.Explain(fmt.Sprintf("reading %s %s", one.kind, name), one.err)
 		case isOurs(one.object):
-			parts = append(parts, Part{Kind: one.kind, Namespace: one.namespace, Name: name, Delete: deletion(one.kind, one.object, one.remove)})
+			parts = append(parts, Part{Kind: one.kind, Namespace: one.namespace, Name: name, Delete: func(ctx context.Context) error {
+				return access.Delete(ctx, one.client, one.kind+" "+name, name, one.object.GetUID())
+			}})
 		}
 	}
 	return parts, nil
-}
-
-// deletion returns a function that deletes exactly this object.
-func deletion(kind string, object metav1.Object, remove func(context.Context, string, metav1.DeleteOptions) error) func(context.Context) error {
-	name, options := object.GetName(), metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
-	return func(ctx context.Context) error {
-		return access.IgnoreMissing(fmt.Sprintf("deleting %s %s", kind, name), remove(ctx, name, *options))
-	}
 }
 
 // Undo deletes the objects that Ensure has created.

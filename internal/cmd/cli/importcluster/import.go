@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -456,15 +455,11 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		i.madeCluster, err = access.Create(ctx, clusters, cluster, isOurs)
 		return access.Explain("creating Cluster "+i.fullName(), err)
 	case stepChange:
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"labels": i.labels, "uid": i.existing.UID, "resourceVersion": i.existing.ResourceVersion},
-			"spec":     map[string]any{"kubeConfigSecret": cluster.Spec.KubeConfigSecret},
-		})
-		if err != nil {
-			return err
-		}
 		change := func(ctx context.Context) (*fleet.Cluster, error) {
-			return clusters.Patch(ctx, cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			return access.Patch(ctx, clusters, cluster.Name, map[string]any{
+				"metadata": map[string]any{"labels": i.labels, "uid": i.existing.UID, "resourceVersion": i.existing.ResourceVersion},
+				"spec":     map[string]any{"kubeConfigSecret": cluster.Spec.KubeConfigSecret},
+			})
 		}
 		read := func(ctx context.Context) (*fleet.Cluster, error) {
 			return clusters.Get(ctx, cluster.Name, metav1.GetOptions{})
@@ -530,11 +525,9 @@ func (i *importer) refuseShared(secret *corev1.Secret, other string, err error) 
 
 // patchSecret replaces data of a Secret, if it has this resource version. A nil value removes a key.
 func (i *importer) patchSecret(ctx context.Context, secret *corev1.Secret, version string, data map[string][]byte) (*corev1.Secret, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": secret.UID, "resourceVersion": version}, "data": data})
-	if err != nil {
-		return nil, errors.New("encoding the kubeconfig failed")
-	}
-	return i.hub.Core.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return access.Patch(ctx, i.hub.Core.CoreV1().Secrets(secret.Namespace), secret.Name, map[string]any{
+		"metadata": map[string]any{"uid": secret.UID, "resourceVersion": version}, "data": data,
+	})
 }
 
 // hasData reports whether a Secret contains data.
@@ -630,11 +623,9 @@ func (i *importer) undo(ctx context.Context) {
 
 // revertCluster takes the kubeconfig away from a Cluster that existed before, which can then join with a token again.
 func (i *importer) revertCluster(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": *i.changedCluster}, "spec": map[string]any{"kubeConfigSecret": nil}})
-	if err != nil {
-		return err
-	}
-	_, err = i.hub.Clusters(i.flags.Namespace()).Patch(ctx, i.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := access.Patch(ctx, i.hub.Clusters(i.flags.Namespace()), i.name, map[string]any{
+		"metadata": map[string]any{"uid": *i.changedCluster}, "spec": map[string]any{"kubeConfigSecret": nil},
+	})
 	return utilerrors.FilterOut(err, apierrors.IsNotFound)
 }
 

@@ -171,12 +171,10 @@ func (h *hubSide) undo(ctx context.Context) error {
 	}
 	var problems []error
 	if made := h.made.Token; made.Name != "" {
-		err := h.cluster.Tokens(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.TokenUID)))
-		problems = append(problems, access.IgnoreMissing("deleting token "+made.String(), err))
+		problems = append(problems, access.Delete(ctx, h.cluster.Tokens(made.Namespace), "token "+made.String(), made.Name, h.made.TokenUID))
 	}
 	if made := h.made.Cluster; made.Name != "" {
-		err := h.cluster.Clusters(made.Namespace).Delete(ctx, made.Name, *metav1.NewPreconditionDeleteOptions(string(h.made.ClusterUID)))
-		problems = append(problems, access.IgnoreMissing("deleting Cluster "+made.String(), err))
+		problems = append(problems, access.Delete(ctx, h.cluster.Clusters(made.Namespace), "Cluster "+made.String(), made.Name, h.made.ClusterUID))
 	}
 	return errors.Join(problems...)
 }

@@ -250,8 +250,8 @@ func (j *joiner) uninstall(ctx context.Context) error {
 // removeNamespace deletes the namespace and waits until it is gone, so that the command can be run again at once.
 func (j *joiner) removeNamespace(ctx context.Context) error {
 	namespaces := j.cluster.Core.CoreV1().Namespaces()
-	if err := namespaces.Delete(ctx, j.namespace, *metav1.NewPreconditionDeleteOptions(string(*j.created.namespace))); err != nil {
-		return access.IgnoreMissing("deleting namespace "+j.namespace, err)
+	if err := access.Delete(ctx, namespaces, "namespace "+j.namespace, j.namespace, *j.created.namespace); err != nil {
+		return err
 	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := namespaces.Get(ctx, j.namespace, metav1.GetOptions{})

@@ -48,12 +48,9 @@ func (j *joiner) ownObjects(ctx context.Context) ([]ownObject, error) {
 
 // deleteOwn deletes exactly this object.
 func (j *joiner) deleteOwn(ctx context.Context, object ownObject) error {
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &object.uid}}
-	var err error
+	var client access.Deleter = j.cluster.Core.CoreV1().Secrets(object.namespace)
 	if object.kind == "Lease" {
-		err = j.cluster.Core.CoordinationV1().Leases(object.namespace).Delete(ctx, object.name, options)
-	} else {
-		err = j.cluster.Core.CoreV1().Secrets(object.namespace).Delete(ctx, object.name, options)
+		client = j.cluster.Core.CoordinationV1().Leases(object.namespace)
 	}
-	return access.IgnoreMissing("deleting "+object.kind+" "+object.namespace+"/"+object.name, err)
+	return access.Delete(ctx, client, object.kind+" "+object.namespace+"/"+object.name, object.name, object.uid)
 }

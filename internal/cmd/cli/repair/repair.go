@@ -7,14 +7,12 @@ package repair
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -152,13 +150,10 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 			"metadata": map[string]any{"namespace": c.Namespace, "name": c.Name}, "spec": map[string]any{"redeployAgentGeneration": generation},
 		})
 	case todo == stepReinstall:
-		patch, err := json.Marshal(map[string]any{
+		_, err := access.Patch(ctx, hub.Clusters(c.Namespace), c.Name, map[string]any{
 			"metadata": map[string]any{"uid": c.UID}, "spec": map[string]any{"redeployAgentGeneration": generation},
 		})
 		if err != nil {
-			return err
-		}
-		if _, err := hub.Clusters(c.Namespace).Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", c.Namespace, c.Name), err)
 		}
 	}

@@ -6,7 +6,6 @@ package takeover
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -141,13 +139,9 @@ func gather(ctx context.Context, hub *access.Cluster, cluster, request string) (
 
 // confirm annotates the Cluster. The UID prevents that another Cluster of the same name gets the annotation.
 func confirm(ctx context.Context, hub *access.Cluster, f found) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	_, err := access.Patch(ctx, hub.Clusters(f.cluster.Namespace), f.cluster.Name, map[string]any{"metadata": map[string]any{
 		"uid": f.cluster.UID, "annotations": map[string]any{annotation.ConfirmTakeover: f.request.Name},
 	}})
-	if err != nil {
-		return err
-	}
-	_, err = hub.Clusters(f.cluster.Namespace).Patch(ctx, f.cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return access.Explain(fmt.Sprintf("annotating Cluster %s/%s", f.cluster.Namespace, f.cluster.Name), err)
 }
 

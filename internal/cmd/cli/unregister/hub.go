@@ -100,7 +100,7 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 	var steps []step
 	for _, token := range f.tokens {
 		steps = append(steps, step{Change{On: onHub, Kind: "ClusterRegistrationToken", Namespace: token.Namespace, Name: token.Name}, func(ctx context.Context) (string, error) {
-			return "", access.IgnoreMissing("deleting token "+token.Namespace+"/"+token.Name, hub.Tokens(token.Namespace).Delete(ctx, token.Name, only(token)))
+			return "", access.Delete(ctx, hub.Tokens(token.Namespace), "token "+token.Namespace+"/"+token.Name, token.Name, token.UID)
 		}})
 	}
 	if f.cluster != nil {
@@ -115,8 +115,8 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 		steps = append(steps, step{Change: secret})
 	case f.kubeconfig != nil:
 		steps = append(steps, step{secret, func(ctx context.Context) (string, error) {
-			err := hub.Core.CoreV1().Secrets(f.workspace).Delete(ctx, f.kubeconfig.Name, only(f.kubeconfig))
-			return "", access.IgnoreMissing("deleting Secret "+f.workspace+"/"+f.kubeconfig.Name, err)
+			name := f.kubeconfig.Name
+			return "", access.Delete(ctx, hub.Core.CoreV1().Secrets(f.workspace), "Secret "+f.workspace+"/"+name, name, f.kubeconfig.UID)
 		}})
 	case f.cluster != nil && f.cluster.Spec.KubeConfigSecret != "":
 		named := clusters.KubeconfigSecret(f.cluster)
@@ -127,16 +127,11 @@ func (o *options) hubSteps(hub *access.Cluster, f hubFound) []step {
 	return steps
 }
 
-// only returns options that delete exactly this object, and not another one of its name.
-func only(object metav1.Object) metav1.DeleteOptions {
-	return *metav1.NewPreconditionDeleteOptions(string(object.GetUID()))
-}
-
 // deleteCluster deletes the Cluster and waits until the hub has removed its finalizer.
 func (o *options) deleteCluster(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) error {
 	name := c.Namespace + "/" + c.Name
 	if c.DeletionTimestamp == nil {
-		if err := access.IgnoreMissing("deleting Cluster "+name, hub.Clusters(c.Namespace).Delete(ctx, c.Name, only(c))); err != nil {
+		if err := access.Delete(ctx, hub.Clusters(c.Namespace), "Cluster "+name, c.Name, c.UID); err != nil {
 			return err
 		}
 	}

@@ -2,12 +2,10 @@ package unregister
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -98,19 +96,18 @@ func (r *remover) release() []step {
 	}
 	namespace := r.agent.namespace
 	return []step{{Change{On: r.clusterContext, Kind: "HubMark", Namespace: namespace, Name: names.Agent}, func(ctx context.Context) (string, error) {
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, annotation.HubUID)
-		_, err := r.cluster.Core.CoreV1().ConfigMaps(namespace).Patch(ctx, names.Agent, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := access.Patch(ctx, r.cluster.Core.CoreV1().ConfigMaps(namespace), names.Agent, map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{annotation.HubUID: nil}},
+		})
 		return "", access.IgnoreMissing("removing the mark of the hub from ConfigMap "+namespace+"/"+names.Agent, err)
 	}}}
 }
 
 // label sets the label of the namespace, or removes it if value is nil.
 func (r *remover) label(ctx context.Context, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{fleet.LabelUnregistering: value}}})
-	if err != nil {
-		return err
-	}
-	_, err = r.cluster.Core.CoreV1().Namespaces().Patch(ctx, r.agent.namespace, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := access.Patch(ctx, r.cluster.Core.CoreV1().Namespaces(), r.agent.namespace, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{fleet.LabelUnregistering: value}},
+	})
 	return access.IgnoreMissing("labeling namespace "+r.agent.namespace, err)
 }
 
