@@ -28,20 +28,20 @@ const (
 
 // Clusters completes the first argument with names of Clusters.
 func Clusters(flags *access.Flags) cobra.CompletionFunc {
-	list := names(flags, (*access.Cluster).Clusters, nil)
 	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return matching(command.Context(), list, nil, prefix)
+		return names(command, flags, (*access.Cluster).Clusters, func(c *fleet.Cluster) bool { return strings.HasPrefix(c.Name, prefix) })
 	}
 }
 
 // Tokens completes all arguments with names of tokens that are not among them.
 func Tokens(flags *access.Flags) cobra.CompletionFunc {
-	list := names(flags, (*access.Cluster).Tokens, nil)
 	return func(command *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-		return matching(command.Context(), list, args, prefix)
+		return names(command, flags, (*access.Cluster).Tokens, func(t *fleet.ClusterRegistrationToken) bool {
+			return strings.HasPrefix(t.Name, prefix) && !slices.Contains(args, t.Name)
+		})
 	}
 }
 
@@ -53,47 +53,33 @@ func Takeovers(flags *access.Flags) cobra.CompletionFunc {
 		if len(args) != 1 {
 			return clusters(command, args, prefix)
 		}
-		waits := func(request *fleet.ClusterRegistration) bool {
+		return names(command, flags, (*access.Cluster).Registrations, func(request *fleet.ClusterRegistration) bool {
 			granted := conditions.Get(request.Status.Conditions, conditions.Granted)
-			return granted != nil && granted.Reason == conditions.ReasonTakeoverPending && request.Status.ClusterName == args[0]
-		}
-		return matching(command.Context(), names(flags, (*access.Cluster).Registrations, waits), nil, prefix)
-	}
-}
-
-// names returns a function that reads the names of the objects of a kind that wanted accepts, of one page at most. A nil
-// wanted accepts all.
-func names[T access.Object, L runtime.Object](
-	flags *access.Flags, kind func(*access.Cluster, string) *access.Client[T, L], wanted func(T) bool,
-) func(context.Context) ([]string, error) {
-	return func(ctx context.Context) (all []string, err error) {
-		hub, err := flags.Open()
-		if err != nil {
-			return nil, err
-		}
-		page, err := kind(hub, hub.Namespace).List(ctx, metav1.ListOptions{Limit: maxNames})
-		if err != nil {
-			return nil, err
-		}
-		err = meta.EachListItem(page, func(item runtime.Object) error {
-			if one := item.(T); wanted == nil || wanted(one) {
-				all = append(all, one.GetName())
-			}
-			return nil
+			waits := granted != nil && granted.Reason == conditions.ReasonTakeoverPending && request.Status.ClusterName == args[0]
+			return waits && strings.HasPrefix(request.Name, prefix)
 		})
-		return all, err
 	}
 }
 
-// matching returns the names with a prefix that are not among the arguments. Errors give no names.
-func matching(ctx context.Context, list func(context.Context) ([]string, error), args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// names returns the names of the objects of a kind that wanted accepts, of one page at most. Errors give no names.
+func names[T access.Object, L runtime.Object](
+	command *cobra.Command, flags *access.Flags, kind func(*access.Cluster, string) *access.Client[T, L], wanted func(T) bool,
+) (all []string, directive cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(command.Context(), patience)
 	defer cancel()
-	all, err := list(ctx)
+	hub, err := flags.Open()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 	}
-	return slices.DeleteFunc(all, func(name string) bool {
-		return !strings.HasPrefix(name, prefix) || slices.Contains(args, name)
-	}), cobra.ShellCompDirectiveNoFileComp
+	page, err := kind(hub, hub.Namespace).List(ctx, metav1.ListOptions{Limit: maxNames})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
+	}
+	_ = meta.EachListItem(page, func(item runtime.Object) error { // a typed list has no other items
+		if one := item.(T); wanted(one) {
+			all = append(all, one.GetName())
+		}
+		return nil
+	})
+	return all, cobra.ShellCompDirectiveNoFileComp
 }
