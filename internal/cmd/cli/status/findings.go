@@ -68,28 +68,24 @@ type Problem struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// findings collects what was read.
+// findings collects the result. problems are all problems, by kind and reason.
 type findings struct {
-	now           time.Time
-	version       string
-	configured    string // the version of the configuration
-	system        string
-	leases        []leases.Lease
-	leasesKnown   bool
-	clusters      Clusters
-	tokens        Tokens
-	tokensUnknown bool
-	problems      map[[2]string]*Problem
+	Status
+
+	now      time.Time
+	problems map[[2]string]*Problem
 }
 
 func newFindings(system string, now time.Time) *findings {
-	return &findings{system: system, now: now, clusters: Clusters{States: map[clusters.State]int{}}, problems: map[[2]string]*Problem{}}
+	return &findings{now: now, problems: map[[2]string]*Problem{}, Status: Status{
+		SystemNamespace: system, Clusters: Clusters{States: map[clusters.State]int{}}, Tokens: &Tokens{}, Problems: []Problem{},
+	}}
 }
 
 func (f *findings) addCluster(cluster *fleet.Cluster) {
 	verdict := clusters.Judge(cluster)
-	f.clusters.Total++
-	f.clusters.States[verdict.State]++
+	f.Clusters.Total++
+	f.Clusters.States[verdict.State]++
 	problem := Problem{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}
 	seen := map[string]bool{}
 	for _, condition := range cluster.Status.Conditions {
@@ -119,15 +115,15 @@ func (f *findings) addToken(token *fleet.ClusterRegistrationToken) {
 	if slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" }) {
 		return // of an import
 	}
-	f.tokens.Total++
+	f.Tokens.Total++
 	if trouble {
-		f.tokens.NotReady++
+		f.Tokens.NotReady++
 	}
 	switch expires := token.Status.Expires; {
 	case expires == nil:
-		f.tokens.WithoutExpiry++
+		f.Tokens.WithoutExpiry++
 	case expires.Sub(f.now) < soon:
-		f.tokens.ExpireSoon++
+		f.Tokens.ExpireSoon++
 	}
 }
 
@@ -151,17 +147,9 @@ func (f *findings) add(problem Problem) {
 	f.problems[key].Count++
 }
 
-// status returns the result.
+// status returns the result with the most frequent problems.
 func (f *findings) status() Status {
-	result := Status{
-		Version: f.version, ConfigurationVersion: f.configured, SystemNamespace: f.system, Leases: f.leases, Clusters: f.clusters, Problems: []Problem{},
-	}
-	if !f.tokensUnknown {
-		result.Tokens = &f.tokens
-	}
-	if f.leasesKnown {
-		f.checkLeader()
-	}
+	result := f.Status
 	for _, problem := range f.problems {
 		result.Problems = append(result.Problems, *problem)
 	}
@@ -189,11 +177,11 @@ const (
 // checkLeader adds a problem if no controller is active.
 func (f *findings) checkLeader() {
 	problem := Problem{
-		Kind: kindLease, Reason: reasonNoLeader, Namespace: f.system, Name: names.ControllerLease,
+		Kind: kindLease, Reason: reasonNoLeader, Namespace: f.SystemNamespace, Name: names.ControllerLease,
 		Message: "no controller of the hub is active: nothing is reconciled",
-		Fix:     remedy.Command("kubectl", "get", "pods", "-n", f.system),
+		Fix:     remedy.Command("kubectl", "get", "pods", "-n", f.SystemNamespace),
 	}
-	for _, lease := range f.leases {
+	for _, lease := range f.Leases {
 		if lease.Name == names.ControllerLease && lease.Active {
 			return
 		}

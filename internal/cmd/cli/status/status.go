@@ -96,7 +96,9 @@ func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, e
 		found.addToken(token)
 		return nil
 	})
-	found.tokensUnknown = err != nil
+	if err != nil {
+		found.Tokens = nil
+	}
 	o.warn("listing tokens", err)
 	_, err = access.Each(ctx, hub.Registrations(hub.Namespace), metav1.ListOptions{}, func(request *fleet.ClusterRegistration) error {
 		found.addRegistration(request)
@@ -111,21 +113,21 @@ func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, e
 func (o *options) readSystem(ctx context.Context, hub *access.Cluster, found *findings) {
 	conf, err := hub.Core.CoreV1().ConfigMaps(o.system).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err == nil {
-		found.configured = conf.Annotations[fleet.AnnotationVersion]
+		found.ConfigurationVersion = conf.Annotations[fleet.AnnotationVersion]
 	}
 	o.warn("reading the version of the configuration", err)
 	for _, name := range []string{names.ControllerLease, names.CleanupLease, names.DeliveryLease} {
 		lease, err := hub.Core.CoordinationV1().Leases(o.system).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			found.leases = append(found.leases, leases.Of(lease, found.now))
+			found.Leases = append(found.Leases, leases.Of(lease, found.now))
 		case name == names.ControllerLease && !apierrors.IsNotFound(err):
 			o.warn("reading the leader of the hub", err)
 			return
 		}
 	}
-	found.leasesKnown = true
-	found.version, err = o.readVersion(ctx, hub, found.leases)
+	found.checkLeader()
+	found.Version, err = o.readVersion(ctx, hub, found.Leases)
 	o.warn("reading the version of the hub", err)
 }
 
