@@ -116,24 +116,6 @@ func results(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.Cl
 	return all
 }
 
-// keep returns a registration with only what joinedWith needs.
-func keep(request *fleet.ClusterRegistration) *fleet.ClusterRegistration {
-	return &fleet.ClusterRegistration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Labels: request.Labels, Annotations: request.Annotations},
-		Status:     fleet.ClusterRegistrationStatus{ClusterName: request.Status.ClusterName, Granted: request.Status.Granted},
-	}
-}
-
-// registrations reads the registrations of a workspace, or of all.
-func registrations(ctx context.Context, hub *access.Cluster, workspace string) ([]*fleet.ClusterRegistration, error) {
-	var found []*fleet.ClusterRegistration
-	_, err := access.Each(ctx, hub.Registrations(workspace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) error {
-		found = append(found, keep(r))
-		return nil
-	})
-	return found, access.Explain("reading ClusterRegistrations", err)
-}
-
 func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.Command {
 	flags, format := access.NewFlags(), output.Table
 	command := &cobra.Command{
@@ -150,9 +132,9 @@ func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.
 			if err != nil {
 				return access.Explain("reading ClusterRegistrationTokens", err)
 			}
-			requests, err := registrations(command.Context(), hub, hub.Namespace)
+			requests, err := access.Select(command.Context(), hub.Registrations(hub.Namespace), metav1.ListOptions{}, nil)
 			if err != nil {
-				return err
+				return access.Explain("reading ClusterRegistrations", err)
 			}
 			all := results(tokens, requests, clock())
 			if len(all.Items) == 0 && format == output.Table {
@@ -242,9 +224,9 @@ text of "fleet token create" again instead, which contains a secret.`,
 					return form.Write(streams.Out, text, cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]))
 				}
 			}
-			requests, err := registrations(command.Context(), hub, flags.Namespace())
+			requests, err := access.Select(command.Context(), hub.Registrations(flags.Namespace()), metav1.ListOptions{}, nil)
 			if err != nil {
-				return err
+				return access.Explain("reading ClusterRegistrations", err)
 			}
 			shown := result(token, joinedWith([]*fleet.ClusterRegistrationToken{token}, requests)[token.UID], clock())
 			if withSecret {
