@@ -116,7 +116,8 @@ func (c *command) printOne(ctx context.Context, hub *access.Cluster, found findi
 	case len(all) == 0:
 		return fmt.Errorf("failed to find bundle deployment %s", c.deployment)
 	case len(all) > 1:
-		return severalDeployments(c.deployment, all)
+		return several("BundleDeployments", c.deployment, each(all, func(d Deployment) string { return d.Namespace })).
+			With("fleet bundlediff --bundle-deployment " + all[0].Namespace + "/" + all[0].Name)
 	case c.json:
 		return c.encode(all[0])
 	case !c.fleetYAML:
@@ -131,7 +132,8 @@ func (c *command) printAll(found findings, wanted filter) error {
 		return c.encode(bundles)
 	}
 	if c.json && len(bundles) > 1 {
-		return severalBundles(c.bundle, bundles)
+		return several("Bundles", c.bundle, each(bundles, func(b Bundle) string { return b.Namespace })).
+			With("fleet bundlediff --bundle " + bundles[0].Namespace + "/" + bundles[0].Name + " --json")
 	}
 	if len(bundles) == 0 {
 		_, err := fmt.Fprintln(c.streams.ErrOut, c.access.Target().On(nothing(found, wanted)))
@@ -167,31 +169,14 @@ func in(namespace string) string {
 	return " in namespace " + line(namespace)
 }
 
-func severalDeployments(name string, all []Deployment) error {
-	var namespaces []string
-	for _, one := range all {
-		namespaces = append(namespaces, one.Namespace)
-	}
-	return exit.Errorf(exit.Failed, "%d BundleDeployments have the name %s, in the namespaces %s", len(all), name, strings.Join(first(namespaces), ", ")).
-		With("fleet bundlediff --bundle-deployment " + all[0].Namespace + "/" + all[0].Name)
-}
-
-func severalBundles(name string, all []Bundle) error {
-	var workspaces []string
-	for _, one := range all {
-		workspaces = append(workspaces, one.Namespace)
-	}
-	return exit.Errorf(exit.Failed, "%d Bundles have the name %s, in the namespaces %s", len(all), name, strings.Join(first(workspaces), ", ")).
-		With("fleet bundlediff --bundle " + all[0].Namespace + "/" + all[0].Name + " --json")
-}
-
-// first returns the first ten texts, and how many there are beside them.
-func first(texts []string) []string {
+// several returns the error for a name that objects in these namespaces have.
+func several(kind, name string, namespaces []string) *exit.Error {
 	const most = 10
-	if len(texts) <= most {
-		return texts
+	list := namespaces
+	if more := len(namespaces) - most; more > 0 {
+		list = append(namespaces[:most:most], fmt.Sprintf("and %d more", more))
 	}
-	return append(texts[:most:most], fmt.Sprintf("and %d more", len(texts)-most))
+	return exit.Errorf(exit.Failed, "%d %s have the name %s, in the namespaces %s", len(namespaces), kind, name, strings.Join(list, ", "))
 }
 
 func (c *command) encode(result any) error {

@@ -168,8 +168,9 @@ func TestAmbiguousNames_AreListedWithACommandThatSelectsOne(t *testing.T) {
 			t.Errorf("%s: %s", args, got)
 		}
 	}
-	if got := first(strings.Fields(strings.Repeat("a ", 12))); len(got) != 11 || got[10] != "and 2 more" {
-		t.Errorf("twelve names: %v", got)
+	got := several("Bundles", "web", strings.Fields(strings.Repeat("a ", 12))).Error()
+	if want := "12 Bundles have the name web, in the namespaces " + strings.Repeat("a, ", 10) + "and 2 more"; got != want {
+		t.Errorf("twelve names: %s", got)
 	}
 }
 
