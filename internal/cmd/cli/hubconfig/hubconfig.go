@@ -21,7 +21,7 @@ import (
 func Read(ctx context.Context, hub kubernetes.Interface) config.Config {
 	fallback := config.Default(version.Version)
 	fallback.Bootstrap.Namespace = names.LocalWorkspace
-	found, err := read(ctx, hub, config.Default(version.Version))
+	found, err := Find(ctx, hub, config.Default(version.Version))
 	if err != nil {
 		return fallback
 	}
@@ -31,14 +31,15 @@ func Read(ctx context.Context, hub kubernetes.Interface) config.Config {
 // AgentImage returns the image of the agent of a Cluster whose spec.privateRepoURL is private, or empty. It is empty if the
 // configuration names none or cannot be read: users of a workspace need no right to read it.
 func AgentImage(ctx context.Context, hub kubernetes.Interface, private string) string {
-	found, err := read(ctx, hub, config.Config{})
+	found, err := Find(ctx, hub, config.Config{})
 	if err != nil || found.AgentImage == "" {
 		return ""
 	}
 	return importing.AgentImage(found.AgentImage, found.SystemDefaultRegistry, private)
 }
 
-func read(ctx context.Context, hub kubernetes.Interface, defaults config.Config) (config.Config, error) {
+// Find returns the configuration of a hub, with defaults for what it leaves out.
+func Find(ctx context.Context, hub kubernetes.Interface, defaults config.Config) (config.Config, error) {
 	document, err := hub.CoreV1().ConfigMaps(names.SystemNamespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
 	if err != nil {
 		return config.Config{}, err

@@ -29,9 +29,11 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -330,13 +332,9 @@ func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) err
 	if err != nil {
 		return exit.Errorf(exit.Preflight, "reading context %s of the kubeconfig failed", i.clusterContext).With("kubectl config get-contexts")
 	}
-	accepted := settings{options: foreign.Options{Now: i.clock()}}
-	document, err := i.hub.Core.CoreV1().ConfigMaps(names.SystemNamespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
-	if err == nil {
-		accepted = settingsOf(document.Data[names.ConfigKey], i.clock())
-	}
-	err = check(i.kubeconfig, accepted)
-	if err != nil && !accepted.known && errors.Is(err, foreign.ErrKubeconfigAddress) {
+	settings, unknown := hubconfig.Find(ctx, i.hub.Core, config.Config{})
+	err = check(i.kubeconfig, settings, i.clock())
+	if err != nil && unknown != nil && errors.Is(err, foreign.ErrKubeconfigAddress) {
 		i.progress("warning: %s. You cannot read the hub's settings, so this is tried", foreign.ErrKubeconfigAddress)
 		return nil
 	}

@@ -54,24 +54,9 @@ func asIs(raw clientcmdapi.Config, context, server string) ([]byte, error) {
 	return clientcmd.Write(raw)
 }
 
-// settings are what the hub accepts. known is false if they could not be read.
-type settings struct {
-	options foreign.Options
-	known   bool
-}
-
-// settingsOf returns what a hub with this configuration accepts.
-func settingsOf(document string, now time.Time) settings {
-	parsed, _, err := config.Parse([]byte(document), config.Config{})
-	if err != nil {
-		return settings{options: foreign.Options{Now: now}}
-	}
-	return settings{known: true, options: foreign.Options{AnyAddress: parsed.AllowLocalKubeconfigs, Refused: parsed.RefusedNetworks(), Now: now}}
-}
-
-// check returns why the hub would refuse a kubeconfig, or nil.
-func check(document []byte, s settings) error {
-	_, err := foreign.Config(document, s.options)
+// check returns why a hub with these settings would refuse a kubeconfig, or nil.
+func check(document []byte, settings config.Config, now time.Time) error {
+	_, err := foreign.Config(document, foreign.Options{AnyAddress: settings.AllowLocalKubeconfigs, Refused: settings.RefusedNetworks(), Now: now})
 	if err == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -53,7 +54,7 @@ func TestAsIs_RefusesWhatTheHubRefuses(t *testing.T) {
 			if err != nil || strings.Contains(string(stored), "https://other") {
 				t.Fatalf("%v: %s", err, stored)
 			}
-			err = check(stored, settings{options: foreign.Options{Now: time.Now()}})
+			err = check(stored, config.Config{}, time.Now())
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -83,7 +84,7 @@ func TestOwnKubeconfig_HasOnlyTheToken(t *testing.T) {
 	if text := string(stored); !strings.Contains(text, canary) || strings.Contains(text, "of-mine") {
 		t.Error(text)
 	}
-	if err := check(stored, settings{options: foreign.Options{Now: time.Now()}}); err != nil {
+	if err := check(stored, config.Config{}, time.Now()); err != nil {
 		t.Error(err)
 	}
 	if serverOf(stored) != cfg.Host {
@@ -100,7 +101,11 @@ func TestSettingsOfTheHub_AreUsed(t *testing.T) {
 		`{}`: true, `{"refusedKubeconfigCIDRs": ["10.96.0.0/12"]}`: false,
 		`{"refusedKubeconfigCIDRs": ["10.96.0.0/12"], "allowLocalKubeconfigs": true}`: true,
 	} {
-		if err := check(local, settingsOf(document, time.Now())); (err == nil) != accepted {
+		settings, _, err := config.Parse([]byte(document), config.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(local, settings, time.Now()); (err == nil) != accepted {
 			t.Errorf("%s: %v", document, err)
 		}
 	}
