@@ -11,12 +11,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-const (
-	// bootstrapPatience is how long a registration may take.
-	bootstrapPatience = 5 * time.Minute
-	// expiryWarning is when a credential counts as one that expires soon.
-	expiryWarning = 14 * 24 * time.Hour
-)
+// bootstrapPatience is how long a registration may take.
+const bootstrapPatience = 5 * time.Minute
 
 // credentialChecks returns the checks of the agent's Secrets and its ConfigMap.
 func credentialChecks() []check.Check[*Facts] {
@@ -62,7 +58,7 @@ func checkCredential(f *Facts) []check.Row {
 
 // checkCredentialExpiry warns of a token that should have been renewed: agents renew it before 75 % of its lifetime.
 func checkCredentialExpiry(f *Facts) []check.Row {
-	expires, soon := f.Credential.Expires, expiryWarning
+	expires, soon := f.Credential.Expires, check.CredentialWarning
 	if lifetime := f.Credential.Lifetime; lifetime > 0 {
 		soon = min(soon, lifetime/5)
 	}

@@ -1,19 +1,37 @@
 package check
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"k8s.io/apimachinery/pkg/util/duration"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Times until a certificate expires. Certificates of API servers are often renewed by hand.
 const (
 	certificateWarning = 30 * 24 * time.Hour
 	certificateFailure = 3 * 24 * time.Hour
+)
+
+const (
+	// CredentialWarning is when a credential counts as one that expires soon.
+	CredentialWarning = 14 * 24 * time.Hour
+	// CreationPatience is how long the hub may take to create the objects of a new one.
+	CreationPatience = 5 * time.Minute
+	// RequestPatience is how long a ClusterRegistration may wait.
+	RequestPatience = 5 * time.Minute
+	// MaxKubeconfig and MaxToken limit what is parsed, in bytes.
+	MaxKubeconfig = 256 << 10
+	MaxToken      = 16 << 10
 )
 
 // Certificate returns the row for a certificate that expires.
@@ -28,6 +46,17 @@ func Certificate(target Object, name string, expires, now time.Time, fix string)
 		return Warn(target, fmt.Sprintf("%s expires in %s", name, duration.HumanDuration(left)), fix)
 	}
 	return Ok(target, fmt.Sprintf("%s expires on %s", name, on))
+}
+
+// ClusterCondition returns the row for a condition of a Cluster that needs attention.
+func ClusterCondition(cluster *fleet.Cluster, condition genericcondition.GenericCondition) Row {
+	verdict := Fail
+	switch condition.Type {
+	case conditions.AddressKnown, conditions.AgentManaged, conditions.FollowsClusterAPI:
+		verdict = Warn // the agent works
+	}
+	fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.Describe("clusters", cluster.Namespace, cluster.Name))
+	return verdict(OfFleet("Cluster", cluster), condition.Reason+": "+condition.Message, fix)
 }
 
 // LastExpiry returns when the last of some certificates in PEM expires. One that is valid suffices.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -38,9 +40,9 @@ type Object struct {
 	Name      string `json:"name"`
 }
 
-// OfFleet returns an object of the API group fleet.cattle.io.
-func OfFleet(kind, namespace, name string) Object {
-	return Object{Kind: kind, Group: fleet.GroupName, Namespace: namespace, Name: name}
+// OfFleet returns the identity of an object of the API group fleet.cattle.io.
+func OfFleet(kind string, object metav1.Object) Object {
+	return Object{Kind: kind, Group: fleet.GroupName, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // String returns kind, namespace and name.

@@ -44,10 +44,6 @@ func bundleChecks() []check.Check[*Facts] {
 	}
 }
 
-func bundleObject(bundle Bundle) check.Object {
-	return check.OfFleet("Bundle", bundle.Namespace, bundle.Name)
-}
-
 func checkBundlesFailing(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range f.Bundles {
@@ -59,9 +55,9 @@ func checkBundlesFailing(f *Facts) []check.Row {
 		worst := state.WorstState(summary)
 		switch {
 		case summary.ErrApplied > 0:
-			groups.Add(worst, check.Fail(bundleObject(bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+			groups.Add(worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		case f.since(ready) > readyPatience:
-			groups.Add(worst, check.Warn(bundleObject(bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+			groups.Add(worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		}
 	}
 	return groups.Rows()
@@ -114,7 +110,7 @@ func checkBundlesConditions(f *Facts) []check.Row {
 	for _, bundle := range f.Bundles {
 		for _, condition := range bundle.Status.Conditions {
 			if conditions.IsTrouble(condition) {
-				groups.Add(condition.Reason, check.Fail(bundleObject(bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
+				groups.Add(condition.Reason, check.Fail(check.OfFleet("Bundle", bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 			}
 		}
 	}
@@ -126,7 +122,7 @@ func checkBundlesSize(f *Facts) []check.Row {
 	slices.SortStableFunc(large, func(a, b Bundle) int { return cmp.Compare(b.Size, a.Size) })
 	var groups check.Groups
 	for _, bundle := range large {
-		groups.Add("", check.Warn(bundleObject(bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
+		groups.Add("", check.Warn(check.OfFleet("Bundle", bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
 			bundle.Size>>10, sizeLimit>>10), remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 	}
 	return groups.Rows()
@@ -136,14 +132,14 @@ func checkBundlesTargets(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, bundle := range f.Bundles {
 		observed := bundle.Status.ObservedGeneration == bundle.Generation || conditions.Get(bundle.Status.Conditions, conditions.Ready) != nil
-		if bundle.Status.Summary.DesiredReady > 0 || !observed || bundle.DeletionTimestamp != nil || !f.older(bundle, creationPatience) {
+		if bundle.Status.Summary.DesiredReady > 0 || !observed || bundle.DeletionTimestamp != nil || !f.older(bundle, check.CreationPatience) {
 			continue
 		}
 		cause := "no Cluster matches the targets of the Bundle"
 		if len(bundle.Spec.Targets) == 0 {
 			cause = "the Bundle has no targets"
 		}
-		groups.Add(cause, check.Warn(bundleObject(bundle), cause, remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", bundle.Namespace, "--show-labels")))
+		groups.Add(cause, check.Warn(check.OfFleet("Bundle", bundle), cause, remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", bundle.Namespace, "--show-labels")))
 	}
 	return groups.Rows()
 }
@@ -160,7 +156,7 @@ func checkBundlesContent(f *Facts) []check.Row {
 		default:
 			continue
 		}
-		groups.Add(cause, check.Fail(bundleObject(bundle), cause+". Put the files into the Bundle with `fleet apply`",
+		groups.Add(cause, check.Fail(check.OfFleet("Bundle", bundle), cause+". Put the files into the Bundle with `fleet apply`",
 			remedy.Command("fleet", "apply", bundle.Name, "FOLDER", "-n", bundle.Namespace)))
 	}
 	return groups.Rows()
@@ -185,7 +181,7 @@ func (f *Facts) withoutEffect(kind, resource, controller string, objects []*meta
 		if len(found.Finalizers) > 0 { // its controller, which would remove them, does not run
 			fix = removeFinalizers(resource, found) + " && " + fix
 		}
-		groups.Add("", check.Warn(check.OfFleet(kind, found.Namespace, found.Name),
+		groups.Add("", check.Warn(check.OfFleet(kind, found),
 			"the "+kind+" has no effect, because this product has no controller for it. Its Bundles stay. Deliver the folder with `fleet apply`, and delete the "+kind, fix))
 	}
 	return groups.Rows()

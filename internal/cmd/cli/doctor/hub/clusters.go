@@ -25,8 +25,6 @@ const (
 	waitingPatience = time.Hour
 	// deletingPatience is how long the deletion of an object may take.
 	deletingPatience = 10 * time.Minute
-	// creationPatience is how long the hub may take to create the objects of a new one.
-	creationPatience = 5 * time.Minute
 )
 
 // clusterChecks returns the checks of Clusters and ClusterGroups.
@@ -57,13 +55,7 @@ func checkConditions(f *Facts) []check.Row {
 				continue
 			}
 			seen[condition.Reason] = true
-			verdict := check.Fail
-			switch condition.Type {
-			case conditions.AddressKnown, conditions.AgentManaged, conditions.FollowsClusterAPI:
-				verdict = check.Warn // the agent works
-			}
-			fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.Describe("clusters", cluster.Namespace, cluster.Name))
-			groups.Add(condition.Reason, verdict(clusterObject(cluster), condition.Reason+": "+condition.Message, fix))
+			groups.Add(condition.Reason, check.ClusterCondition(cluster, condition))
 		}
 	}
 	return groups.Rows()
@@ -80,7 +72,7 @@ func checkSilent(f *Facts) []check.Row {
 		if seen := cluster.Status.Agent.LastSeen; !seen.IsZero() {
 			cause = "the agent has not reported since " + seen.UTC().Format(time.RFC3339)
 		}
-		groups.Add(verdict.Reason, check.Fail(clusterObject(cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
+		groups.Add(verdict.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
 	}
 	return groups.Rows()
 }
@@ -92,10 +84,10 @@ func checkWaiting(f *Facts) []check.Row {
 			continue
 		}
 		if cluster.Spec.KubeConfigSecret != "" {
-			groups.Add("imported", check.Warn(clusterObject(cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
+			groups.Add("imported", check.Warn(check.OfFleet("Cluster", cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 			continue
 		}
-		groups.Add("", check.Warn(clusterObject(cluster), "no agent has joined since the Cluster was created", remedy.Join(cluster, f.Tokens)))
+		groups.Add("", check.Warn(check.OfFleet("Cluster", cluster), "no agent has joined since the Cluster was created", remedy.Join(cluster, f.Tokens)))
 	}
 	return groups.Rows()
 }
@@ -104,7 +96,7 @@ func checkDeleting(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
 		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
-			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
+			groups.Add("", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
 				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 		}
 	}
@@ -129,7 +121,7 @@ func checkClientIDs(f *Facts) []check.Row {
 		// The UID is a client ID that no other Cluster has.
 		fix := remedy.Command("kubectl", "patch", "clusters.fleet.cattle.io", "-n", cluster.Namespace, cluster.Name, "--type=merge",
 			"-p", fmt.Sprintf(`{"spec":{"clientID":%q}}`, cluster.UID))
-		groups.Add(first.Namespace+"/"+first.Name, check.Fail(clusterObject(cluster), fmt.Sprintf(
+		groups.Add(first.Namespace+"/"+first.Name, check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf(
 			"the Cluster has the same client ID as Cluster %s/%s, which is older: agents with this client ID belong to the older one", first.Namespace, first.Name), fix))
 	}
 	return groups.Rows()
@@ -148,11 +140,11 @@ func checkNamespaces(f *Facts) []check.Row {
 			continue
 		}
 		switch {
-		case namespace == nil && f.older(cluster, creationPatience):
-			groups.Add("missing", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster's namespace %s does not exist: nothing is deployed there", name),
+		case namespace == nil && f.older(cluster, check.CreationPatience):
+			groups.Add("missing", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s does not exist: nothing is deployed there", name),
 				remedy.Command("kubectl", "logs", "-n", f.System, "deployment/fleet-controller")))
-		case namespace != nil && namespace.DeletionTimestamp != nil && f.Now.Sub(namespace.DeletionTimestamp.Time) > creationPatience:
-			groups.Add("deleting", check.Fail(clusterObject(cluster), fmt.Sprintf("the Cluster's namespace %s is being deleted: look for objects with finalizers in it", name),
+		case namespace != nil && namespace.DeletionTimestamp != nil && f.Now.Sub(namespace.DeletionTimestamp.Time) > check.CreationPatience:
+			groups.Add("deleting", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s is being deleted: look for objects with finalizers in it", name),
 				remedy.Command("kubectl", "describe", "namespace", name)))
 		}
 	}
@@ -163,7 +155,7 @@ func checkAgentVersions(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
 		if agent := cluster.Status.Agent.AgentVersion; check.IsOlder(agent, f.Config.Version) && !clusterrules.ManagedElsewhere(cluster) {
-			groups.Add(agent, check.Warn(clusterObject(cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Config.Version),
+			groups.Add(agent, check.Warn(check.OfFleet("Cluster", cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Config.Version),
 				remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)))
 		}
 	}
@@ -173,7 +165,7 @@ func checkAgentVersions(f *Facts) []check.Row {
 func checkGroups(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, group := range f.Groups {
-		target := check.OfFleet("ClusterGroup", group.Namespace, group.Name)
+		target := check.OfFleet("ClusterGroup", group)
 		selector, err := metav1.LabelSelectorAsSelector(group.Spec.Selector)
 		switch {
 		case err != nil:

@@ -136,10 +136,6 @@ func Checks() []check.Check[*Facts] {
 // sources lists what a check needs.
 func sources(needed ...check.Source) []check.Source { return needed }
 
-func clusterObject(cluster *fleet.Cluster) check.Object {
-	return check.OfFleet("Cluster", cluster.Namespace, cluster.Name)
-}
-
 // older reports whether an object was created more than an age ago.
 func (f *Facts) older(object metav1.Object, age time.Duration) bool {
 	return f.Now.Sub(object.GetCreationTimestamp().Time) > age

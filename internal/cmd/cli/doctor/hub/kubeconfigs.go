@@ -21,9 +21,6 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// credentialWarning is when a credential counts as one that expires soon.
-const credentialWarning = 14 * 24 * time.Hour
-
 // kubeconfigChecks returns the checks of kubeconfigs.
 func kubeconfigChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
@@ -45,7 +42,7 @@ func checkKubeconfigsExist(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
 		if secret := clusterrules.KubeconfigSecret(cluster); !f.Kubeconfigs[secret].Exists {
-			groups.Add("", check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
+			groups.Add("", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
 				remedy.OfCluster(cluster, conditions.ReasonKubeconfigMissing)))
 		}
 	}
@@ -65,7 +62,7 @@ func checkKubeconfigsValid(f *Facts) []check.Row {
 			if errors.Is(err, foreign.ErrKubeconfigAddress) {
 				fix = remedy.OfRefusedAddress(cluster)
 			}
-			groups.Add(err.Error(), check.Fail(clusterObject(cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), fix))
+			groups.Add(err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), fix))
 		}
 	}
 	return groups.Rows()
@@ -80,10 +77,10 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 		switch {
 		case expires.IsZero():
 		case left <= 0:
-			groups.Add("expired", check.Fail(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
+			groups.Add("expired", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
 				clusterrules.KubeconfigSecret(cluster), expires.UTC().Format(time.DateOnly)), fix))
-		case left < credentialWarning && !capi.HasProvidersKubeconfig(cluster): // condition FollowsClusterAPI warns of that one
-			groups.Add("soon", check.Warn(clusterObject(cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
+		case left < check.CredentialWarning && !capi.HasProvidersKubeconfig(cluster): // condition FollowsClusterAPI warns of that one
+			groups.Add("soon", check.Warn(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
 		}
 	}
 	return groups.Rows()
@@ -114,7 +111,7 @@ func checkKubeconfigsAccepted(f *Facts) []check.Row {
 					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}
 		}
-		groups.Add(condition.Reason, check.Fail(clusterObject(cluster), cause, fix))
+		groups.Add(condition.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, fix))
 	}
 	return groups.Rows()
 }

@@ -16,7 +16,7 @@ import (
 func checkMappings(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, mapping := range f.Mappings {
-		target := check.OfFleet("BundleNamespaceMapping", mapping.Namespace, mapping.Name)
+		target := check.OfFleet("BundleNamespaceMapping", mapping)
 		parsed := targeting.NewMapping(mapping)
 		err := parsed.Err()
 		switch {

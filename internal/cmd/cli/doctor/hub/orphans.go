@@ -37,7 +37,7 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, found := range f.BundleDeployments {
 		cluster, ok := f.owner(found.Labels, fleet.LabelClusterNamespace, fleet.LabelCluster)
-		if !ok || known[cluster] || !f.older(found, creationPatience) {
+		if !ok || known[cluster] || !f.older(found, check.CreationPatience) {
 			continue
 		}
 		fix := remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
@@ -47,7 +47,7 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 				fix += " && " + remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
 			}
 		}
-		groups.Add("", check.Warn(check.OfFleet("BundleDeployment", found.Namespace, found.Name), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
+		groups.Add("", check.Warn(check.OfFleet("BundleDeployment", found), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
 	}
 	return groups.Rows()
 }
@@ -58,7 +58,7 @@ func checkOrphanedNamespaces(f *Facts) []check.Row {
 	for _, found := range f.Namespaces {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterNamespace, fleet.AnnotationCluster)
 		// Everything in a namespace is deleted with it. So its name must be one that the hub computes.
-		if !ok || known[cluster] || found.Name != names.ClusterNamespace(cluster.Namespace, cluster.Name) || !f.older(found, creationPatience) {
+		if !ok || known[cluster] || found.Name != names.ClusterNamespace(cluster.Namespace, cluster.Name) || !f.older(found, check.CreationPatience) {
 			continue
 		}
 		target := check.Object{Kind: "Namespace", Group: corev1.GroupName, Name: found.Name}
@@ -82,7 +82,7 @@ func checkOrphanedCredentials(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, found := range f.Credentials {
 		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
-		if ok && !known[request] && f.older(found, creationPatience) {
+		if ok && !known[request] && f.older(found, check.CreationPatience) {
 			groups.Add("", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
 				remedy.Command("kubectl", "delete", "secret", "-n", found.Namespace, found.Name)))
 		}
@@ -95,7 +95,7 @@ func checkOrphanedAccounts(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, found := range f.Accounts {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationCluster)
-		if ok && !known[cluster] && f.older(found, creationPatience) {
+		if ok && !known[cluster] && f.older(found, check.CreationPatience) {
 			groups.Add("", check.Warn(accountObject(found), fmt.Sprintf("the account is for the agent of Cluster %s, which does not exist: its tokens are still valid", cluster),
 				remedy.Command("kubectl", "delete", "serviceaccount", "-n", found.Namespace, found.Name)))
 		}

@@ -17,12 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-const (
-	// requestPatience is how long a ClusterRegistration may wait.
-	requestPatience = 5 * time.Minute
-	// tokenLife is how long a token without an expiry lives after the fix.
-	tokenLife = 24 * time.Hour
-)
+// tokenLife is how long a token without an expiry lives after the fix.
+const tokenLife = 24 * time.Hour
 
 // registrationChecks returns the checks of requests and tokens.
 func registrationChecks() []check.Check[*Facts] {
@@ -35,10 +31,6 @@ func registrationChecks() []check.Check[*Facts] {
 	}
 }
 
-func requestObject(request *fleet.ClusterRegistration) check.Object {
-	return check.OfFleet("ClusterRegistration", request.Namespace, request.Name)
-}
-
 func checkRegistrations(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
@@ -48,13 +40,13 @@ func checkRegistrations(f *Facts) []check.Row {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && granted.Reason == conditions.ReasonTakeoverPending: // has a check of its own
 		case granted != nil && conditions.IsTrouble(*granted):
-			groups.Add(granted.Reason, check.Fail(requestObject(request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
-		case !request.Status.Granted && f.older(request, requestPatience):
+			groups.Add(granted.Reason, check.Fail(check.OfFleet("ClusterRegistration", request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
+		case !request.Status.Granted && f.older(request, check.RequestPatience):
 			cause := "the hub has not processed the request"
 			if granted != nil && granted.Reason != "" {
 				cause = "the request waits: " + granted.Reason + ": " + granted.Message
 			}
-			groups.Add("waits", check.Fail(requestObject(request), cause, fix))
+			groups.Add("waits", check.Fail(check.OfFleet("ClusterRegistration", request), cause, fix))
 		}
 	}
 	return groups.Rows()
@@ -81,7 +73,7 @@ func checkTakeovers(f *Facts) []check.Row {
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
-			groups.Add("", check.Warn(requestObject(request), fmt.Sprintf("an agent asks for Cluster %s/%s and did not prove that it is the agent of that Cluster: confirm the request only if you know who sent it",
+			groups.Add("", check.Warn(check.OfFleet("ClusterRegistration", request), fmt.Sprintf("an agent asks for Cluster %s/%s and did not prove that it is the agent of that Cluster: confirm the request only if you know who sent it",
 				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, conditions.ReasonTakeoverPending)))
 		}
 	}
@@ -93,10 +85,6 @@ func isOfImport(token *fleet.ClusterRegistrationToken) bool {
 	return slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
 
-func tokenObject(token *fleet.ClusterRegistrationToken) check.Object {
-	return check.OfFleet("ClusterRegistrationToken", token.Namespace, token.Name)
-}
-
 func checkTokensExpiry(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, token := range f.Tokens {
@@ -105,7 +93,7 @@ func checkTokensExpiry(f *Facts) []check.Row {
 		}
 		// The TTL counts from the creation of the token.
 		ttl := (max(0, f.Now.Sub(token.CreationTimestamp.Time)) + tokenLife).Truncate(time.Hour) + time.Hour
-		groups.Add("", check.Warn(tokenObject(token), "the token never expires: clients that have it can register clusters until it is revoked",
+		groups.Add("", check.Warn(check.OfFleet("ClusterRegistrationToken", token), "the token never expires: clients that have it can register clusters until it is revoked",
 			remedy.Command("kubectl", "patch", "clusterregistrationtokens.fleet.cattle.io", "-n", token.Namespace, token.Name, "--type=merge",
 				"-p", fmt.Sprintf(`{"spec":{"ttl":"%dh"}}`, int(ttl.Hours())))))
 	}
@@ -118,8 +106,8 @@ func checkTokensExpired(f *Facts) []check.Row {
 		if token.Spec.TTL == nil || token.Spec.TTL.Duration <= 0 {
 			continue
 		}
-		if at := token.CreationTimestamp.Add(token.Spec.TTL.Duration); f.Now.Sub(at) > creationPatience {
-			groups.Add("", check.Fail(tokenObject(token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
+		if at := token.CreationTimestamp.Add(token.Spec.TTL.Duration); f.Now.Sub(at) > check.CreationPatience {
+			groups.Add("", check.Fail(check.OfFleet("ClusterRegistrationToken", token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
 				remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)))
 		}
 	}
@@ -138,9 +126,9 @@ func checkTokensValues(f *Facts) []check.Row {
 		switch {
 		case token.DeletionTimestamp != nil:
 		case ready != nil && conditions.IsTrouble(*ready):
-			groups.Add(ready.Reason, check.Fail(tokenObject(token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
-		case missing && f.older(token, creationPatience):
-			groups.Add("missing", check.Fail(tokenObject(token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
+			groups.Add(ready.Reason, check.Fail(check.OfFleet("ClusterRegistrationToken", token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
+		case missing && f.older(token, check.CreationPatience):
+			groups.Add("missing", check.Fail(check.OfFleet("ClusterRegistrationToken", token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
 				f.fixToken(token, "")))
 		}
 	}

@@ -25,7 +25,7 @@ func checkShards(f *Facts) []check.Row {
 			return
 		}
 		cause := fmt.Sprintf("label %s names shard %s, which has no active controller: %s", fleet.LabelShardRef, shard, effect)
-		groups.Add(kind+"/"+shard, check.Fail(check.OfFleet(kind, object.GetNamespace(), object.GetName()), cause, f.fixShard(shard, resource, object)))
+		groups.Add(kind+"/"+shard, check.Fail(check.OfFleet(kind, object), cause, f.fixShard(shard, resource, object)))
 	}
 	for _, bundle := range f.Bundles {
 		add("Bundle", "bundles", "the Bundle is not delivered, and its deletion waits", bundle)

@@ -19,15 +19,6 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-const (
-	// requestPatience is how long a ClusterRegistration may wait.
-	requestPatience = 5 * time.Minute
-	// expiryWarning is when a credential counts as one that expires soon.
-	expiryWarning = 14 * 24 * time.Hour
-	// maxKubeconfig limits what is parsed, in bytes.
-	maxKubeconfig = 256 << 10
-)
-
 // identityChecks returns the checks of the Cluster's registration, its account and its kubeconfig.
 func identityChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
@@ -56,7 +47,7 @@ func checkClientID(f *Facts) []check.Row {
 	if err != nil {
 		return nil
 	}
-	return []check.Row{check.Fail(check.OfFleet("Cluster", younger.Namespace, younger.Name), cause,
+	return []check.Row{check.Fail(check.OfFleet("Cluster", younger), cause,
 		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", younger.Namespace, younger.Name, "--type=merge", "-p", string(patch)))}
 }
 
@@ -64,12 +55,12 @@ func checkRequests(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
-		target, fix := check.OfFleet("ClusterRegistration", request.Namespace, request.Name), remedy.Describe("clusterregistrations", request.Namespace, request.Name)
+		target, fix := check.OfFleet("ClusterRegistration", request), remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && conditions.IsTrouble(*granted):
 			groups.Add(granted.Reason, check.Fail(target, granted.Reason+": "+granted.Message, cmp.Or(f.fixRequest(request, granted.Reason), fix)))
-		case !request.Status.Granted && f.Now.Sub(request.CreationTimestamp.Time) > requestPatience:
+		case !request.Status.Granted && f.Now.Sub(request.CreationTimestamp.Time) > check.RequestPatience:
 			groups.Add("waits", check.Fail(target, "the hub has not granted the request", fix))
 		}
 	}
@@ -90,7 +81,7 @@ func checkRegistration(f *Facts) []check.Row {
 	switch {
 	case len(f.Granted()) > 0:
 		request := f.Granted()[0]
-		return []check.Row{check.Ok(check.OfFleet("ClusterRegistration", request.Namespace, request.Name), "granted")}
+		return []check.Row{check.Ok(check.OfFleet("ClusterRegistration", request), "granted")}
 	case f.Cluster.Status.Agent.LastSeen.IsZero(), f.Cluster.DeletionTimestamp != nil, clusterrules.ManagedElsewhere(f.Cluster):
 		return nil // check cluster-heartbeat reports it
 	}
@@ -101,7 +92,7 @@ func checkAccount(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, request := range f.Granted() {
 		if f.accountOf(request) == nil {
-			groups.Add("", check.Fail(check.OfFleet("ClusterRegistration", request.Namespace, request.Name),
+			groups.Add("", check.Fail(check.OfFleet("ClusterRegistration", request),
 				fmt.Sprintf("the account of the registration does not exist in namespace %s: the agent's token is not valid", f.Namespace()), f.Repair))
 		}
 	}
@@ -115,7 +106,7 @@ func readKubeconfig(secret *corev1.Secret) Kubeconfig {
 	switch {
 	case !found:
 		return k
-	case len(document) > maxKubeconfig:
+	case len(document) > check.MaxKubeconfig:
 		k.Err = kubeconfigs.ErrKubeconfigMalformed
 		return k
 	}
@@ -141,7 +132,7 @@ func checkKubeconfig(f *Facts) []check.Row {
 		return []check.Row{check.Ok(target, "the credential does not expire")}
 	case left <= 0:
 		return []check.Row{check.Fail(target, "the credential expired on "+k.Expires.UTC().Format(time.DateOnly), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
-	case left < expiryWarning && !capi.HasProvidersKubeconfig(f.Cluster): // condition FollowsClusterAPI warns of that one
+	case left < check.CredentialWarning && !capi.HasProvidersKubeconfig(f.Cluster): // condition FollowsClusterAPI warns of that one
 		return []check.Row{check.Warn(target, "the credential expires in "+duration.HumanDuration(left), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigExpired))}
 	}
 	return []check.Row{check.Ok(target, "the credential expires on "+k.Expires.UTC().Format(time.DateOnly))}

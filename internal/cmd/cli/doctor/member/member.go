@@ -85,7 +85,7 @@ func sources(all ...check.Source) []check.Source { return all }
 
 // Object returns the Cluster as the object of a row.
 func (f *Facts) Object() check.Object {
-	return check.OfFleet("Cluster", f.Cluster.Namespace, f.Cluster.Name)
+	return check.OfFleet("Cluster", f.Cluster)
 }
 
 // AgentNamespace returns the namespace of a Cluster's agent.

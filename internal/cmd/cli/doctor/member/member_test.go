@@ -278,7 +278,7 @@ func TestReadKubeconfig(t *testing.T) {
 		"certificate": {write(withCertificate), Kubeconfig{Exists: true, URL: "https://hub.example.com", Expires: clitest.Noon()}},
 		"missing":     {nil, Kubeconfig{}},
 		"not one":     {map[string][]byte{"value": []byte("token: CANARY")}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigContext}},
-		"too long":    {map[string][]byte{"value": make([]byte, maxKubeconfig+1)}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}},
+		"too long":    {map[string][]byte{"value": make([]byte, check.MaxKubeconfig+1)}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := readKubeconfig(&corev1.Secret{Data: test.data})

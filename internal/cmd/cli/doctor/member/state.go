@@ -17,9 +17,6 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// creationPatience is how long the hub may take to create the objects of a new one.
-const creationPatience = 5 * time.Minute
-
 // stateChecks returns the checks of the Cluster's state.
 func stateChecks() []check.Check[*Facts] {
 	return []check.Check[*Facts]{
@@ -41,13 +38,7 @@ func checkConditions(f *Facts) []check.Row {
 		if !conditions.IsTrouble(condition) || condition.Reason == conditions.ReasonAgentNotReporting || condition.Reason == conditions.ReasonClientIDAmbiguous {
 			continue // the others have checks of their own
 		}
-		verdict := check.Fail
-		switch condition.Type {
-		case conditions.AddressKnown, conditions.AgentManaged, conditions.FollowsClusterAPI:
-			verdict = check.Warn // the agent works
-		}
-		fix := cmp.Or(remedy.OfCluster(f.Cluster, condition.Reason), remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name))
-		groups.Add(condition.Reason, verdict(f.Object(), condition.Reason+": "+condition.Message, fix))
+		groups.Add(condition.Reason, check.ClusterCondition(f.Cluster, condition))
 	}
 	return groups.Rows()
 }
@@ -105,7 +96,7 @@ func checkNamespace(f *Facts) []check.Row {
 	switch {
 	case f.Cluster.DeletionTimestamp != nil, clusterrules.ManagedElsewhere(f.Cluster):
 		return nil
-	case f.Place == nil && f.age() < creationPatience:
+	case f.Place == nil && f.age() < check.CreationPatience:
 		return []check.Row{check.Ok(target, "the hub creates the namespace")}
 	case f.Place == nil:
 		return []check.Row{check.Fail(target, "the Cluster's namespace does not exist: nothing is deployed on the cluster", log)}
@@ -128,7 +119,7 @@ func checkVersion(f *Facts) []check.Row {
 func checkBundles(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, deployment := range f.Deployments {
-		target := check.OfFleet("BundleDeployment", deployment.Namespace, deployment.Name)
+		target := check.OfFleet("BundleDeployment", deployment)
 		if reported := state.Of(deployment); deployment.DeletionTimestamp == nil && reported == fleet.ErrApplied {
 			groups.Add(reasonOf(deployment), check.Fail(target, state.Message(deployment), remedy.Describe("bundledeployments", deployment.Namespace, deployment.Name)))
 		}

@@ -8,14 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
-)
-
-const (
-	// maxKubeconfig and maxToken limit what is parsed, in bytes.
-	maxKubeconfig = 256 << 10
-	maxToken      = 16 << 10
 )
 
 // readCredential returns what the checks need of Secret fleet-agent, and its token.
@@ -31,7 +26,7 @@ func readCredential(secret *corev1.Secret) (c agent.Credential, token string) {
 	}
 	c.Cluster = types.NamespacedName{Namespace: identity.ClusterNamespace, Name: identity.ClusterName}
 	c.ClusterNamespace = identity.DeploymentNamespace
-	if len(identity.Kubeconfig) > maxKubeconfig {
+	if len(identity.Kubeconfig) > check.MaxKubeconfig {
 		c.Err = kubeconfigs.ErrKubeconfigMalformed
 		return c, ""
 	}
@@ -41,7 +36,7 @@ func readCredential(secret *corev1.Secret) (c agent.Credential, token string) {
 		return c, ""
 	}
 	c.Server, c.CA = cfg.Host, cfg.CAData
-	if cfg.BearerToken == "" || len(cfg.BearerToken) > maxToken {
+	if cfg.BearerToken == "" || len(cfg.BearerToken) > check.MaxToken {
 		c.Err = fmt.Errorf("%w: it contains no token", kubeconfigs.ErrKubeconfigMalformed)
 		return c, ""
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -52,7 +53,7 @@ func TestReadCredential(t *testing.T) {
 	exec := identity(t, server, ca, "")
 	exec.Data["kubeconfig"] = []byte(strings.Replace(string(exec.Data["kubeconfig"]), "user: {}", "user: {exec: {command: rm, apiVersion: client.authentication.k8s.io/v1}}", 1))
 	huge := identity(t, server, ca, "x")
-	huge.Data["kubeconfig"] = append(huge.Data["kubeconfig"], make([]byte, maxKubeconfig)...)
+	huge.Data["kubeconfig"] = append(huge.Data["kubeconfig"], make([]byte, check.MaxKubeconfig)...)
 	incomplete := identity(t, server, ca, "x")
 	delete(incomplete.Data, "clusterName")
 	for name, test := range map[string]struct {
@@ -65,7 +66,7 @@ func TestReadCredential(t *testing.T) {
 		"complete":              {identity(t, server, ca, token("u-1", clitest.Noon().Unix())), nil, "u-1", clitest.Noon(), token("u-1", clitest.Noon().Unix())},
 		"token without claims":  {identity(t, server, ca, "opaque"), nil, "", time.Time{}, "opaque"},
 		"no token":              {identity(t, server, ca, ""), kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},
-		"token is too long":     {identity(t, server, ca, strings.Repeat("x", maxToken+1)), kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},
+		"token is too long":     {identity(t, server, ca, strings.Repeat("x", check.MaxToken+1)), kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},
 		"key is missing":        {incomplete, protocol.ErrIncomplete, "", time.Time{}, ""},
 		"runs a command":        {exec, kubeconfigs.ErrKubeconfigExec, "", time.Time{}, ""},
 		"kubeconfig is too big": {huge, kubeconfigs.ErrKubeconfigMalformed, "", time.Time{}, ""},

@@ -3,16 +3,11 @@ package gather
 import (
 	"errors"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
-)
-
-const (
-	// maxKubeconfig and maxToken limit what is parsed, in bytes.
-	maxKubeconfig = 256 << 10
-	maxToken      = 16 << 10
 )
 
 // readKubeconfig returns what the checks need of a kubeconfig Secret. The hub's rules decide what is refused.
@@ -21,7 +16,7 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 	switch {
 	case !found:
 		return hub.Kubeconfig{}
-	case len(document) > maxKubeconfig:
+	case len(document) > check.MaxKubeconfig:
 		return hub.Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}
 	}
 	result := hub.Kubeconfig{Exists: true}
@@ -35,7 +30,7 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 		return result
 	}
 	token := cfg.BearerToken
-	if len(token) > maxToken {
+	if len(token) > check.MaxToken {
 		token = ""
 	}
 	_, result.Expires = kubeconfigs.Validity(cfg.CertData, token)

@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 )
@@ -70,9 +71,9 @@ func TestReadKubeconfig(t *testing.T) {
 		"token with an odd expiry":     {withToken(`{"exp":1e300}`), true, nil, time.Time{}},
 		"token with claims of text":    {withToken(`"x"`), true, nil, time.Time{}},
 		"token that is not a JWT":      {kubeconfig(t, server, &clientcmdapi.AuthInfo{Token: "CANARY"}), true, nil, time.Time{}},
-		"token that is too long":       {withToken(`{"exp":1,"a":"` + strings.Repeat("a", maxToken) + `"}`), true, nil, time.Time{}},
+		"token that is too long":       {withToken(`{"exp":1,"a":"` + strings.Repeat("a", check.MaxToken) + `"}`), true, nil, time.Time{}},
 		"not a kubeconfig":             {map[string][]byte{"value": []byte("{")}, true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
-		"kubeconfig that is too long":  {map[string][]byte{"value": make([]byte, maxKubeconfig+1)}, true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
+		"kubeconfig that is too long":  {map[string][]byte{"value": make([]byte, check.MaxKubeconfig+1)}, true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
 		"kubeconfig that reads a file": {kubeconfig(t, server, &clientcmdapi.AuthInfo{TokenFile: "/token"}), true, kubeconfigs.ErrKubeconfigFile, time.Time{}},
 		"address that the hub refuses": {kubeconfig(t, "https://198.51.100.7", client), true, foreign.ErrKubeconfigAddress, time.Time{}},
 		"address that means the hub":   {kubeconfig(t, "https://127.0.0.1", client), true, foreign.ErrKubeconfigAddress, time.Time{}},
