@@ -26,9 +26,8 @@ type hubFound struct {
 	config          config.Config
 	// cluster is nil if it does not exist, for example because an earlier run has deleted it.
 	cluster *fleet.Cluster
-	// workloads counts the BundleDeployments, without that of the agent. named are the first ones.
-	workloads int
-	named     []string
+	// workloads are the BundleDeployments without that of the agent, as workspace/Bundle.
+	workloads []string
 	// tokens are those that were created for this Cluster.
 	tokens []*fleet.ClusterRegistrationToken
 	// kubeconfig is the Secret that `fleet import` has created, or nil. sharedBy is another Cluster that names it.
@@ -61,7 +60,7 @@ func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound,
 	return f, f.readKubeconfig(ctx, hub)
 }
 
-// readWorkloads counts the BundleDeployments of the cluster.
+// readWorkloads lists the BundleDeployments of the cluster.
 func (f *hubFound) readWorkloads(ctx context.Context, hub *access.Cluster) error {
 	if f.cluster == nil {
 		return nil
@@ -75,9 +74,7 @@ func (f *hubFound) readWorkloads(ctx context.Context, hub *access.Cluster) error
 		if bundle == "" {
 			of, bundle = namespace, d.Name
 		}
-		if f.workloads++; len(f.named) < maxNamed {
-			f.named = append(f.named, output.Line(of+"/"+bundle))
-		}
+		f.workloads = append(f.workloads, output.Line(of+"/"+bundle))
 		return nil
 	})
 	return access.Explain("reading BundleDeployments of namespace "+namespace, err)

@@ -64,6 +64,7 @@ func readObjects(ctx context.Context, cluster *access.Cluster, f hubFound, c *cl
 	if err != nil {
 		return fmt.Errorf("building client: %w", err)
 	}
+	c.objects = client
 	for i := range c.agents {
 		a := &c.agents[i]
 		if a.objects, err = existing(ctx, client, a.namespace, len(c.foreign) > 0); err != nil {

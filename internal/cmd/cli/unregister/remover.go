@@ -11,7 +11,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -27,7 +26,7 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", c.context)
 	}
 	for _, a := range c.agents {
-		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
+		r := &remover{options: o, cluster: cluster, objects: c.objects, found: f, agent: a, value: c.mark}
 		if o.keepAgent {
 			marks = append(marks, r.release()...)
 			continue
@@ -55,6 +54,7 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 type remover struct {
 	*options
 	cluster *access.Cluster
+	objects metadata.Interface
 	found   hubFound
 	agent   agent
 	// value is the value of the label of its namespace.
@@ -118,7 +118,7 @@ func (r *remover) uninstall(ctx context.Context) error {
 		return err
 	}
 	if err := client.Uninstall(); err != nil {
-		return exit.Errorf(exit.Failed, "%s", output.Line(foreign.Excerpt(err.Error(), 1024)))
+		return exit.Errorf(exit.Failed, "%s", foreign.Excerpt(err.Error(), 1024))
 	}
 	return r.awaitEnd(ctx)
 }
@@ -126,12 +126,8 @@ func (r *remover) uninstall(ctx context.Context) error {
 // remove deletes an object. After a workload it waits until the agent has ended, because the agent would restore its
 // objects.
 func (r *remover) remove(ctx context.Context, one ref) error {
-	client, err := metadata.NewForConfig(r.cluster.Config)
-	if err != nil {
-		return fmt.Errorf("building client: %w", err)
-	}
 	background := metav1.DeletePropagationBackground
-	err = client.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := r.objects.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err := access.IgnoreMissing("deleting "+one.kind+" "+one.name, err); err != nil || one.kind != "Deployment" && one.kind != "StatefulSet" {
 		return err
 	}
@@ -155,12 +151,8 @@ func (r *remover) awaitEnd(ctx context.Context) error {
 
 // removeNamespace deletes the namespace of the agent and waits until it is gone, unless it contains something else.
 func (r *remover) removeNamespace(ctx context.Context) (kept string, err error) {
-	client, err := metadata.NewForConfig(r.cluster.Config)
-	if err != nil {
-		return "", fmt.Errorf("building client: %w", err)
-	}
 	name, namespaces := r.agent.namespace, r.cluster.Core.CoreV1().Namespaces()
-	if err := readNamespace(ctx, r.cluster.Core, client, &r.agent, r.found); err != nil {
+	if err := readNamespace(ctx, r.cluster.Core, r.objects, &r.agent, r.found); err != nil {
 		return "", err
 	}
 	if r.agent.keeps != "" {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
-	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
 // Unregistered is the result.
@@ -109,6 +108,3 @@ func (u Unregistered) table(out io.Writer) error {
 	}
 	return output.Rows(out, []string{"ON", "RESULT", "OBJECT", "CAUSE"}, rows)
 }
-
-// short returns a text of the cluster in one line and bounded.
-func short(text string) string { return output.Line(foreign.Excerpt(text, 300)) }

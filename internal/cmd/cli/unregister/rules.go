@@ -6,10 +6,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/cut"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -17,7 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// maxNamed is how many objects of a kind are named.
+// maxNamed is how many workloads are named.
 const maxNamed = 10
 
 // decide returns why nothing can be deleted, or nil.
@@ -42,12 +45,8 @@ func decide(f hubFound, c clusterFound) error {
 
 // checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept.
 func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
-	if f.workloads == 0 || keepWorkloads || f.cluster.DeletionTimestamp != nil {
+	if len(f.workloads) == 0 || keepWorkloads || f.cluster.DeletionTimestamp != nil {
 		return nil
-	}
-	list := strings.Join(f.named, ", ")
-	if more := f.workloads - len(f.named); more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
 	}
 	keep := []string{"fleet", "unregister", f.name, "-n", f.workspace, "--keep-workloads"}
 	if c.context != "" {
@@ -56,7 +55,7 @@ func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
 	if c.keepAgent {
 		keep = append(keep, "--keep-agent")
 	}
-	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), output.Count(f.workloads, "workload"), list).With(
+	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), output.Count(len(f.workloads), "workload"), cut.Names(f.workloads, maxNamed)).With(
 		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
 			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster),
 				"-l", fleet.LabelBundleName+"!="+names.AgentBundle(f.name)),
@@ -159,6 +158,9 @@ func (t target) isAt(server, workspace string) bool {
 	})
 }
 
+// short returns a text of the cluster in one line and bounded.
+func short(text string) string { return foreign.Excerpt(text, 300) }
+
 // accountHash returns a short hash of the UID of an agent's account, or an empty text for an agent without one.
 func accountHash(account string) string {
 	if account == "" {
@@ -178,6 +180,8 @@ type clusterFound struct {
 	agents  []agent
 	foreign []string
 	account []part
+	// objects reads and deletes objects of all kinds on the cluster.
+	objects metadata.Interface
 	// mark is the value of the label on the namespace of an agent that is being removed.
 	mark string
 }

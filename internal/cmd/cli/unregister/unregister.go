@@ -157,7 +157,7 @@ func (o *options) plan(hub, cluster *access.Cluster, onHub hubFound, onCluster c
 // result returns the result without the changes. refusal is why nothing is deleted, or nil.
 func (o *options) result(onHub hubFound, refusal error) Unregistered {
 	result := Unregistered{
-		Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Refused: refusal != nil, Workloads: onHub.workloads, Changes: []Change{},
+		Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Refused: refusal != nil, Workloads: len(onHub.workloads), Changes: []Change{},
 	}
 	if o.clusterContext == "" {
 		for _, command := range removeAgent(onHub) {
