@@ -17,7 +17,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -66,7 +65,7 @@ func checkHub(ctx context.Context, text jointext.Text, clock func() time.Time) (
 			return report, hubProblem(text, err)
 		}
 	}
-	report.version = output.Line(foreign.Excerpt(found.GitVersion, 64))
+	report.version = foreign.Excerpt(found.GitVersion, 64)
 	if err := report.checkProduct(ctx, client, text); err != nil {
 		return report, err
 	}

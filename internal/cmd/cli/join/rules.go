@@ -96,16 +96,9 @@ func decideOther(text jointext.Text, f found) (step, error) {
 		return "", refuse(f, fmt.Sprintf("the agent on this cluster registers at another hub: %s, workspace %s", f.bootstrap.APIServerURL, f.bootstrap.ClusterNamespace))
 	case f.deployment && f.imported:
 		return "", refuse(f, "a hub has installed the agent on this cluster")
-	case f.deployment && f.release == "":
-		return decideManifest(text, f)
-	}
-	return stepInstall, nil
-}
-
-// decideManifest is the part of decideOther for an agent that Helm has not installed.
-func decideManifest(text jointext.Text, f found) (step, error) {
-	switch {
-	case f.bootstrap == nil:
+	case !f.deployment || f.release != "":
+		return stepInstall, nil
+	case f.bootstrap == nil: // this agent and those of the next cases were not installed by Helm
 		return "", refuse(f, fmt.Sprintf("Deployment %s/fleet-agent exists and does not belong to a Helm release", f.namespace))
 	case text.ClientID != "" && text.ClientID != f.config.ClientID:
 		return "", refuse(f, "the agent on this cluster registers with another client ID than that of the text")
