@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
@@ -98,15 +99,17 @@ func (f *Flags) CurrentContext() string {
 	if name := f.Context(); name != "" {
 		return name
 	}
-	loaded, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	loaded, err := f.RawConfig()
 	if err != nil {
 		return "" // Open reports the error
 	}
 	return loaded.CurrentContext
 }
 
-// Getter returns the configuration as Helm's SDK and kubectl's packages read it.
-func (f *Flags) Getter() genericclioptions.RESTClientGetter { return f.config }
+// RawConfig returns the whole kubeconfig.
+func (f *Flags) RawConfig() (clientcmdapi.Config, error) {
+	return f.config.ToRawKubeConfigLoader().RawConfig()
+}
 
 // Cluster is a cluster with its clients.
 type Cluster struct {

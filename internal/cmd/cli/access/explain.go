@@ -46,6 +46,12 @@ func Explain(doing string, err error) error {
 	return fmt.Errorf("%w", problem)
 }
 
+// NoWorkspace returns the error for a workspace that does not exist.
+func NoWorkspace(name string) error {
+	return exit.Errorf(exit.Preflight, "workspace %s does not exist", name).
+		With("kubectl create namespace "+name, "or select another workspace with -n")
+}
+
 // IsPassing reports whether the same request may succeed in a moment: the server was not reached, was overloaded, or failed
 // itself. API servers do so while they restart. Commands that wait look again.
 func IsPassing(err error) bool {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -78,16 +77,14 @@ type Account struct {
 	// Name is the name of the account. It contains a hash of hub, workspace and Cluster, because a cluster can be imported by
 	// several hubs, and the names of workspace and Cluster alone can be read in two ways.
 	Name string
-	// Created means that Ensure has created one of the objects.
-	Created bool
 
 	core kubernetes.Interface
 	// hubUID identifies the hub.
 	hubUID string
 	// earlier is the name that earlier releases used.
 	earlier string
-	// made are the kinds of the objects that Ensure has created.
-	made []string
+	// undo deletes the objects that Ensure has created.
+	undo []func(context.Context) error
 }
 
 // hashLength is the number of hexadecimal digits in the name of an account.
@@ -148,13 +145,16 @@ func (a *Account) Ensure(ctx context.Context) (string, error) {
 }
 
 // ensure creates an object, unless it exists with the label.
-func ensure[T metav1.Object](ctx context.Context, a *Account, kind string, client access.Creator[T], object T) error {
+func ensure[T metav1.Object](ctx context.Context, a *Account, kind string, client interface {
+	access.Creator[T]
+	access.Deleter
+}, object T) error {
 	existing, err := client.Get(ctx, a.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		made, err := access.Create(ctx, client, object, func(found T) bool { return a.isOurs(found) })
 		if made != nil {
-			a.Created, a.made = true, append(a.made, kind)
+			a.undo = append(a.undo, func(ctx context.Context) error { return access.Delete(ctx, client, kind+" "+a.Name, a.Name, *made) })
 		}
 		return access.Explain("creating "+kind+" "+a.Name, err)
 	case err != nil:
@@ -258,17 +258,14 @@ func (a *Account) find(ctx context.Context, name string, isOurs func(metav1.Obje
 	return parts, nil
 }
 
+// Created reports whether Ensure has created one of the objects.
+func (a *Account) Created() bool { return len(a.undo) > 0 }
+
 // Undo deletes the objects that Ensure has created.
 func (a *Account) Undo(ctx context.Context) error {
-	if !a.Created {
-		return nil
-	}
-	parts, err := a.find(ctx, a.Name, a.isOurs)
-	problems := []error{err}
-	for _, part := range parts {
-		if slices.Contains(a.made, part.Kind) {
-			problems = append(problems, part.Delete(ctx))
-		}
+	var problems []error
+	for _, undo := range a.undo {
+		problems = append(problems, undo(ctx))
 	}
 	return errors.Join(problems...)
 }

@@ -224,14 +224,9 @@ func (i *importer) prepare(ctx context.Context) (todo step, err error) {
 func (i *importer) checkWorkspace(ctx context.Context) error {
 	_, err := i.hub.Core.CoreV1().Namespaces().Get(ctx, i.flags.Namespace(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return noWorkspace(i.flags.Namespace())
+		return access.NoWorkspace(i.flags.Namespace())
 	}
 	return nil
-}
-
-func noWorkspace(name string) error {
-	return exit.Errorf(exit.Preflight, "workspace %s does not exist", name).
-		With("kubectl create namespace "+name, "or select another workspace with -n")
 }
 
 // decide reads what is on the hub and on the cluster, and returns what to do.
@@ -321,7 +316,7 @@ func (i *importer) fullName() string { return i.flags.Namespace() + "/" + i.name
 func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) error {
 	var err error
 	if i.asIs {
-		raw, rawErr := other.Getter().ToRawKubeConfigLoader().RawConfig()
+		raw, rawErr := other.RawConfig()
 		if rawErr != nil {
 			return exit.Errorf(exit.Preflight, "reading the kubeconfig failed").With("kubectl config get-contexts")
 		}
@@ -476,7 +471,7 @@ func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error
 	case apierrors.IsAlreadyExists(err): // of an earlier run
 		return i.changeSecret(ctx, secret)
 	case apierrors.IsNotFound(err):
-		return noWorkspace(secret.Namespace)
+		return access.NoWorkspace(secret.Namespace)
 	}
 	return access.Explain(fmt.Sprintf("creating Secret %s/%s", secret.Namespace, secret.Name), err)
 }
@@ -610,7 +605,7 @@ func (i *importer) undo(ctx context.Context) {
 	problems = append(problems, i.account.Undo(ctx))
 	if err := errors.Join(problems...); err != nil {
 		i.progress("warning: removing what was created: %s", foreign.Excerpt(err.Error(), 1024))
-	} else if i.madeCluster != nil || i.madeSecret != nil || i.account.Created {
+	} else if i.madeCluster != nil || i.madeSecret != nil || i.account.Created() {
 		i.progress("removed what was created; to keep it for a look, use --keep")
 	}
 	if i.madeCluster != nil && !i.hadAgent && i.hasAgent(ctx) {

@@ -173,9 +173,7 @@ func decideImported(o *options, existing *fleet.Cluster, secret *corev1.Secret, 
 		return "", exit.Errorf(exit.Refused, "Cluster %s was imported from another address: %s", name, output.Line(serverOf(secret.Data[protocol.KubeconfigValueKey]))).
 			With("if this is another cluster, import it under another name",
 				fmt.Sprintf("if it takes the place of the former one, run first: fleet unregister %s -n %s --keep-workloads", o.name, o.flags.Namespace()))
-	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server:
-		return stepWait, nil
-	case existing.Status.Agent.LastSeen.IsZero():
+	case serverOf(secret.Data[protocol.KubeconfigValueKey]) != server, existing.Status.Agent.LastSeen.IsZero():
 		return stepWait, nil
 	}
 	return stepNothing, nil

@@ -62,7 +62,7 @@ const (
 )
 
 // shown returns a short text of one line.
-func shown(text string) string { return output.Line(foreign.Excerpt(text, maxText)) }
+func shown(text string) string { return foreign.Excerpt(text, maxText) }
 
 // describe returns what the request says about its agent, and what happens to the earlier agent.
 func describe(f found) Takeover {

@@ -353,8 +353,7 @@ func (p plan) writeToken(ctx context.Context, hub *access.Cluster, o Order, made
 // failedWrite returns the error for an object that was not created, or nil.
 func failedWrite(o Order, doing string, err error) error {
 	if apierrors.IsNotFound(err) && !access.IsMissingKind(err) {
-		return exit.Errorf(exit.Preflight, "workspace %s does not exist", o.Workspace).
-			With("kubectl create namespace "+o.Workspace, "or select another workspace with -n")
+		return access.NoWorkspace(o.Workspace)
 	}
 	return access.Explain(doing, err)
 }
