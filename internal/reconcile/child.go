@@ -140,14 +140,10 @@ func (k Kind) adjust(live, desired Object) error {
 // Remove deletes exactly this object. It is not an error if the object is gone or was replaced.
 func (k Kind) Remove(obj Object) error {
 	k.written.Forget(KeyOf(obj), obj)
-	background, uid := metav1.DeletePropagationBackground, obj.GetUID()
-	options := &metav1.DeleteOptions{PropagationPolicy: &background}
-	if uid != "" {
-		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	background, options := metav1.DeletePropagationBackground, &metav1.DeleteOptions{}
+	if obj.GetUID() != "" {
+		options = Exactly(obj)
 	}
-	err := k.remove(obj.GetNamespace(), obj.GetName(), options)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	options.PropagationPolicy = &background
+	return IgnoreGone(k.remove(obj.GetNamespace(), obj.GetName(), options))
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/randomtoken"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/capi/join"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -143,11 +142,7 @@ func (h *handler) confirm(ctx context.Context, in capirule.Input) error {
 
 // delete deletes the Cluster of Fleet, but not another one that was created with its name since.
 func (h *handler) delete(cluster *fleet.Cluster) error {
-	err := h.app.Clusters.Delete(cluster.Namespace, cluster.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &cluster.UID}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // gone, which is an event
-	}
-	if err != nil {
+	if err := reconcile.Delete(h.app.Clusters, cluster); err != nil {
 		return fmt.Errorf("deleting its Cluster: %w", err)
 	}
 	h.app.Log.Info("cluster of Cluster API deleted", "cluster", cluster.Namespace+"/"+cluster.Name)

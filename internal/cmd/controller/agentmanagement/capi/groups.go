@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -137,7 +136,7 @@ func (g *groups) reconcile(key types.NamespacedName) error {
 	case capirule.GroupChanged:
 		_, err = reconcile.Patch(g.app.ClusterGroups, group, capirule.SelectClass)
 	case capirule.GroupUnused:
-		err = g.app.ClusterGroups.Delete(key.Namespace, key.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &group.UID}})
+		err = reconcile.Delete(g.app.ClusterGroups, group)
 	}
 	for _, user := range users {
 		g.handler.enqueue(reconcile.KeyOf(user)) // they report whether the name is taken

@@ -223,8 +223,7 @@ func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Clus
 func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
 	var failures []error
 	for _, account := range accounts {
-		err := h.app.ServiceAccounts.Delete(account.Namespace, account.Name, exactly(account.UID))
-		if err != nil && !isGone(err) {
+		if err := reconcile.Delete(h.app.ServiceAccounts, account); err != nil {
 			failures = append(failures, fmt.Errorf("revoking account %s/%s: %w", account.Namespace, account.Name, err))
 		}
 	}
@@ -244,8 +243,7 @@ func (h *handler) drain(deployments []*fleet.BundleDeployment) error {
 }
 
 func (h *handler) deleteNamespace(namespace *corev1.Namespace) error {
-	err := h.app.AllNamespaces.Delete(namespace.Name, exactly(namespace.UID))
-	if err != nil && !isGone(err) {
+	if err := reconcile.IgnoreGone(h.app.AllNamespaces.Delete(namespace.Name, reconcile.Exactly(namespace))); err != nil {
 		return fmt.Errorf("deleting namespace %s: %w", namespace.Name, err)
 	}
 	return nil
@@ -281,10 +279,3 @@ func named(namespace, name string) []types.NamespacedName {
 	}
 	return []types.NamespacedName{{Namespace: namespace, Name: name}}
 }
-
-func exactly(uid types.UID) *metav1.DeleteOptions {
-	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
-// isGone reports whether an object is gone, or was replaced by another one of the same name.
-func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

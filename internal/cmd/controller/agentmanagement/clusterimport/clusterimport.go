@@ -241,8 +241,7 @@ func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error
 
 // endToken deletes the import token that the agent has used. The next registration gets another one.
 func (h *handler) endToken(in gathered) error {
-	err := h.app.ClusterRegistrationTokens.Delete(in.Token.Namespace, in.Token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &in.Token.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := reconcile.Delete(h.app.ClusterRegistrationTokens, in.Token); err != nil {
 		return fmt.Errorf("deleting the used import token of cluster %s: %w", reconcile.KeyOf(in.Cluster), err)
 	}
 	h.app.Log.Debug("used import token deleted", "cluster", reconcile.KeyOf(in.Cluster).String())

@@ -11,13 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -54,7 +52,7 @@ func (h *handler) end(secret *corev1.Secret) error {
 	if err := h.dropReader(secret); err != nil {
 		return err
 	}
-	return utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, exactly(secret.UID)), isGone)
+	return reconcile.Delete(h.app.CredentialSecrets, secret)
 }
 
 // dropReader deletes the RoleBinding and the Role that made the Secret readable. It keeps those of a request of the
@@ -86,17 +84,10 @@ func (h *handler) dropMembers(secret *corev1.Secret) error {
 func (h *handler) drop(bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role) error {
 	var failures []error
 	for _, binding := range bindings {
-		failures = append(failures, utilerrors.FilterOut(h.app.RoleBindings.Delete(binding.Namespace, binding.Name, exactly(binding.UID)), isGone))
+		failures = append(failures, reconcile.Delete(h.app.RoleBindings, binding))
 	}
 	for _, role := range roles {
-		failures = append(failures, utilerrors.FilterOut(h.app.Roles.Delete(role.Namespace, role.Name, exactly(role.UID)), isGone))
+		failures = append(failures, reconcile.Delete(h.app.Roles, role))
 	}
 	return errors.Join(failures...)
 }
-
-func exactly(uid types.UID) *metav1.DeleteOptions {
-	return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-}
-
-// isGone reports whether an object is gone, or was replaced by another one of the same name.
-func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -216,8 +216,7 @@ func (h *handler) removeFinalizers(r *round) error {
 
 func (h *handler) deleteRequest(request *fleet.ClusterRegistration) error {
 	h.app.Log.Info("registration deleted, no agent waits for it", "registration", request.Namespace+"/"+request.Name)
-	err := h.app.ClusterRegistrations.Delete(request.Namespace, request.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &request.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := reconcile.Delete(h.app.ClusterRegistrations, request); err != nil {
 		return fmt.Errorf("deleting registration %s/%s: %w", request.Namespace, request.Name, err)
 	}
 	return nil

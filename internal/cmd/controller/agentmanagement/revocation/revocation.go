@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -94,8 +93,7 @@ func (h *handler) deleteAccounts(cluster *fleet.Cluster) error {
 			failures = append(failures, err)
 			continue
 		}
-		err = h.app.ServiceAccounts.Delete(account.Namespace, account.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &account.UID}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := reconcile.Delete(h.app.ServiceAccounts, account); err != nil {
 			failures = append(failures, fmt.Errorf("deleting account %s: %w", key, err))
 		}
 	}
@@ -141,8 +139,7 @@ func (h *handler) onToken(token *fleet.ClusterRegistrationToken) error {
 		return nil
 	}
 	h.app.Log.Info("keys of a token's Clusters revoked", "token", token.Namespace+"/"+token.Name, "clusters", len(clusters))
-	err = h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := reconcile.Delete(h.app.ClusterRegistrationTokens, token); err != nil {
 		return fmt.Errorf("deleting token %s/%s: %w", token.Namespace, token.Name, err)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -208,11 +207,7 @@ func (h *handler) end(token *fleet.ClusterRegistrationToken, out tokenrule.Outco
 		return err
 	}
 	h.app.Log.Info("token ended", "token", token.Namespace+"/"+token.Name, "reason", out.Reason)
-	err := h.app.ClusterRegistrationTokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return reconcile.Delete(h.app.ClusterRegistrationTokens, token)
 }
 
 // complain reports the problem with the existing values Secret before another one is created, because that may fail.

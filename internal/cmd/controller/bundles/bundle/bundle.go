@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -209,11 +208,7 @@ func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
 		return err
 	}
 	return each(h.slots, atATime, deletable, func(bd *fleet.BundleDeployment) error {
-		err := h.app.BundleDeployments.Delete(bd.Namespace, bd.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &bd.UID}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil // deleted, or replaced by another object of the same name
-		}
-		return err
+		return reconcile.Delete(h.app.BundleDeployments, bd)
 	})
 }
 

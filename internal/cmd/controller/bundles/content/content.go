@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -134,7 +133,7 @@ func (h *handler) remove(content *fleet.Content) error {
 	if content.DeletionTimestamp != nil {
 		return nil
 	}
-	err := h.app.Contents.Delete(content.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &content.UID}})
+	err := h.app.Contents.Delete(content.Name, reconcile.Exactly(content))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting content %s: %w", content.Name, err)
 	}

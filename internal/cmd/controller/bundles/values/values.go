@@ -127,7 +127,7 @@ func (s *Store) deleteUnused(ctx context.Context, existing *fleet.BundleDeployme
 	secrets := s.app.Kube.CoreV1().Secrets(existing.Namespace)
 	found, err := reconcile.Optional(secrets.Get(ctx, existing.Name, metav1.GetOptions{}))
 	if err == nil && found != nil && found.Type == fleet.SecretTypeBundleDeployment {
-		err = secrets.Delete(ctx, existing.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}})
+		err = secrets.Delete(ctx, existing.Name, *reconcile.Exactly(found))
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the values secret: %w", err)
@@ -239,7 +239,7 @@ func (s *Store) check(ctx context.Context, wanted *corev1.Secret) error {
 			return ErrTaken
 		}
 		// The type of a Secret is immutable, and the agent does not accept this one.
-		if err := secrets.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID}}); err != nil {
+		if err := secrets.Delete(ctx, found.Name, *reconcile.Exactly(found)); err != nil {
 			return fmt.Errorf("replacing the values secret: %w", err)
 		}
 		found = nil
@@ -289,11 +289,9 @@ func (s *Store) deleteAbandoned(ctx context.Context, key types.NamespacedName) e
 	if err != nil || !s.isUnused(found, live) {
 		return err
 	}
-	err = secrets.Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // deleted, or in use again
-	}
-	return err
+	return reconcile.IgnoreGone(secrets.Delete(ctx, key.Name, metav1.DeleteOptions{ // or in use again
+		Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion},
+	}))
 }
 
 // isUnused reports whether no agent reads a values Secret. owner is its BundleDeployment, or nil.

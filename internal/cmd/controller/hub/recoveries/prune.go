@@ -8,13 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -54,7 +54,7 @@ func (r *Recoveries) drop(ctx context.Context, one *corev1.ConfigMap) error {
 	err := r.kube().CoreV1().ConfigMaps(r.system).Delete(ctx, one.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &one.UID, ResourceVersion: &one.ResourceVersion},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := reconcile.IgnoreGone(err); err != nil {
 		return fmt.Errorf("deleting the blocked tickets in ConfigMap %s/%s: %w", r.system, one.Name, err)
 	}
 	return nil

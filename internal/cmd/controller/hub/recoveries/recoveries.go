@@ -261,7 +261,7 @@ func (r *Recoveries) dropToken(ctx context.Context, secret *corev1.Secret, accou
 	if current == nil || current.UID != account.UID {
 		return fmt.Errorf("ServiceAccount %s/%s was replaced: %w", account.Namespace, account.Name, ErrPending)
 	}
-	err = r.kube().CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *metav1.NewPreconditionDeleteOptions(string(secret.UID)))
+	err = r.kube().CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, *reconcile.Exactly(secret))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting Secret %s/%s of an earlier account: %w", secret.Namespace, secret.Name, err)
 	}

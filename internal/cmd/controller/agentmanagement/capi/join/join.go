@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -172,10 +171,7 @@ func (j *Joiner) writeToken(in joining.Input, out joining.Outcome) error {
 			return nil // the cache will have it, which is an event
 		}
 	case out.DeleteToken:
-		err = tokens.Delete(token.Namespace, token.Name, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
+		err = reconcile.Delete(tokens, token)
 	case out.TTL != nil:
 		_, err = reconcile.Patch(tokens, token, func(t *fleet.ClusterRegistrationToken) { t.Spec.TTL = out.TTL })
 	}

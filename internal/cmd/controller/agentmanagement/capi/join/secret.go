@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,7 +101,7 @@ func (j *Joiner) put(ctx context.Context, live, want *corev1.Secret) (written, e
 		j.app.Log.Info("manifest of an agent written", "secret", want.Namespace+"/"+want.Name)
 		return written{version: created.ResourceVersion}, nil
 	case joining.IsFixed(live):
-		return written{}, deleted(secrets.Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}})) // an event
+		return written{}, reconcile.IgnoreGone(secrets.Delete(ctx, live.Name, *reconcile.Exactly(live))) // an event
 	}
 	merged, differs := joining.Merge(live, want)
 	if !differs {
@@ -117,14 +116,6 @@ func versionOf(secret *corev1.Secret) string {
 		return ""
 	}
 	return secret.ResourceVersion
-}
-
-// deleted returns nil if an object is gone.
-func deleted(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
 }
 
 // taken returns the problem with a Secret that the hub did not create. It does not matter if none is needed.
@@ -184,7 +175,7 @@ func (j *Joiner) Remove(ctx context.Context, cluster *fleet.Cluster) error {
 	if err != nil || live == nil || !joining.IsForCluster(live, key) || live.DeletionTimestamp != nil {
 		return err
 	}
-	return deleted(secrets.Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}}))
+	return reconcile.IgnoreGone(secrets.Delete(ctx, live.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}}))
 }
 
 // Forget drops what is remembered about a cluster that is gone.
