@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -17,9 +17,6 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
-
-// kindDeployment is the kind of the owners of copies.
-const kindDeployment = "BundleDeployment"
 
 // copy copies one original into the namespace of a BundleDeployment. If that changes anything, the agent has to be
 // notified.
@@ -72,62 +69,59 @@ func inTheWay(bd *fleet.BundleDeployment, o original, found *corev1.Secret) erro
 	return nil
 }
 
-// copySecret creates or updates the copy and returns it.
+// copySecret creates or updates the copy of a Secret and returns it.
 func (h *handler) copySecret(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
-	secrets := h.app.Kube.CoreV1().Secrets(bd.Namespace)
-	found, err := reconcile.Optional(secrets.Get(ctx, o.key.Name, metav1.GetOptions{}))
-	if err == nil {
-		err = inTheWay(bd, o, found)
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case found == nil:
-		created, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}, metav1.CreateOptions{})
-		return created, h.noteChange(err, bd, nil)
-	}
-	before := found.OwnerReferences
-	owners, same := withOwner(before, bd), equality.Semantic.DeepEqual(found.Data, read.data)
-	if err := h.mayShare(bd, o, before, same); err != nil {
-		return nil, err
-	}
-	same = same && isNotedOf(found, o)
-	if same && len(owners) == len(before) {
-		return found, nil
-	}
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, annotation.CopiedFrom, o.key.Namespace)
-	found.Data, found.OwnerReferences = read.data, owners // the type stays, because it is immutable
-	updated, err := secrets.Update(ctx, found, metav1.UpdateOptions{})
-	if same {
-		return updated, err
-	}
-	return updated, h.noteChange(err, bd, before)
+	copied := &corev1.Secret{ObjectMeta: metaOf(bd, o), Type: read.secretType, Data: read.data}
+	return writeCopy(ctx, h, bd, o, h.app.Kube.CoreV1().Secrets(bd.Namespace), copied, func(found *corev1.Secret) (same bool, err error) {
+		if err := inTheWay(bd, o, found); err != nil || found == nil {
+			return false, err
+		}
+		same = equality.Semantic.DeepEqual(found.Data, read.data)
+		found.Data = read.data // the type stays, because it is immutable
+		return same, nil
+	})
 }
 
-// copyConfigMap creates or updates the copy and returns it.
+// copyConfigMap creates or updates the copy of a ConfigMap and returns it.
 func (h *handler) copyConfigMap(ctx context.Context, bd *fleet.BundleDeployment, o original, read *payload) (metav1.Object, error) {
-	configMaps := h.app.Kube.CoreV1().ConfigMaps(bd.Namespace)
-	found, err := reconcile.Optional(configMaps.Get(ctx, o.key.Name, metav1.GetOptions{}))
+	copied := &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}
+	return writeCopy(ctx, h, bd, o, h.app.Kube.CoreV1().ConfigMaps(bd.Namespace), copied, func(found *corev1.ConfigMap) (same bool, err error) {
+		if found == nil {
+			return false, nil
+		}
+		same = equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
+		found.Data, found.BinaryData = read.text, read.data
+		return same, nil
+	})
+}
+
+// writeCopy creates a copy, or updates the object of its name, and returns it. fill puts the data of the original into that
+// object, which is nil if it does not exist, and reports whether it had them before.
+func writeCopy[T object](ctx context.Context, h *handler, bd *fleet.BundleDeployment, o original, client writer[T], copied T, fill func(found T) (same bool, err error)) (metav1.Object, error) {
+	var none T
+	found, err := reconcile.Optional(client.Get(ctx, o.key.Name, metav1.GetOptions{}))
 	if err != nil {
 		return nil, err
 	}
-	if found == nil {
-		created, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metaOf(bd, o), Data: read.text, BinaryData: read.data}, metav1.CreateOptions{})
+	same, err := fill(found)
+	switch {
+	case err != nil:
+		return nil, err
+	case found == none:
+		created, err := client.Create(ctx, copied, metav1.CreateOptions{})
 		return created, h.noteChange(err, bd, nil)
 	}
-	before := found.OwnerReferences
-	owners := withOwner(before, bd)
-	same := equality.Semantic.DeepEqual(found.Data, read.text) && equality.Semantic.DeepEqual(found.BinaryData, read.data)
+	before := found.GetOwnerReferences()
 	if err := h.mayShare(bd, o, before, same); err != nil {
 		return nil, err
 	}
-	same = same && isNotedOf(found, o)
-	if same && len(owners) == len(before) {
+	owners := withOwner(before, bd)
+	if same = same && isNotedOf(found, o); same && len(owners) == len(before) {
 		return found, nil
 	}
-	metav1.SetMetaDataAnnotation(&found.ObjectMeta, annotation.CopiedFrom, o.key.Namespace)
-	found.Data, found.BinaryData, found.OwnerReferences = read.text, read.data, owners
-	updated, err := configMaps.Update(ctx, found, metav1.UpdateOptions{})
+	found.SetAnnotations(labels.Merge(found.GetAnnotations(), labels.Set{annotation.CopiedFrom: o.key.Namespace}))
+	found.SetOwnerReferences(owners)
+	updated, err := client.Update(ctx, found, metav1.UpdateOptions{})
 	if same {
 		return updated, err
 	}
@@ -142,7 +136,7 @@ func isNotedOf(found metav1.Object, o original) bool {
 
 // mayShare returns an error if an object with the name of a copy was not copied, or was copied for another workspace.
 func (h *handler) mayShare(bd *fleet.BundleDeployment, o original, owners []metav1.OwnerReference, same bool) error {
-	if !same && !isCopy(owners) {
+	if !same && !index.IsCopy(owners) {
 		return errOccupied
 	}
 	if workspace := h.workspaceOf(bd.Namespace, owners); workspace != "" && workspace != o.key.Namespace {
@@ -155,18 +149,11 @@ func (h *handler) mayShare(bd *fleet.BundleDeployment, o original, owners []meta
 func (h *handler) workspaceOf(namespace string, owners []metav1.OwnerReference) string {
 	for _, owner := range owners {
 		first, err := h.app.BundleDeployments.Cache().Get(namespace, owner.Name)
-		if err == nil && owner.Kind == kindDeployment && first.UID == owner.UID {
+		if err == nil && owner.Kind == index.KindDeployment && first.UID == owner.UID {
 			return index.BundleOf(first).Namespace
 		}
 	}
 	return ""
-}
-
-// isCopy reports whether an object with these owners was copied for a BundleDeployment.
-func isCopy(owners []metav1.OwnerReference) bool {
-	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
-		return owner.Kind == kindDeployment && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
-	})
 }
 
 // noteChange marks a BundleDeployment, and those that share the copy with it, so that their agents are notified. It does
@@ -177,7 +164,7 @@ func (h *handler) noteChange(err error, bd *fleet.BundleDeployment, owners []met
 	}
 	h.done.setChanged(bd.UID)
 	for _, owner := range owners {
-		if owner.Kind == kindDeployment && owner.UID != bd.UID {
+		if owner.Kind == index.KindDeployment && owner.UID != bd.UID {
 			h.done.setChanged(owner.UID)
 			h.queue.Add(types.NamespacedName{Namespace: bd.Namespace, Name: owner.Name})
 		}
@@ -206,6 +193,6 @@ func withOwner(owners []metav1.OwnerReference, bd *fleet.BundleDeployment) []met
 		return owners
 	}
 	return append(slices.Clip(owners), metav1.OwnerReference{
-		APIVersion: fleet.SchemeGroupVersion.String(), Kind: kindDeployment, Name: bd.Name, UID: bd.UID,
+		APIVersion: fleet.SchemeGroupVersion.String(), Kind: index.KindDeployment, Name: bd.Name, UID: bd.UID,
 	})
 }

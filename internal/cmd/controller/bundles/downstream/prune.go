@@ -100,18 +100,22 @@ func (h *handler) release(ctx context.Context, bd *fleet.BundleDeployment, kind 
 	return utilerrors.FilterOut(err, apierrors.IsNotFound)
 }
 
+// object is a Secret or a ConfigMap.
+type object interface {
+	comparable
+	metav1.Object
+}
+
 // writer is the client for one kind of copies.
-type writer[T metav1.Object] interface {
+type writer[T object] interface {
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
 // leave sets the remaining owners of a copy. Without owners it deletes the copy.
-func leave[T interface {
-	comparable
-	metav1.Object
-}](ctx context.Context, client writer[T], found *metav1.PartialObjectMetadata, owners []metav1.OwnerReference) error {
+func leave[T object](ctx context.Context, client writer[T], found *metav1.PartialObjectMetadata, owners []metav1.OwnerReference) error {
 	if len(owners) == 0 {
 		return client.Delete(ctx, found.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &found.UID, ResourceVersion: &found.ResourceVersion}})
 	}

@@ -1,6 +1,10 @@
 package index
 
 import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -65,6 +69,17 @@ func ClaimedBy(bd *fleet.BundleDeployment) types.NamespacedName {
 // ClusterOf returns the Cluster that the labels of a BundleDeployment name.
 func ClusterOf(bd *fleet.BundleDeployment) types.NamespacedName {
 	return types.NamespacedName{Namespace: bd.Labels[fleet.LabelClusterNamespace], Name: bd.Labels[fleet.LabelCluster]}
+}
+
+// KindDeployment is the kind of the owners of copies.
+const KindDeployment = "BundleDeployment"
+
+// IsCopy reports whether an object with these owners is a copy of a Secret or ConfigMap that was made for a
+// BundleDeployment.
+func IsCopy(owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
+		return owner.Kind == KindDeployment && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
+	})
 }
 
 // ContentsOf returns the names of the Contents that a BundleDeployment needs: the one in its label, and those of its

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -235,7 +234,7 @@ func (s *Store) check(ctx context.Context, wanted *corev1.Secret) error {
 		return fmt.Errorf("reading the values secret: %w", err)
 	}
 	if found != nil && found.Type != wanted.Type {
-		if !isCopy(found) {
+		if !index.IsCopy(found.OwnerReferences) {
 			return ErrTaken
 		}
 		// The type of a Secret is immutable, and the agent does not accept this one.
@@ -268,13 +267,6 @@ func (s *Store) patch(ctx context.Context, wanted *corev1.Secret, change map[str
 	}
 	_, err = s.app.Kube.CoreV1().Secrets(wanted.Namespace).Patch(ctx, wanted.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
-}
-
-// isCopy reports whether a Secret was copied for a BundleDeployment.
-func isCopy(secret *corev1.Secret) bool {
-	return slices.ContainsFunc(secret.OwnerReferences, func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "BundleDeployment" && strings.HasPrefix(owner.APIVersion, fleet.SchemeGroupVersion.Group+"/")
-	})
 }
 
 // deleteAbandoned deletes a values Secret that no agent reads, because the process that wrote or replaced it ended too
