@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,47 +26,21 @@ func (s *sample) Write(out *dto.Metric) error {
 	return nil
 }
 
-// layout is the order of the labels of a kind: sorted by name.
-type layout struct {
-	names []string
-	// from contains, for each name, the index of its value among the object's values; -1 means the state.
-	from []int
-}
-
 // stateLabel is the label whose value differs between the series of one object.
 const stateLabel = "state"
 
-// newLayout returns the layout for names in the order of the values. The state is last.
-func newLayout(names []string) layout {
-	l := layout{names: append(slices.Clone(names), stateLabel)}
-	sort.Strings(l.names)
-	for _, name := range l.names {
-		l.from = append(l.from, slices.Index(names, name))
+// labelsOf returns the labels of a series with these values. It replaces invalid UTF-8, which would fail the whole scrape.
+func labelsOf(desc *prometheus.Desc, values ...string) []*dto.LabelPair {
+	for i := range values {
+		values[i] = strings.ToValidUTF8(values[i], "\uFFFD")
 	}
-	return l
-}
-
-// pairs returns the labels of an object in a state. It replaces invalid UTF-8, which would fail the whole
-// scrape.
-func (l layout) pairs(values []string, state string) []*dto.LabelPair {
-	backing := make([]dto.LabelPair, len(l.names))
-	pairs := make([]*dto.LabelPair, len(l.names))
-	for i, from := range l.from {
-		value := state
-		if from >= 0 {
-			value = values[from]
-		}
-		value = strings.ToValidUTF8(value, "�")
-		backing[i].Name, backing[i].Value = &l.names[i], &value
-		pairs[i] = &backing[i]
-	}
-	return pairs
+	return prometheus.MakeLabelPairs(desc, values)
 }
 
 // withState returns a copy of the labels with another state.
-func (l layout) withState(pairs []*dto.LabelPair, state *string) []*dto.LabelPair {
-	at := slices.Index(l.from, -1)
-	other := slices.Clone(pairs)
-	other[at] = &dto.LabelPair{Name: &l.names[at], Value: state}
+func withState(labels []*dto.LabelPair, state *string) []*dto.LabelPair {
+	other := slices.Clone(labels)
+	at := slices.IndexFunc(other, func(pair *dto.LabelPair) bool { return pair.GetName() == stateLabel })
+	other[at] = &dto.LabelPair{Name: other[at].Name, Value: state}
 	return other
 }

@@ -15,7 +15,6 @@ type List[T any] func() ([]T, error)
 // stateCollector collects the series of all objects of a kind.
 type stateCollector[T metav1.Object] struct {
 	kind   kind[T]
-	layout layout
 	values []*prometheus.Desc
 	state  *prometheus.Desc
 	list   List[T]
@@ -23,7 +22,7 @@ type stateCollector[T metav1.Object] struct {
 
 func newStateCollector[T metav1.Object](k kind[T], list List[T]) *stateCollector[T] {
 	definitions := k.definitions()
-	c := &stateCollector[T]{kind: k, layout: newLayout(k.labels), list: list}
+	c := &stateCollector[T]{kind: k, list: list}
 	for i := range k.values {
 		c.values = append(c.values, definitions[i].desc())
 	}
@@ -53,7 +52,7 @@ func (c *stateCollector[T]) Collect(out chan<- prometheus.Metric) {
 
 func (c *stateCollector[T]) collect(object T, out chan<- prometheus.Metric) {
 	state := c.kind.stateOf(object)
-	labels := c.layout.pairs(c.kind.labelsOf(object), state)
+	labels := labelsOf(c.state, append(c.kind.labelsOf(object), state)...)
 	// One allocation for all series of the object.
 	samples := make([]sample, len(c.values)+len(c.kind.states))
 	for i, desc := range c.values {
@@ -65,7 +64,7 @@ func (c *stateCollector[T]) collect(object T, out chan<- prometheus.Metric) {
 	}
 	for i := range c.kind.states {
 		s := &samples[len(c.values)+i]
-		s.desc, s.labels = c.state, c.layout.withState(labels, &c.kind.states[i])
+		s.desc, s.labels = c.state, withState(labels, &c.kind.states[i])
 		if c.kind.states[i] == state {
 			s.value = 1
 		}
