@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"reflect"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -123,12 +123,7 @@ func (s *Set) kindOf(object runtime.Object) (Kind, error) {
 
 // stamp marks an object as a child, so that both this project and Rancher Fleet recognise and prune it.
 func (s *Set) stamp(owner Owner, obj Object) {
-	labels := maps.Clone(obj.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[fleet.LabelSetHash] = s.Hash(owner)
-	obj.SetLabels(labels)
+	obj.SetLabels(labels.Merge(obj.GetLabels(), labels.Set{fleet.LabelSetHash: s.Hash(owner)}))
 	annotate(obj, fleet.AnnotationSetID, s.id)
 	if owner.Name == "" {
 		return
@@ -147,12 +142,7 @@ func (s *Set) stamp(owner Owner, obj Object) {
 }
 
 func annotate(obj Object, key, value string) {
-	annotations := maps.Clone(obj.GetAnnotations())
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	obj.SetAnnotations(annotations)
+	obj.SetAnnotations(labels.Merge(obj.GetAnnotations(), labels.Set{key: value}))
 }
 
 func (s *Set) prune(owner Owner, wanted map[string]bool) error {

@@ -1,9 +1,7 @@
 package drift
 
 import (
-	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -116,14 +114,7 @@ func sortSubsets(endpoints map[string]any) {
 }
 
 func sortByText(items []any) {
-	text := func(item any) string {
-		written, err := json.Marshal(item)
-		if err != nil {
-			return ""
-		}
-		return string(written)
-	}
-	slices.SortStableFunc(items, func(a, b any) int { return cmp.Compare(text(a), text(b)) })
+	slices.SortStableFunc(items, func(a, b any) int { return strings.Compare(encode(a), encode(b)) })
 }
 
 // normalisePods normalises the pod template of an Argo Rollout like that of a Deployment, as its controller does.

@@ -1,12 +1,12 @@
 package joining
 
 import (
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/capi"
@@ -61,7 +61,7 @@ func IsForCluster(secret *corev1.Secret, cluster types.NamespacedName) bool {
 // A Secret that cannot be updated has to be deleted first.
 func Merge(live, want *corev1.Secret) (merged *corev1.Secret, differs bool) {
 	merged = live.DeepCopy()
-	merged.Labels, merged.Annotations = with(merged.Labels, want.Labels), with(merged.Annotations, want.Annotations)
+	merged.Labels, merged.Annotations = labels.Merge(merged.Labels, want.Labels), labels.Merge(merged.Annotations, want.Annotations)
 	merged.OwnerReferences, merged.Data = want.OwnerReferences, want.Data
 	return merged, !equality.Semantic.DeepEqual(live, merged)
 }
@@ -69,13 +69,4 @@ func Merge(live, want *corev1.Secret) (merged *corev1.Secret, differs bool) {
 // IsFixed reports whether a live Secret cannot be updated.
 func IsFixed(live *corev1.Secret) bool {
 	return live.Type != corev1.SecretTypeOpaque || live.Immutable != nil && *live.Immutable
-}
-
-func with(all, own map[string]string) map[string]string {
-	merged := maps.Clone(all)
-	if merged == nil {
-		merged = map[string]string{}
-	}
-	maps.Copy(merged, own)
-	return merged
 }

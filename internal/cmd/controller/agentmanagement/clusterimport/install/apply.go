@@ -84,7 +84,7 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 	}
 	if Find[*policyv1.PodDisruptionBudget](d.Rendered) == nil {
 		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: agentchart.DisruptionBudget}}
-		if err := d.removeOwn(ctx, limits); err != nil {
+		if err := d.removeMarked(ctx, d.SetID, limits); err != nil {
 			return err
 		}
 	}
@@ -97,12 +97,7 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 	} else if found && agent.Spec.Template.Spec.PriorityClassName == agentchart.PriorityClass {
 		return ErrClassInUse
 	}
-	return d.removeOwn(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: agentchart.PriorityClass}})
-}
-
-// removeOwn removes an object of this agent's set. It keeps an object of another agent.
-func (d *Agent) removeOwn(ctx context.Context, object metaObject) error {
-	return d.removeMarked(ctx, d.SetID, object)
+	return d.removeMarked(ctx, d.SetID, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: agentchart.PriorityClass}})
 }
 
 type metaObject interface {
@@ -110,7 +105,7 @@ type metaObject interface {
 	metav1.Object
 }
 
-// removeMarked removes an object if it has the marks of a set.
+// removeMarked removes an object if it has the marks of a set. It keeps an object of another agent.
 func (d *Agent) removeMarked(ctx context.Context, setID string, object metaObject) error {
 	found, err := d.Downstream.Find(ctx, object)
 	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(setID, names.Owner{}) {

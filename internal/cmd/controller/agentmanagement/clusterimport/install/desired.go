@@ -8,6 +8,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -56,19 +57,9 @@ func marked(setID string, objects ...runtime.Object) []runtime.Object {
 		if err != nil {
 			continue // every object of the chart has metadata
 		}
-		accessor.SetLabels(with(accessor.GetLabels(), fleet.LabelSetHash, hash))
-		accessor.SetAnnotations(with(accessor.GetAnnotations(), fleet.AnnotationSetID, setID))
+		accessor.SetLabels(labels.Merge(accessor.GetLabels(), labels.Set{fleet.LabelSetHash: hash}))
+		accessor.SetAnnotations(labels.Merge(accessor.GetAnnotations(), labels.Set{fleet.AnnotationSetID: setID}))
 		copies = append(copies, object)
 	}
 	return copies
-}
-
-func with(entries map[string]string, key, value string) map[string]string {
-	extended := map[string]string{key: value}
-	for k, v := range entries {
-		if k != key {
-			extended[k] = v
-		}
-	}
-	return extended
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,7 +55,7 @@ func WithHub(rendered []runtime.Object, own types.UID) []runtime.Object {
 	for _, object := range rendered {
 		if config, ok := object.(*corev1.ConfigMap); ok && config.Name == names.Agent {
 			config = config.DeepCopy()
-			config.Annotations = with(config.Annotations, annotation.HubUID, string(own))
+			config.Annotations = labels.Merge(config.Annotations, labels.Set{annotation.HubUID: string(own)})
 			object = config
 		}
 		marked = append(marked, object)
