@@ -72,8 +72,8 @@ func Decide(in Input) Selection {
 		return failed(out.Outcome, conditions.ReasonError, TargetingError, err)
 	}
 	groups := targeting.NewGroups(in.Groups)
-	staying, leaving := split(in.Clusters)
-	out.untouched = slices.Concat(leaving, withoutNamespace(staying), offSchedule(staying))
+	staying := slices.DeleteFunc(slices.Clone(in.Clusters), isLeaving)
+	out.untouched = slices.DeleteFunc(slices.Clone(in.Clusters), func(c *fleet.Cluster) bool { return !isUntouched(c) })
 	decided := out.blockUndecided(in, selectors, staying, groups)
 	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, groups, in.Known)
 	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
@@ -99,40 +99,16 @@ func failed(outcome Outcome, reason, prefix string, err error) Selection {
 	return Selection{Outcome: outcome.WithFailure(reason, prefix+err.Error())}
 }
 
-// split separates the Clusters that are being deleted from the others. Nothing is deployed to a Cluster that is being
-// deleted, and nothing is removed from it: what runs there keeps running.
-func split(clusters []*fleet.Cluster) (staying, leaving []*fleet.Cluster) {
-	for _, cluster := range clusters {
-		if cluster.DeletionTimestamp == nil {
-			staying = append(staying, cluster)
-		} else {
-			leaving = append(leaving, cluster)
-		}
-	}
-	return staying, leaving
+// isUntouched reports whether no BundleDeployment of a Cluster is deleted now. What runs on a Cluster that is being deleted
+// keeps running. A Cluster without a namespace is new, or has lost its status, so that it is unknown where its
+// BundleDeployments are. Those of a Cluster that a Schedule keeps unchanged may not show it: only those of targets are
+// written when a Schedule begins or ends.
+func isUntouched(cluster *fleet.Cluster) bool {
+	return isLeaving(cluster) || cluster.Status.Namespace == "" || targeting.IsOffSchedule(cluster)
 }
 
-// withoutNamespace returns the Clusters that have no namespace yet, or that have lost their status. Their
-// BundleDeployments are kept, because it is unknown in which namespace they are.
-func withoutNamespace(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
-	for _, cluster := range clusters {
-		if cluster.Status.Namespace == "" {
-			out = append(out, cluster)
-		}
-	}
-	return out
-}
-
-// offSchedule returns the Clusters that a Schedule keeps unchanged now. A BundleDeployment there may not show it: only those
-// of targets are written when a Schedule begins or ends.
-func offSchedule(clusters []*fleet.Cluster) (out []*fleet.Cluster) {
-	for _, cluster := range clusters {
-		if targeting.IsOffSchedule(cluster) {
-			out = append(out, cluster)
-		}
-	}
-	return out
-}
+// isLeaving reports whether a Cluster is being deleted. Nothing is deployed to it.
+func isLeaving(cluster *fleet.Cluster) bool { return cluster.DeletionTimestamp != nil }
 
 // Written describes the writes of the current pass. The keys are namespaces.
 type Written struct {

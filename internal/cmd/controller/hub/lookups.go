@@ -3,7 +3,9 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,6 +74,12 @@ func (a *Context) ContentBinding(account types.NamespacedName) string {
 		return contentreaders.AllBinding
 	}
 	return contentreaders.Binding(account)
+}
+
+// IsPullSecret reports whether a Secret is copied to agents, so that they can pull their image.
+func (a *Context) IsPullSecret(secret types.NamespacedName) bool {
+	return secret.Namespace == a.Namespaces.System && slices.ContainsFunc(a.Config.Get().ImagePullSecrets,
+		func(reference corev1.LocalObjectReference) bool { return reference.Name == secret.Name })
 }
 
 // AgentDefaults returns the agent settings from the controllers' environment. Both the import and the agent's Bundle

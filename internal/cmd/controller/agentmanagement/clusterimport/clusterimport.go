@@ -129,11 +129,6 @@ func (h *handler) onPublished() {
 	}
 }
 
-// importedClusters returns the Clusters that name a kubeconfig.
-func (h *handler) importedClusters() []types.NamespacedName {
-	return h.clusters(func(c *fleet.Cluster) bool { return c.Spec.KubeConfigSecret != "" })
-}
-
 func (h *handler) clusters(chosen func(*fleet.Cluster) bool) (keys []types.NamespacedName) {
 	clusters, err := h.app.Clusters.Cache().List("", labels.Everything())
 	if err != nil {
@@ -258,13 +253,8 @@ func clusterOfReplaced(r *fleet.ClusterRegistration) []types.NamespacedName {
 
 // clustersOfPullSecret returns the Clusters to whose agents a Secret is copied.
 func (h *handler) clustersOfPullSecret(secret types.NamespacedName) (keys []types.NamespacedName) {
-	if secret.Namespace != h.app.Namespaces.System {
+	if !h.app.IsPullSecret(secret) {
 		return nil
 	}
-	for _, reference := range h.app.Config.Get().ImagePullSecrets {
-		if reference.Name == secret.Name {
-			return h.importedClusters()
-		}
-	}
-	return nil
+	return h.clusters(func(c *fleet.Cluster) bool { return c.Spec.KubeConfigSecret != "" })
 }

@@ -86,7 +86,7 @@ func (j *Joiner) clustersOfSecret(secret types.NamespacedName) (keys []types.Nam
 	if cluster := joining.ClusterOfSecret(secret.Name); cluster != "" {
 		return []types.NamespacedName{{Namespace: secret.Namespace, Name: cluster}}
 	}
-	if !j.isPullSecret(secret) {
+	if !j.app.IsPullSecret(secret) {
 		return nil
 	}
 	tokens, err := j.app.ClusterRegistrationTokens.Cache().List("", labels.Everything())
@@ -97,18 +97,6 @@ func (j *Joiner) clustersOfSecret(secret types.NamespacedName) (keys []types.Nam
 		keys = append(keys, clusterOfToken(token)...)
 	}
 	return keys
-}
-
-func (j *Joiner) isPullSecret(secret types.NamespacedName) bool {
-	if secret.Namespace != j.app.Namespaces.System {
-		return false
-	}
-	for _, reference := range j.app.Config.Get().ImagePullSecrets {
-		if reference.Name == secret.Name {
-			return true
-		}
-	}
-	return false
 }
 
 // Reconcile makes the token and the Secret of a Cluster what they have to be.
