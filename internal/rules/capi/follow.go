@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -35,28 +36,18 @@ func Follow(cluster *fleet.Cluster, from *Cluster) {
 	}
 	cluster.Labels = labels
 	followValues(cluster, from)
-	annotate(cluster, annotation.CAPICluster, MarkOf(from))
-	annotate(cluster, annotation.CAPILabels, strings.Join(copied, ","))
-	annotate(cluster, annotation.CAPIKept, "")
-	annotate(cluster, annotation.CAPIImported, "")
+	objects.Annotate(cluster, annotation.CAPICluster, MarkOf(from))
+	objects.Annotate(cluster, annotation.CAPILabels, strings.Join(copied, ","))
+	objects.Annotate(cluster, annotation.CAPIKept, "")
+	objects.Annotate(cluster, annotation.CAPIImported, "")
 }
 
 // Keep records why the hub does not delete a Cluster together with the one of Cluster API.
-func Keep(cluster *fleet.Cluster, reason string) { annotate(cluster, annotation.CAPIKept, reason) }
+func Keep(cluster *fleet.Cluster, reason string) {
+	objects.Annotate(cluster, annotation.CAPIKept, reason)
+}
 
 // NoteImported records on a Cluster that a user imported to which Cluster of Cluster API it belongs.
 func NoteImported(cluster *fleet.Cluster, from *Cluster) {
-	annotate(cluster, annotation.CAPIImported, string(from.UID))
-}
-
-// annotate sets an annotation, or removes it if the value is empty.
-func annotate(cluster *fleet.Cluster, key, value string) {
-	if value == "" {
-		delete(cluster.Annotations, key)
-		return
-	}
-	if cluster.Annotations == nil {
-		cluster.Annotations = map[string]string{}
-	}
-	cluster.Annotations[key] = value
+	objects.Annotate(cluster, annotation.CAPIImported, string(from.UID))
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -60,7 +61,7 @@ func NeedsClientID(in Input) bool {
 func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	spec := &cluster.Spec
 	if ByManifest(in) {
-		annotate(cluster, annotation.CAPIJoin, joinWithAgent)
+		objects.Annotate(cluster, annotation.CAPIJoin, joinWithAgent)
 		if namesSecret(cluster) {
 			spec.KubeConfigSecret, spec.KubeConfigSecretNamespace = "", ""
 		}
@@ -72,7 +73,7 @@ func Arrange(cluster *fleet.Cluster, in Input, clientID string) {
 	if !IsByManifest(cluster) || !in.Cluster.Initialized || in.Secret.obstacle(in.Cluster) != "" {
 		return
 	}
-	annotate(cluster, annotation.CAPIJoin, "")
+	objects.Annotate(cluster, annotation.CAPIJoin, "")
 	if spec.KubeConfigSecret == "" {
 		spec.KubeConfigSecret, spec.KubeConfigSecretNamespace = SecretName(cluster.Name), ""
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -135,12 +136,12 @@ func followValues(cluster *fleet.Cluster, from *Cluster) {
 		data = cluster.Spec.TemplateValues.Data
 	}
 	if found, is := data[valuesKey]; is && hashOf(found) != cluster.Annotations[annotation.CAPIValues] {
-		annotate(cluster, annotation.CAPIValues, "")
+		objects.Annotate(cluster, annotation.CAPIValues, "")
 		return
 	}
 	if len(from.Values) == 0 {
 		delete(data, valuesKey)
-		annotate(cluster, annotation.CAPIValues, "")
+		objects.Annotate(cluster, annotation.CAPIValues, "")
 		return
 	}
 	if data == nil {
@@ -148,7 +149,7 @@ func followValues(cluster *fleet.Cluster, from *Cluster) {
 		cluster.Spec.TemplateValues = &fleet.GenericMap{Data: data}
 	}
 	data[valuesKey] = runtime.DeepCopyJSON(from.Values)
-	annotate(cluster, annotation.CAPIValues, hashOf(from.Values))
+	objects.Annotate(cluster, annotation.CAPIValues, hashOf(from.Values))
 }
 
 // hashOf returns a hash of a value as JSON.

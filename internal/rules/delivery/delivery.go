@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/rules/content"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -116,27 +117,16 @@ func (in Input) keepsSecret(out Outcome) bool {
 // markValues records the hash of values that were in the Bundle itself before they were moved to the Secret. It
 // removes the mark from all others.
 func markValues(bd *fleet.BundleDeployment, plain bool) {
+	hash := ""
 	if plain {
-		setMark(bd, bd.Spec.ValuesHash)
-	} else {
-		setMark(bd, "")
+		hash = bd.Spec.ValuesHash
 	}
+	objects.Annotate(bd, annotation.PlainValues, hash)
 }
 
 // CopyMark copies the mark of the values from one BundleDeployment to another, or removes it.
 func CopyMark(to, from *fleet.BundleDeployment) {
-	setMark(to, from.Annotations[annotation.PlainValues])
-}
-
-func setMark(bd *fleet.BundleDeployment, hash string) {
-	if hash == "" {
-		delete(bd.Annotations, annotation.PlainValues)
-		return
-	}
-	if bd.Annotations == nil {
-		bd.Annotations = map[string]string{}
-	}
-	bd.Annotations[annotation.PlainValues] = hash
+	objects.Annotate(to, annotation.PlainValues, from.Annotations[annotation.PlainValues])
 }
 
 // deploymentSpec returns a spec with the new staged state and the agent's current state.

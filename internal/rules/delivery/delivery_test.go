@@ -8,10 +8,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -264,7 +266,7 @@ func TestMarkOfPlainValues_NeedsABundleWithoutASecret(t *testing.T) {
 			if test.secret {
 				in.Bundle.Spec.ValuesHash = "hash"
 			}
-			setMark(in.Existing, test.before)
+			objects.Annotate(in.Existing, annotation.PlainValues, test.before)
 			got, err := Decide(in)
 			if err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -58,13 +59,13 @@ func inline(t testing.TB) *fleet.BundleDeployment {
 func marked(t testing.TB) *fleet.BundleDeployment {
 	bd := existing(t)
 	bd.Spec.WaitingForValues = false
-	setMark(bd, bd.Spec.ValuesHash)
+	objects.Annotate(bd, annotation.PlainValues, bd.Spec.ValuesHash)
 	return bd
 }
 
 func notMarked(t testing.TB) *fleet.BundleDeployment {
 	bd := marked(t)
-	setMark(bd, "")
+	objects.Annotate(bd, annotation.PlainValues, "")
 	return bd
 }
 

@@ -25,6 +25,20 @@ func IsFree(obj metav1.Object) bool {
 	return obj.GetDeletionTimestamp() == nil && labels[fleet.LabelClusterManagement] == "" && labels[fleet.LabelSetPrune] != "false"
 }
 
+// Annotate sets an annotation of an object, or removes it if the value is empty.
+func Annotate(obj metav1.Object, key, value string) {
+	annotations := obj.GetAnnotations()
+	if value == "" {
+		delete(annotations, key)
+		return
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+		obj.SetAnnotations(annotations)
+	}
+	annotations[key] = value
+}
+
 // TypeMeta returns the TypeMeta of an RBAC kind.
 func TypeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}

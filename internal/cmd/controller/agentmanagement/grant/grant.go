@@ -21,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -257,22 +258,10 @@ func (h *handler) setOwner(r *round) (err error) {
 	own := r.out.Own
 	r.request, err = reconcile.Update(h.app.ClusterRegistrations, r.request, func(r *fleet.ClusterRegistration) {
 		r.OwnerReferences = []metav1.OwnerReference{own.Owner}
-		if r.Annotations == nil {
-			r.Annotations = map[string]string{}
-		}
-		r.Annotations[annotation.LastSeenAtGrant] = own.LastSeen
-		delete(r.Annotations, annotation.TokenUIDAtGrant)
-		if own.TokenUID != "" {
-			r.Annotations[annotation.TokenUIDAtGrant] = own.TokenUID
-		}
-		delete(r.Annotations, annotation.AgentKeyAtGrant)
-		if own.Key != "" {
-			r.Annotations[annotation.AgentKeyAtGrant] = own.Key
-		}
-		delete(r.Annotations, annotation.LifetimeAtGrant)
-		if own.Lifetime != "" {
-			r.Annotations[annotation.LifetimeAtGrant] = own.Lifetime
-		}
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, annotation.LastSeenAtGrant, own.LastSeen) // "" if there was no heartbeat
+		objects.Annotate(r, annotation.TokenUIDAtGrant, own.TokenUID)
+		objects.Annotate(r, annotation.AgentKeyAtGrant, own.Key)
+		objects.Annotate(r, annotation.LifetimeAtGrant, own.Lifetime)
 		if own.HubAddress != "" {
 			r.Annotations[annotation.HubAddressAtGrant] = own.HubAddress
 		}
