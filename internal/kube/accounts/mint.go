@@ -78,7 +78,7 @@ func lastingToken(ctx context.Context, client kubernetes.Interface, namespace, a
 	secrets := client.CoreV1().Secrets(namespace)
 	secret, err := secrets.Get(ctx, account+"-token", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		secret, err = secrets.Create(ctx, tokenSecret(owner), metav1.CreateOptions{})
+		secret, err = secrets.Create(ctx, TokenSecret(owner, account+"-token"), metav1.CreateOptions{})
 	}
 	switch {
 	case err != nil:
@@ -108,10 +108,12 @@ func DropTokenSecret(ctx context.Context, client kubernetes.Interface, namespace
 	return nil
 }
 
-func tokenSecret(account *corev1.ServiceAccount) *corev1.Secret {
+// TokenSecret returns a Secret that the controller-manager fills with a lasting token of an account. It is deleted with the
+// account.
+func TokenSecret(account *corev1.ServiceAccount, name string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: account.Namespace, Name: account.Name + "-token",
+			Namespace: account.Namespace, Name: name,
 			Annotations:     map[string]string{corev1.ServiceAccountNameKey: account.Name},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: account.Name, UID: account.UID}},
 		},

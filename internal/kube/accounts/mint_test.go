@@ -73,7 +73,7 @@ func mintAccount() *corev1.ServiceAccount {
 
 // lasting is the account's token Secret, filled.
 func lasting(modifiers ...func(*corev1.Secret)) *corev1.Secret {
-	s := tokenSecret(mintAccount())
+	s := TokenSecret(mintAccount(), "sa-token")
 	s.Annotations[corev1.ServiceAccountUIDKey] = "u-sa"
 	s.Data = map[string][]byte{"token": []byte("from the token secret")}
 	for _, modify := range modifiers {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -240,7 +241,9 @@ func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAcc
 			return err
 		}
 	}
-	if _, err = r.kube().CoreV1().Secrets(account.Namespace).Create(ctx, tokenSecret(account), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	wanted := accounts.TokenSecret(account, names.RecoveryToken)
+	wanted.Labels = map[string]string{fleet.LabelManaged: "true"}
+	if _, err = r.kube().CoreV1().Secrets(account.Namespace).Create(ctx, wanted, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Secret %s/%s: %w", account.Namespace, names.RecoveryToken, err)
 	}
 	return nil
@@ -270,17 +273,6 @@ func (r *Recoveries) dropToken(ctx context.Context, secret *corev1.Secret, accou
 
 // ErrTaken means that an object of another owner has the name of an object of the recovery.
 var ErrTaken = errors.New("an object that the hub did not create has this name; delete it, so that agents can recover")
-
-func tokenSecret(account *corev1.ServiceAccount) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: account.Namespace, Name: names.RecoveryToken, Labels: map[string]string{fleet.LabelManaged: "true"},
-			Annotations:     map[string]string{corev1.ServiceAccountNameKey: account.Name},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ServiceAccount", Name: account.Name, UID: account.UID}},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-	}
-}
 
 // SetID identifies the objects of the recovery of a workspace. Changing it orphans them.
 const SetID = "fleet-recovery"
