@@ -25,6 +25,9 @@ const (
 // code. It prints errors to streams.ErrOut.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, environment env.Environment) exit.Code {
 	root := New(streams, environment)
+	// Errors before flags and arguments are valid are errors of usage. No command may have a PersistentPreRun of its own.
+	started := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
 	switch filepath.Base(args[0]) {
 	case plugin:
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fleet"}
@@ -40,7 +43,7 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams,
 	if errors.As(err, &printed) {
 		return printed.Code
 	}
-	if !started(root) {
+	if !started {
 		err = exit.Errorf(exit.Usage, "%w", err).With(command.CommandPath() + " --help")
 	}
 	fmt.Fprint(streams.ErrOut, exit.Text(exit.Reach(err, access.TargetOf(command.Flags()))))
@@ -64,20 +67,6 @@ docs/cli.md describes all commands. As kubectl-fleet on the PATH, this program i
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.PersistentPreRun = func(*cobra.Command, []string) { markStarted(root) }
 	root.AddCommand(commands(streams, environment)...)
 	return root
 }
-
-// annotationStarted is set once flags and arguments are valid. Errors before that are errors of usage. No command may
-// have a PersistentPreRun of its own.
-const annotationStarted = "started"
-
-func markStarted(root *cobra.Command) {
-	if root.Annotations == nil {
-		root.Annotations = map[string]string{}
-	}
-	root.Annotations[annotationStarted] = "true"
-}
-
-func started(root *cobra.Command) bool { return root.Annotations[annotationStarted] != "" }
