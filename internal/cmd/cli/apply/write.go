@@ -144,21 +144,13 @@ func (w *writer) each(ctx context.Context, targets []*target, do func(context.Co
 
 // readOld reads the objects of a Bundle's name.
 func (w *writer) readOld(ctx context.Context, t *target) error {
-	old, err := w.cluster.Bundles(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		t.old = old
-	case !apierrors.IsNotFound(err):
-		return explain(fmt.Sprintf("reading Bundle %s/%s", t.Namespace, t.Name), err)
+	name := t.Namespace + "/" + t.Name
+	var err error
+	if t.old, err = access.Find(ctx, w.cluster.Bundles(t.Namespace), "Bundle "+name, t.Name); err != nil {
+		return err
 	}
-	secret, err := w.cluster.Core.CoreV1().Secrets(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		t.secret = secret
-	case !apierrors.IsNotFound(err):
-		return explain(fmt.Sprintf("reading Secret %s/%s", t.Namespace, t.Name), err)
-	}
-	return nil
+	t.secret, err = access.Find(ctx, w.cluster.Core.CoreV1().Secrets(t.Namespace), "Secret "+name, t.Name)
+	return err
 }
 
 // writeLarge writes the Bundles that may be too large. It returns the problems of those that are.
