@@ -7,9 +7,11 @@ package remedy
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -45,6 +47,15 @@ func Command(words ...string) string {
 // Describe returns the command that shows an object of the API group fleet.cattle.io with its conditions.
 func Describe(resource, namespace, name string) string {
 	return Command("kubectl", "describe", resource+"."+fleet.GroupName, "-n", namespace, name)
+}
+
+// Patch returns the command that changes fields of an object of the API group fleet.cattle.io.
+func Patch(resource string, object metav1.Object, fields map[string]any) string {
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // fields are texts, numbers and maps of them
+	}
+	return Command("kubectl", "patch", resource+"."+fleet.GroupName, "-n", object.GetNamespace(), object.GetName(), "--type=merge", "-p", string(patch))
 }
 
 // ifNamed returns a command line, or "" if name is not a name of an object. Fields of a spec that name an object may

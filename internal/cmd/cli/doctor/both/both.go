@@ -9,7 +9,6 @@ package both
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -161,12 +160,8 @@ func checkClientID(f *Facts) []check.Row {
 	if own == wanted {
 		return []check.Row{check.Ok(where, own)}
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"clientID": own}})
-	if err != nil {
-		return nil
-	}
 	return []check.Row{check.Warn(f.Hub.Object(), fmt.Sprintf("the client ID of the Cluster is %q, and that of the agent is %q", wanted, own),
-		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", f.wanted().Namespace, f.wanted().Name, "--type=merge", "-p", string(patch)))}
+		remedy.Patch("clusters", f.Hub.Cluster, map[string]any{"spec": map[string]any{"clientID": own}}))}
 }
 
 func checkHubUID(f *Facts) []check.Row {

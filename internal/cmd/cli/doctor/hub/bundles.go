@@ -189,6 +189,5 @@ func (f *Facts) withoutEffect(kind, resource, controller string, objects []*meta
 
 // removeFinalizers returns the command that removes the finalizers of an object.
 func removeFinalizers(resource string, object metav1.Object) string {
-	return remedy.Command("kubectl", "patch", resource+"."+fleet.GroupName, "-n", object.GetNamespace(), object.GetName(), "--type=merge",
-		"-p", `{"metadata":{"finalizers":null}}`)
+	return remedy.Patch(resource, object, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 }

@@ -119,8 +119,7 @@ func checkClientIDs(f *Facts) []check.Row {
 			continue
 		}
 		// The UID is a client ID that no other Cluster has.
-		fix := remedy.Command("kubectl", "patch", "clusters.fleet.cattle.io", "-n", cluster.Namespace, cluster.Name, "--type=merge",
-			"-p", fmt.Sprintf(`{"spec":{"clientID":%q}}`, cluster.UID))
+		fix := remedy.Patch("clusters", cluster, map[string]any{"spec": map[string]any{"clientID": cluster.UID}})
 		groups.Add(first.Namespace+"/"+first.Name, check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf(
 			"the Cluster has the same client ID as Cluster %s/%s, which is older: agents with this client ID belong to the older one", first.Namespace, first.Name), fix))
 	}
@@ -203,11 +202,11 @@ func (f *Facts) selects(selector labels.Selector, namespace string) bool {
 	})
 }
 
-// clusterNames returns the names of all Clusters.
-func (f *Facts) clusterNames() map[types.NamespacedName]bool {
+// namesOf returns the names of objects as a set.
+func namesOf[T metav1.Object](objects []T) map[types.NamespacedName]bool {
 	known := map[types.NamespacedName]bool{}
-	for _, cluster := range f.Clusters {
-		known[types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}] = true
+	for _, object := range objects {
+		known[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = true
 	}
 	return known
 }

@@ -275,10 +275,7 @@ func checkOtherManager(f *Facts) []check.Row {
 
 // checkWebhooks finds webhooks that cannot answer because their Service does not exist.
 func checkWebhooks(f *Facts) []check.Row {
-	known := map[types.NamespacedName]bool{}
-	for _, service := range f.Services {
-		known[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
-	}
+	known := namesOf(f.Services)
 	return slices.Concat(withoutService("ValidatingWebhookConfiguration", f.Validating, known), withoutService("MutatingWebhookConfiguration", f.Mutating, known))
 }
 

@@ -33,7 +33,7 @@ func (f *Facts) owner(marks map[string]string, namespaceKey, nameKey string) (ow
 }
 
 func checkOrphanedDeployments(f *Facts) []check.Row {
-	known := f.clusterNames()
+	known := namesOf(f.Clusters)
 	var groups check.Groups
 	for _, found := range f.BundleDeployments {
 		cluster, ok := f.owner(found.Labels, fleet.LabelClusterNamespace, fleet.LabelCluster)
@@ -53,7 +53,7 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 }
 
 func checkOrphanedNamespaces(f *Facts) []check.Row {
-	known := f.clusterNames()
+	known := namesOf(f.Clusters)
 	var groups check.Groups
 	for _, found := range f.Namespaces {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterNamespace, fleet.AnnotationCluster)
@@ -75,10 +75,7 @@ func checkOrphanedNamespaces(f *Facts) []check.Row {
 }
 
 func checkOrphanedCredentials(f *Facts) []check.Row {
-	known := map[types.NamespacedName]bool{}
-	for _, request := range f.Registrations {
-		known[types.NamespacedName{Namespace: request.Namespace, Name: request.Name}] = true
-	}
+	known := namesOf(f.Registrations)
 	var groups check.Groups
 	for _, found := range f.Credentials {
 		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
@@ -91,7 +88,7 @@ func checkOrphanedCredentials(f *Facts) []check.Row {
 }
 
 func checkOrphanedAccounts(f *Facts) []check.Row {
-	known := f.clusterNames()
+	known := namesOf(f.Clusters)
 	var groups check.Groups
 	for _, found := range f.Accounts {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationCluster)

@@ -94,8 +94,7 @@ func checkTokensExpiry(f *Facts) []check.Row {
 		// The TTL counts from the creation of the token.
 		ttl := (max(0, f.Now.Sub(token.CreationTimestamp.Time)) + tokenLife).Truncate(time.Hour) + time.Hour
 		groups.Add("", check.Warn(check.OfFleet("ClusterRegistrationToken", token), "the token never expires: clients that have it can register clusters until it is revoked",
-			remedy.Command("kubectl", "patch", "clusterregistrationtokens.fleet.cattle.io", "-n", token.Namespace, token.Name, "--type=merge",
-				"-p", fmt.Sprintf(`{"spec":{"ttl":"%dh"}}`, int(ttl.Hours())))))
+			remedy.Patch("clusterregistrationtokens", token, map[string]any{"spec": map[string]any{"ttl": fmt.Sprintf("%dh", int(ttl.Hours()))}})))
 	}
 	return groups.Rows()
 }
@@ -115,10 +114,7 @@ func checkTokensExpired(f *Facts) []check.Row {
 }
 
 func checkTokensValues(f *Facts) []check.Row {
-	known := map[types.NamespacedName]bool{}
-	for _, values := range f.Values {
-		known[types.NamespacedName{Namespace: values.Namespace, Name: values.Name}] = true
-	}
+	known := namesOf(f.Values)
 	var groups check.Groups
 	for _, token := range f.Tokens {
 		ready := conditions.Get(token.Status.Conditions, conditions.Ready)

@@ -2,7 +2,6 @@ package member
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -43,12 +42,9 @@ func checkClientID(f *Facts) []check.Row {
 			}
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"clientID": younger.UID}}) // the UID is unique
-	if err != nil {
-		return nil
-	}
+	// The UID is unique.
 	return []check.Row{check.Fail(check.OfFleet("Cluster", younger), cause,
-		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", younger.Namespace, younger.Name, "--type=merge", "-p", string(patch)))}
+		remedy.Patch("clusters", younger, map[string]any{"spec": map[string]any{"clientID": younger.UID}}))}
 }
 
 func checkRequests(f *Facts) []check.Row {

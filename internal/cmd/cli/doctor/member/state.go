@@ -86,7 +86,7 @@ func checkPaused(f *Facts) []check.Row {
 		return nil
 	}
 	return []check.Row{check.Warn(f.Object(), "the Cluster is paused: changes of Bundles do not reach it",
-		remedy.Command("kubectl", "patch", "clusters."+fleet.GroupName, "-n", f.Cluster.Namespace, f.Cluster.Name, "--type=merge", "-p", `{"spec":{"paused":false}}`))}
+		remedy.Patch("clusters", f.Cluster, map[string]any{"spec": map[string]any{"paused": false}}))}
 }
 
 func checkNamespace(f *Facts) []check.Row {
