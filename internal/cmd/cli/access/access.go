@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/pager"
@@ -114,8 +115,9 @@ func (f *Flags) RawConfig() (clientcmdapi.Config, error) {
 // Cluster is a cluster with its clients.
 type Cluster struct {
 	Config *rest.Config
-	// Core is the client for built-in kinds.
-	Core kubernetes.Interface
+	// Core is the client for built-in kinds. Metadata reads the metadata of objects of all kinds, and deletes them.
+	Core     kubernetes.Interface
+	Metadata metadata.Interface
 	// Namespace is the value of -n, or empty with -A.
 	Namespace string
 
@@ -144,11 +146,15 @@ func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
+	all, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("building client: %w", err)
+	}
 	ours, err := kube.FleetClient(cfg, nil)
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
-	return &Cluster{Config: cfg, Core: core, Namespace: namespace, fleet: ours}, nil
+	return &Cluster{Config: cfg, Core: core, Metadata: all, Namespace: namespace, fleet: ours}, nil
 }
 
 // Client reads and writes objects of one kind in one namespace, or reads those of all if that is empty.

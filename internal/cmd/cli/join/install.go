@@ -241,7 +241,9 @@ func (j *joiner) uninstall(ctx context.Context) error {
 	problems = append(problems, err)
 	for _, object := range now {
 		if !slices.Contains(j.created.kept, object) {
-			problems = append(problems, j.deleteOwn(ctx, object))
+			client := j.cluster.Metadata.Resource(object.resource).Namespace(object.namespace)
+			err := client.Delete(ctx, object.name, *metav1.NewPreconditionDeleteOptions(string(object.uid)))
+			problems = append(problems, access.IgnoreMissing("deleting "+object.String(), err))
 		}
 	}
 	return errors.Join(problems...)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 
@@ -60,17 +59,13 @@ func refOf(object runtime.Object) ref {
 
 // readObjects reads which objects of the agents exist, and what else is in their namespaces.
 func readObjects(ctx context.Context, cluster *access.Cluster, f hubFound, c *clusterFound) error {
-	client, err := metadata.NewForConfig(cluster.Config)
-	if err != nil {
-		return fmt.Errorf("building client: %w", err)
-	}
-	c.objects = client
 	for i := range c.agents {
 		a := &c.agents[i]
-		if a.objects, err = existing(ctx, client, a.namespace, len(c.foreign) > 0); err != nil {
+		var err error
+		if a.objects, err = existing(ctx, cluster.Metadata, a.namespace, len(c.foreign) > 0); err != nil {
 			return err
 		}
-		if err := readNamespace(ctx, cluster.Core, client, a, f); err != nil {
+		if err := readNamespace(ctx, cluster, a, f); err != nil {
 			return err
 		}
 	}
@@ -96,16 +91,16 @@ func existing(ctx context.Context, client metadata.Interface, namespace string, 
 }
 
 // readNamespace finds out whether the namespace of an agent can be deleted with it.
-func readNamespace(ctx context.Context, core kubernetes.Interface, client metadata.Interface, a *agent, f hubFound) error {
+func readNamespace(ctx context.Context, cluster *access.Cluster, a *agent, f hubFound) error {
 	a.keeps = ""
-	namespace, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+a.namespace, a.namespace)
+	namespace, err := access.Find(ctx, cluster.Core.CoreV1().Namespaces(), "namespace "+a.namespace, a.namespace)
 	if err != nil || namespace == nil {
 		return err
 	}
 	if a.keeps = notOwn(namespace); a.keeps != "" {
 		return nil
 	}
-	others, err := othersIn(ctx, client, a, f)
+	others, err := othersIn(ctx, cluster.Metadata, a, f)
 	a.keeps = inUse(others)
 	return err
 }

@@ -6,7 +6,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
@@ -26,7 +25,7 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 		fmt.Fprintf(o.streams.ErrOut, "warning: the cluster of context %s has no agent\n", c.context)
 	}
 	for _, a := range c.agents {
-		r := &remover{options: o, cluster: cluster, objects: c.objects, found: f, agent: a, value: c.mark}
+		r := &remover{options: o, cluster: cluster, found: f, agent: a, value: c.mark}
 		if o.keepAgent {
 			marks = append(marks, r.release()...)
 			continue
@@ -54,7 +53,6 @@ func (o *options) clusterSteps(cluster *access.Cluster, f hubFound, c clusterFou
 type remover struct {
 	*options
 	cluster *access.Cluster
-	objects metadata.Interface
 	found   hubFound
 	agent   agent
 	// value is the value of the label of its namespace.
@@ -127,7 +125,7 @@ func (r *remover) uninstall(ctx context.Context) error {
 // objects.
 func (r *remover) remove(ctx context.Context, one ref) error {
 	background := metav1.DeletePropagationBackground
-	err := r.objects.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := r.cluster.Metadata.Resource(one.resource).Namespace(one.namespace).Delete(ctx, one.name, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err := access.IgnoreMissing("deleting "+one.kind+" "+one.name, err); err != nil || one.kind != "Deployment" && one.kind != "StatefulSet" {
 		return err
 	}
@@ -152,7 +150,7 @@ func (r *remover) awaitEnd(ctx context.Context) error {
 // removeNamespace deletes the namespace of the agent and waits until it is gone, unless it contains something else.
 func (r *remover) removeNamespace(ctx context.Context) (kept string, err error) {
 	name, namespaces := r.agent.namespace, r.cluster.Core.CoreV1().Namespaces()
-	if err := readNamespace(ctx, r.cluster.Core, r.objects, &r.agent, r.found); err != nil {
+	if err := readNamespace(ctx, r.cluster, &r.agent, r.found); err != nil {
 		return "", err
 	}
 	if r.agent.keeps != "" {

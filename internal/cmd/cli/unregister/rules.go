@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
@@ -180,8 +179,6 @@ type clusterFound struct {
 	agents  []agent
 	foreign []string
 	account []part
-	// objects reads and deletes objects of all kinds on the cluster.
-	objects metadata.Interface
 	// mark is the value of the label on the namespace of an agent that is being removed.
 	mark string
 }

@@ -20,12 +20,22 @@ func Optional(err error) error {
 
 // Get returns a function that reads an object into target, if it exists.
 func Get[T any](target *T, client access.Reader[T], name string) func(context.Context) error {
+	return Read(client, name, func(found T) { *target = found })
+}
+
+// Read returns a function that reads an object and calls use with it, or with the zero value if it does not exist.
+func Read[T any](client access.Reader[T], name string, use func(T)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		found, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			*target = found
+		if Optional(err) != nil {
+			return err
 		}
-		return Optional(err)
+		if err != nil {
+			var none T
+			found = none
+		}
+		use(found)
+		return nil
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/agent"
@@ -44,11 +43,7 @@ const (
 // Report reads a cluster, and asks its hub with the agent's credential. If its API server does not answer, only one request
 // is sent.
 func Report(ctx context.Context, cluster *access.Cluster, scope agent.Scope, clock func() time.Time) (agent.Report, error) {
-	client, err := metadata.NewForConfig(cluster.Config)
-	if err != nil {
-		return agent.Report{}, err
-	}
-	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &agent.Facts{Scope: scope, Now: clock()}}
+	g := &gatherer{cluster: cluster, clock: clock, Facts: &agent.Facts{Scope: scope, Now: clock()}}
 	if err := g.readVersion(ctx); err != nil {
 		return agent.Report{}, access.Explain("reading the version of the cluster's API server", err)
 	}
@@ -61,7 +56,6 @@ func Report(ctx context.Context, cluster *access.Cluster, scope agent.Scope, clo
 type gatherer struct {
 	*agent.Facts
 	cluster *access.Cluster
-	names   metadata.Interface
 	clock   func() time.Time
 	// token is that of the agent. It is sent only to the address and CA of its Secret.
 	token string
@@ -69,17 +63,18 @@ type gatherer struct {
 
 func (g *gatherer) readers() []check.Reader {
 	in, core := check.NewReader, g.cluster.Core
+	secrets, settings, accounts := core.CoreV1().Secrets(g.Namespace), core.CoreV1().ConfigMaps(g.Namespace), core.CoreV1().ServiceAccounts(g.Namespace)
 	return []check.Reader{
 		in(agent.SourceReleases, "list", "", "secrets", "", g.listReleases),
 		in(agent.SourceSystem, "get", "", "namespaces", "", g.readSystem),
 		in(agent.SourcePlace, "get", "", "namespaces", "", check.Get(&g.Place, core.CoreV1().Namespaces(), g.Namespace)),
 		in(agent.SourceDeployment, "get", appsv1.GroupName, "deployments", g.Namespace, check.Get(&g.Deployment, core.AppsV1().Deployments(g.Namespace), names.Agent)),
-		in(agent.SourceCredential, "get", "", "secrets", g.Namespace, g.readCredential),
-		in(agent.SourceBootstrap, "get", "", "secrets", g.Namespace, g.readBootstrap),
-		in(agent.SourceSettings, "get", "", "configmaps", g.Namespace, g.readSettings),
+		in(agent.SourceCredential, "get", "", "secrets", g.Namespace, check.Read(secrets, names.Agent, func(s *corev1.Secret) { g.Credential, g.token = readCredential(s) })),
+		in(agent.SourceBootstrap, "get", "", "secrets", g.Namespace, check.Read(secrets, names.AgentBootstrap, func(s *corev1.Secret) { g.Bootstrap = readBootstrap(s) })),
+		in(agent.SourceSettings, "get", "", "configmaps", g.Namespace, check.Read(settings, names.Agent, g.parseSettings)),
 		in(agent.SourcePods, "list", "", "pods", g.Namespace, g.readPods),
 		in(agent.SourceEvents, "list", "", "events", g.Namespace, g.readEvents),
-		in(agent.SourceAccount, "get", "", "serviceaccounts", g.Namespace, g.readAccount),
+		in(agent.SourceAccount, "get", "", "serviceaccounts", g.Namespace, check.Read(accounts, names.Agent, func(a *corev1.ServiceAccount) { g.HasAccount = a != nil })),
 		in(agent.SourceLease, "get", coordinationv1.GroupName, "leases", g.Namespace, check.Get(&g.Lease, core.CoordinationV1().Leases(g.Namespace), names.Agent)),
 		in(agent.SourceAgents, "list", appsv1.GroupName, "deployments", "", g.readAgents),
 		in(agent.SourceRole, "list", rbacv1.GroupName, "clusterrolebindings", "", g.readBindings),
@@ -103,36 +98,12 @@ func (g *gatherer) readSystem(ctx context.Context) error {
 	return err
 }
 
-func (g *gatherer) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
-	var secret *corev1.Secret
-	err := check.Get(&secret, g.cluster.Core.CoreV1().Secrets(g.Namespace), name)(ctx)
-	return secret, err
-}
-
-func (g *gatherer) readCredential(ctx context.Context) error {
-	secret, err := g.readSecret(ctx, names.Agent)
-	if err == nil {
-		g.Credential, g.token = readCredential(secret)
+// parseSettings parses ConfigMap fleet-agent, which may be nil.
+func (g *gatherer) parseSettings(found *corev1.ConfigMap) {
+	if found != nil {
+		g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[annotation.HubUID]}
+		g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
 	}
-	return err
-}
-
-func (g *gatherer) readBootstrap(ctx context.Context) error {
-	secret, err := g.readSecret(ctx, names.AgentBootstrap)
-	if err == nil {
-		g.Bootstrap = readBootstrap(secret)
-	}
-	return err
-}
-
-func (g *gatherer) readSettings(ctx context.Context) error {
-	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	if err != nil {
-		return check.Optional(err)
-	}
-	g.Settings = agent.Settings{Exists: true, HubUID: found.Annotations[annotation.HubUID]}
-	g.Settings.Agent, _, g.Settings.Err = config.ParseAgent(found.Data[names.ConfigKey])
-	return nil
 }
 
 func (g *gatherer) readPods(ctx context.Context) error {
@@ -156,12 +127,6 @@ func (g *gatherer) readEvents(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (g *gatherer) readAccount(ctx context.Context) error {
-	_, err := g.cluster.Core.CoreV1().ServiceAccounts(g.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
-	g.HasAccount = err == nil
-	return check.Optional(err)
 }
 
 // readAgents reads the Deployments and StatefulSets of agents in all namespaces.
@@ -243,7 +208,7 @@ func (g *gatherer) readRights(ctx context.Context) error {
 func (g *gatherer) listReleases(ctx context.Context) error {
 	var all []*metav1.PartialObjectMetadata
 	options := metav1.ListOptions{LabelSelector: labels.Set{"owner": "helm"}.String(), Limit: releasesPage}
-	err := check.List(&all, g.names.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), options, nil)(ctx)
+	err := check.List(&all, g.cluster.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")), options, nil)(ctx)
 	g.Releases = newestReleases(all, g.Namespace)
 	return err
 }

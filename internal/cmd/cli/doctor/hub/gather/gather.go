@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -53,11 +52,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope hub.Scope, clock 
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := metadata.NewForConfig(cluster.Config)
-	if err != nil {
-		return nil, nil, err
-	}
-	g := &gatherer{cluster: cluster, names: client, clock: clock, Facts: &hub.Facts{
+	g := &gatherer{cluster: cluster, clock: clock, Facts: &hub.Facts{
 		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
 	}}
 	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
@@ -71,7 +66,6 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope hub.Scope, clock 
 type gatherer struct {
 	*hub.Facts
 	cluster *access.Cluster
-	names   metadata.Interface
 	clock   func() time.Time
 }
 
@@ -104,7 +98,7 @@ func (g *gatherer) readers() []check.Reader {
 		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
 		in(hub.SourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
 		in(hub.SourceServices, "list", "", "services", "", g.list(&g.Services, builtIn("services"), "", options(nil, ""))),
-		in(hub.SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
+		in(hub.SourceConfig, "get", "", "configmaps", g.System, check.Read(core.CoreV1().ConfigMaps(g.System), names.ControllerConfig, g.parseConfig)),
 		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, check.List(&g.Leases, core.CoordinationV1().Leases(g.System), all, nil)),
 		in(hub.SourceDeployments, "list", appsv1.GroupName, "deployments", g.System, check.List(&g.Deployments, core.AppsV1().Deployments(g.System), all, nil)),
 		{Source: hub.SourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: []check.Source{hub.SourceConfig}, Read: g.probe},
@@ -147,7 +141,7 @@ func options(selector labels.Set, secretType corev1.SecretType) metav1.ListOptio
 // list returns a function that reads the metadata of objects into target. A kind that does not exist has no objects.
 func (g *gatherer) list(target *[]*metav1.PartialObjectMetadata, resource schema.GroupVersionResource, namespace string, o metav1.ListOptions) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := check.List(target, g.names.Resource(resource).Namespace(namespace), o, nil)(ctx)
+		err := check.List(target, g.cluster.Metadata.Resource(resource).Namespace(namespace), o, nil)(ctx)
 		if resource.Group == fleet.GroupName && access.IsMissingKind(err) {
 			return nil // check hub-crds reports it
 		}
@@ -168,16 +162,13 @@ func (g *gatherer) readCRDs(ctx context.Context) error {
 	return nil
 }
 
-// readConfig reads the configuration as the controllers do.
-func (g *gatherer) readConfig(ctx context.Context) error {
-	found, err := g.cluster.Core.CoreV1().ConfigMaps(g.System).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
-	if err != nil {
-		return check.Optional(err)
+// parseConfig parses the configuration as the controllers do. found may be nil.
+func (g *gatherer) parseConfig(found *corev1.ConfigMap) {
+	if found != nil {
+		c := hub.Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
+		c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
+		g.Config = c
 	}
-	c := hub.Configuration{Exists: true, Version: found.Annotations[fleet.AnnotationVersion], Release: found.Annotations["meta.helm.sh/release-name"]}
-	c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
-	g.Config = c
-	return nil
 }
 
 func (g *gatherer) readValidating(ctx context.Context) error {
