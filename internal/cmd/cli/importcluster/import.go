@@ -491,8 +491,11 @@ func (i *importer) changeSecret(ctx context.Context, secret *corev1.Secret) erro
 			return err
 		}
 	}
-	if other, err := importaccount.SharedBy(ctx, i.hub, secret.Namespace, i.name); err != nil || other != "" {
-		return i.refuseShared(secret, other, err)
+	switch other, err := importaccount.SharedBy(ctx, i.hub, secret.Namespace, i.name); {
+	case err != nil:
+		return err
+	case other != "":
+		return exit.Errorf(exit.Refused, "Secret %s/%s is the kubeconfig of Cluster %s, too", secret.Namespace, secret.Name, other).With("import under another name")
 	}
 	written, err := access.Write(ctx,
 		func(ctx context.Context) (*corev1.Secret, error) {
@@ -506,14 +509,6 @@ func (i *importer) changeSecret(ctx context.Context, secret *corev1.Secret) erro
 		i.before = existing
 	}
 	return access.Explain(doing, err)
-}
-
-// refuseShared returns the error for a Secret that another Cluster names.
-func (i *importer) refuseShared(secret *corev1.Secret, other string, err error) error {
-	if err != nil {
-		return err
-	}
-	return exit.Errorf(exit.Refused, "Secret %s/%s is the kubeconfig of Cluster %s, too", secret.Namespace, secret.Name, other).With("import under another name")
 }
 
 // patchSecret replaces data of a Secret, if it has this resource version. A nil value removes a key.

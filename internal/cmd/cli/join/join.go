@@ -22,6 +22,7 @@ import (
 	"helm.sh/helm/v3/pkg/getter"
 	"helm.sh/helm/v3/pkg/release"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
@@ -363,8 +364,7 @@ func notes(text jointext.Text, f found, todo step) string {
 
 // isScoped reports whether the values give the agent a scope of its own.
 func (j *joiner) isScoped() bool {
-	agent, _ := j.values["fleetAgent"].(map[string]any)
-	scope, _ := agent["scope"].(string)
+	scope, _, _ := unstructured.NestedString(j.values, "fleetAgent", "scope")
 	return scope != ""
 }
 
