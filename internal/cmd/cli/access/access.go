@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -29,20 +30,22 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// DefaultNamespace is the workspace if -n is not given.
-const DefaultNamespace = "fleet-default"
+// defaultNamespace is the workspace if -n is not given.
+const defaultNamespace = "fleet-default"
 
 // Flags select a cluster and a namespace. Only these flags of kubectl exist: the others would contain secrets.
 type Flags struct {
 	config *genericclioptions.ConfigFlags
 	// All means the objects of all namespaces.
 	All bool
+	// Timeout limits each request. 0 means no limit.
+	Timeout time.Duration
 }
 
 // NewFlags returns flags with their defaults.
 func NewFlags() *Flags {
 	config := genericclioptions.NewConfigFlags(false)
-	namespace := DefaultNamespace
+	namespace := defaultNamespace
 	return &Flags{config: &genericclioptions.ConfigFlags{
 		KubeConfig: config.KubeConfig, Context: config.Context, Namespace: &namespace, Timeout: config.Timeout,
 	}}
@@ -134,12 +137,7 @@ func (f *Flags) Open() (*Cluster, error) {
 	if f.All {
 		namespace = ""
 	}
-	return ForConfig(cfg, namespace)
-}
-
-// ForConfig returns the cluster of a configuration.
-func ForConfig(cfg *rest.Config, namespace string) (*Cluster, error) {
-	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = f.Timeout
 	cfg.QPS = -1 // the API server limits clients; the default of client-go delays commands that read many objects
 	cfg.UserAgent = "fleet/" + version.Version
 	core, err := kubernetes.NewForConfig(cfg)

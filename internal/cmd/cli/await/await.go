@@ -17,8 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
-// Interval is the time between two looks.
-const Interval = time.Second
+// interval is the time between two looks.
+const interval = time.Second
 
 // Wait describes what to wait for.
 type Wait struct {
@@ -37,7 +37,7 @@ type Wait struct {
 func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bool, state string, err error)) error {
 	var last string
 	started := false
-	err := wait.PollUntilContextTimeout(ctx, Interval, w.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, interval, w.Timeout, true, func(ctx context.Context) (bool, error) {
 		happened, state, err := done(ctx)
 		if err != nil && ctx.Err() != nil { // the timeout, whatever the interrupted request says
 			return false, ctx.Err()

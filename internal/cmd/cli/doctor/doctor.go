@@ -116,12 +116,8 @@ func (o *options) run(ctx context.Context, checks func(context.Context) ([]check
 
 // open returns the cluster of flags. Each of its requests has a time limit.
 func (o *options) open(flags *access.Flags) (*access.Cluster, error) {
-	cluster, err := flags.Open()
-	if err != nil {
-		return nil, err
-	}
-	cluster.Config.Timeout = min(requestTimeout, o.timeout/2)
-	return access.ForConfig(cluster.Config, cluster.Namespace)
+	flags.Timeout = min(requestTimeout, o.timeout/2)
+	return flags.Open()
 }
 
 func (o *options) checkHub(ctx context.Context) ([]check.Row, error) {
