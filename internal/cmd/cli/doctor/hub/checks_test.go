@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,7 +92,13 @@ func faults() map[string]fault {
 
 		"Service of a webhook is missing": {"hub-webhooks", func(f *Facts) { f.Services = nil }, "ValidatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io guard"},
 
-		"Service of another webhook is missing": {"hub-webhooks", func(f *Facts) { f.Mutating, f.Validating, f.Services = f.Validating, nil, nil }, "MutatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete mutatingwebhookconfiguration.admissionregistration.k8s.io guard"},
+		"Service of another webhook is missing": {"hub-webhooks", func(f *Facts) {
+			w := f.Validating[0].Webhooks[0]
+			f.Mutating = []*admissionregistrationv1.MutatingWebhookConfiguration{{ObjectMeta: f.Validating[0].ObjectMeta, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules,
+			}}}}
+			f.Validating, f.Services = nil, nil
+		}, "MutatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete mutatingwebhookconfiguration.admissionregistration.k8s.io guard"},
 
 		"no URL":                       {"hub-url", func(f *Facts) { f.Config.APIServerURL = "" }, configMap, check.Failed, "is not set", upgrade + " --set apiServerURL=https://hub.example.com:6443"},
 		"URL of HTTP":                  {"hub-url", func(f *Facts) { f.Config.APIServerURL = "http://hub" }, configMap, check.Failed, `apiServerURL "http://hub"`, upgrade + " --set apiServerURL=https://hub.example.com:6443"},
@@ -327,10 +334,12 @@ func TestNoFaults(t *testing.T) {
 		"namespace of a Cluster's name":              {"hub-orphans-namespaces", func(f *Facts) { f.Namespaces = append(f.Namespaces, partial("", "mine", of("lost"))) }},
 		"account of a registration without Clusters": {"hub-orphans-accounts", func(f *Facts) { f.Accounts = append(f.Accounts, partial("x", "a", nil)) }},
 		"orphan of another workspace":                {"hub-orphans-accounts", func(f *Facts) { f.Workspace = "other"; f.Accounts = append(f.Accounts, partial("x", "a", of("lost"))) }},
-		"webhook that may fail":                      {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Required = nil, false }},
-		"webhook for Pods":                           {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Rules[0].APIGroups = nil, []string{""} }},
-		"webhook without Service":                    {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Client.Service = nil, nil }},
-		"no CA, and the TLS mode needs none":         {"hub-ca", func(f *Facts) { f.Config.APIServerCA, f.Config.AgentTLSMode = nil, "system-store" }},
+		"webhook that may fail": {"hub-webhooks", func(f *Facts) {
+			f.Services, f.Validating[0].Webhooks[0].FailurePolicy = nil, new(admissionregistrationv1.Ignore)
+		}},
+		"webhook for Pods":                   {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Webhooks[0].Rules[0].APIGroups = nil, []string{""} }},
+		"webhook without Service":            {"hub-webhooks", func(f *Facts) { f.Services, f.Validating[0].Webhooks[0].ClientConfig.Service = nil, nil }},
+		"no CA, and the TLS mode needs none": {"hub-ca", func(f *Facts) { f.Config.APIServerCA, f.Config.AgentTLSMode = nil, "system-store" }},
 		"Deployment with an image without a tag": {"hub-version", func(f *Facts) {
 			f.Deployments[0] = deployment("fleet-controller", "registry:5000/fleet@sha256:0", 1, 1)
 		}},

@@ -122,11 +122,11 @@ func healthy(t *testing.T) *Facts {
 		}},
 		Address:     Probe{Done: true, Expires: clitest.Noon().AddDate(0, 6, 0)},
 		Deployments: []*appsv1.Deployment{deployment("fleet-controller", "docker.io/fleethub/fleet:v1.2.0", 2, 2), deployment("other", "nginx", 1, 0)},
-		Validating: []Webhook{{
-			Configuration: "guard", Name: "guard.example.com", Required: true,
-			Client: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "guard", Name: "webhook"}},
-			Rules:  []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}}}},
-		}},
+		Validating: []*admissionregistrationv1.ValidatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "guard.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "guard", Name: "webhook"}},
+			Rules:        []admissionregistrationv1.RuleWithOperations{{Rule: admissionregistrationv1.Rule{APIGroups: []string{"*"}}}},
+		}}}},
 		Services:      []*metav1.PartialObjectMetadata{partial("guard", "webhook", nil)},
 		Clusters:      []*fleet.Cluster{cluster("west"), imported},
 		Groups:        []*fleet.ClusterGroup{{ObjectMeta: named(workspace, "all"), Spec: fleet.ClusterGroupSpec{Selector: &metav1.LabelSelector{}}}},

@@ -44,8 +44,8 @@ type Facts struct {
 	Address        Probe
 	Leases         []*coordinationv1.Lease
 	Deployments    []*appsv1.Deployment
-	// Validating and Mutating are the webhooks of admission.
-	Validating, Mutating []Webhook
+	Validating     []*admissionregistrationv1.ValidatingWebhookConfiguration
+	Mutating       []*admissionregistrationv1.MutatingWebhookConfiguration
 
 	Clusters      []*fleet.Cluster
 	Groups        []*fleet.ClusterGroup
@@ -72,15 +72,6 @@ type Configuration struct {
 	Warnings []string
 	// Err is why the configuration cannot be read.
 	Err error
-}
-
-// Webhook is an admission webhook in a configuration of webhooks.
-type Webhook struct {
-	Configuration, Name string
-	Client              admissionregistrationv1.WebhookClientConfig
-	Rules               []admissionregistrationv1.RuleWithOperations
-	// Required means that the API server rejects a write if the webhook does not answer.
-	Required bool
 }
 
 // Bundle is what the checks need of a Bundle. Its resources are dropped, because they may be large.

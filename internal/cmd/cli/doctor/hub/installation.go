@@ -275,26 +275,34 @@ func checkOtherManager(f *Facts) []check.Row {
 
 // checkWebhooks finds webhooks that cannot answer because their Service does not exist.
 func checkWebhooks(f *Facts) []check.Row {
-	known := namesOf(f.Services)
-	return slices.Concat(withoutService("ValidatingWebhookConfiguration", f.Validating, known), withoutService("MutatingWebhookConfiguration", f.Mutating, known))
-}
-
-// withoutService returns a row for each configuration with a webhook whose Service is not known.
-func withoutService(kind string, webhooks []Webhook, known map[types.NamespacedName]bool) []check.Row {
-	var groups check.Groups
-	for _, webhook := range webhooks {
-		service := webhook.Client.Service
-		if service == nil || !webhook.Required || !concernsFleet(webhook.Rules) {
-			continue
-		}
-		if name := (types.NamespacedName{Namespace: service.Namespace, Name: service.Name}); !known[name] {
-			target := check.Object{Kind: kind, Group: admissionregistrationv1.GroupName, Name: webhook.Configuration}
-			groups.Add(webhook.Configuration, check.Fail(target, fmt.Sprintf(
-				"webhook %s has to admit objects of fleet.cattle.io, but its Service %s does not exist: the API server rejects their changes", webhook.Name, name),
-				remedy.Command("kubectl", "delete", target.Type(), webhook.Configuration)))
+	var validating, mutating check.Groups
+	services := namesOf(f.Services)
+	for _, configuration := range f.Validating {
+		for _, w := range configuration.Webhooks {
+			addWebhook(&validating, services, "ValidatingWebhookConfiguration", configuration.Name, w)
 		}
 	}
-	return groups.Rows()
+	for _, configuration := range f.Mutating {
+		for _, w := range configuration.Webhooks {
+			addWebhook(&mutating, services, "MutatingWebhookConfiguration", configuration.Name,
+				admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy})
+		}
+	}
+	return append(validating.Rows(), mutating.Rows()...)
+}
+
+// addWebhook adds a row for a webhook without which the API server rejects writes, if its Service does not exist.
+func addWebhook(groups *check.Groups, services map[types.NamespacedName]bool, kind, configuration string, webhook admissionregistrationv1.ValidatingWebhook) {
+	service, mayFail := webhook.ClientConfig.Service, webhook.FailurePolicy != nil && *webhook.FailurePolicy != admissionregistrationv1.Fail
+	if service == nil || mayFail || !concernsFleet(webhook.Rules) {
+		return
+	}
+	if name := (types.NamespacedName{Namespace: service.Namespace, Name: service.Name}); !services[name] {
+		target := check.Object{Kind: kind, Group: admissionregistrationv1.GroupName, Name: configuration}
+		groups.Add(configuration, check.Fail(target, fmt.Sprintf(
+			"webhook %s has to admit objects of fleet.cattle.io, but its Service %s does not exist: the API server rejects their changes", webhook.Name, name),
+			remedy.Command("kubectl", "delete", target.Type(), configuration)))
+	}
 }
 
 // concernsFleet reports whether a rule selects objects of fleet.cattle.io.

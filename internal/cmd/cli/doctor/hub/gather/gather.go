@@ -95,8 +95,8 @@ func (g *gatherer) readers() []check.Reader {
 		own(hub.SourceMappings, "bundlenamespacemappings", check.List(&g.Mappings, g.cluster.Mappings(g.Workspace), all, nil)),
 		own(hub.SourceGitRepos, "gitrepos", g.list(&g.GitRepos, ours("gitrepos"), g.Workspace, options(nil, ""))),
 		own(hub.SourceHelmOps, "helmops", g.list(&g.HelmOps, ours("helmops"), g.Workspace, options(nil, ""))),
-		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", g.readValidating),
-		in(hub.SourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", g.readMutating),
+		in(hub.SourceValidating, "list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations", "", check.List(&g.Validating, core.AdmissionregistrationV1().ValidatingWebhookConfigurations(), all, nil)),
+		in(hub.SourceMutating, "list", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", check.List(&g.Mutating, core.AdmissionregistrationV1().MutatingWebhookConfigurations(), all, nil)),
 		in(hub.SourceServices, "list", "", "services", "", g.list(&g.Services, builtIn("services"), "", options(nil, ""))),
 		in(hub.SourceConfig, "get", "", "configmaps", g.System, check.Read(core.CoreV1().ConfigMaps(g.System), names.ControllerConfig, g.parseConfig)),
 		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, check.List(&g.Leases, core.CoordinationV1().Leases(g.System), all, nil)),
@@ -169,40 +169,6 @@ func (g *gatherer) parseConfig(found *corev1.ConfigMap) {
 		c.Config, c.Warnings, c.Err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(c.Version))
 		g.Config = c
 	}
-}
-
-func (g *gatherer) readValidating(ctx context.Context) error {
-	list, err := g.cluster.Core.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, configuration := range list.Items {
-		for _, w := range configuration.Webhooks {
-			g.Validating = append(g.Validating, hub.Webhook{
-				Configuration: configuration.Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
-			})
-		}
-	}
-	return nil
-}
-
-func (g *gatherer) readMutating(ctx context.Context) error {
-	list, err := g.cluster.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for _, configuration := range list.Items {
-		for _, w := range configuration.Webhooks {
-			g.Mutating = append(g.Mutating, hub.Webhook{
-				Configuration: configuration.Name, Name: w.Name, Client: w.ClientConfig, Rules: w.Rules, Required: isRequired(w.FailurePolicy),
-			})
-		}
-	}
-	return nil
-}
-
-func isRequired(policy *admissionregistrationv1.FailurePolicyType) bool {
-	return policy == nil || *policy == admissionregistrationv1.Fail
 }
 
 // readBundles reads Bundles and drops their resources.
