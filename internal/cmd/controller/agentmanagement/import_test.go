@@ -239,17 +239,27 @@ func expectInSync(t *testing.T, hub *client.Client, c *fleet.Cluster, began time
 			t.Errorf("a Cluster in sync caused: %s", request)
 		}
 	}
-	if other := slices.IndexFunc(downstream, func(request string) bool { return isOfAnother(request, c.Spec.AgentNamespace) }); other >= 0 {
+	for _, request := range downstream {
+		if namespaceOf(request) == c.Spec.AgentNamespace {
+			t.Errorf("a Cluster in sync caused: %s", request)
+		}
+	}
+	if other := slices.IndexFunc(downstream, func(request string) bool {
+		return !slices.Contains([]string{"", metav1.NamespaceSystem, c.Spec.AgentNamespace}, namespaceOf(request))
+	}); other >= 0 {
 		t.Logf("the controllers have looked for the agent of another test: %s", downstream[other])
 		return
 	}
 	g.Expect(downstream).To(BeEmpty())
 }
 
-// isOfAnother reports whether a request concerns the namespace of another agent.
-func isOfAnother(request, agentNamespace string) bool {
+// namespaceOf returns the namespace in the text of a request, or "".
+func namespaceOf(request string) string {
 	namespace, _, found := strings.Cut(request[strings.LastIndexByte(request, ' ')+1:], "/")
-	return found && namespace != "" && namespace != metav1.NamespaceSystem && namespace != agentNamespace
+	if !found {
+		return ""
+	}
+	return namespace
 }
 
 // awaitIdle waits until the queue of Clusters has come past what is in it now.
