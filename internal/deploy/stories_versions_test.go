@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -81,36 +82,54 @@ func TestVersionNoLongerServed_FormerObjectsGo(t *testing.T) {
 	}
 }
 
-// The agent restarts while the version in which an object was deployed is not served.
+// The version in which an object was deployed is no longer served, while the agent runs or before it starts.
 func TestVersionNoLongerServed_ObjectsAreStillWatched(t *testing.T) {
 	t.Parallel()
-	for scope, prefix := range map[string]string{"Namespaced": "version-watched", "Cluster": "version-global"} {
-		t.Run(scope, func(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scope, prefix string
+		restarts      bool
+	}{
+		"namespaced, agent restarts":     {scope: "Namespaced", prefix: "version-watched", restarts: true},
+		"cluster-scoped, agent restarts": {scope: "Cluster", prefix: "version-global", restarts: true},
+		"agent runs":                     {scope: "Namespaced", prefix: "version-running"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, prefix)
+			l := newLab(t, tc.prefix)
 			l.start()
 			group, crd, object := l.thing()
-			crd = strings.Replace(crd, "Namespaced", scope, 1)
+			crd = strings.Replace(crd, "Namespaced", tc.scope, 1)
 			l.define(crd, crdVersion("v1", true, true), crdVersion("v2", true, false))
 			l.apply(bundle{Name: "things", Files: map[string]string{"a.yaml": object}, Options: deploytest.InNamespace(l.Name)})
 			l.expectStatus("things", ready)
 			l.define(crd, crdVersion("v1", false, false), crdVersion("v2", true, true))
-			l.halt()
-			l.start()
+			if tc.restarts {
+				l.halt()
+				l.start()
+			}
 			ofKind := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "things"})
 			things := dynamic.ResourceInterface(ofKind)
-			if scope == "Namespaced" {
+			if tc.scope == "Namespaced" {
 				things = ofKind.Namespace(l.Name)
 			}
 			stalled := []byte(`{"status":{"conditions":[{"type":"Stalled","status":"True","message":"is stalled"}]}}`)
 			if _, err := things.Patch(t.Context(), "a", types.MergePatchType, stalled, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			l.expectStatus("things", says(conditions.Ready, "is stalled"))
+			l.expectStatus("things", func(bd *fleet.BundleDeployment) string {
+				if says(conditions.Ready, "missing")(bd) == "" {
+					t.Error("the object is missing, the status says, although it exists in another version")
+				}
+				return says(conditions.Ready, "is stalled")(bd)
+			})
 			if _, err := things.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"status":null}`), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			l.expectStatus("things", ready)
+			if err := things.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			l.expectStatus("things", says(conditions.Ready, "missing"))
 		})
 	}
 }

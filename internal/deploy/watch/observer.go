@@ -146,7 +146,7 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 		if _, known := t.resources[ref.GroupVersionKind]; known {
 			continue
 		}
-		mapping, err := o.Agent.Mapping(ref.GroupVersionKind)
+		mapping, err := o.mapping(ref.GroupVersionKind)
 		switch {
 		case meta.IsNoMatchError(err):
 			t.unserved = append(t.unserved, ref.GroupVersionKind)
@@ -158,7 +158,7 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 		}
 	}
 	for _, ref := range left {
-		mapping, err := o.Agent.Mapping(ref.GroupVersionKind)
+		mapping, err := o.mapping(ref.GroupVersionKind)
 		if err != nil {
 			continue // the kind was deleted, and the object with it
 		}
@@ -166,6 +166,16 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 		t.extras = append(t.extras, ref)
 	}
 	return t, nil
+}
+
+// mapping returns the resource of a kind. It repeats API discovery if a watch has found that the resource is no longer served.
+func (o *Observer) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, err := o.Agent.Mapping(gvk)
+	if err == nil && o.Watches.Unserved(mapping.Resource) {
+		o.Agent.Reset()
+		mapping, err = o.Agent.Mapping(gvk)
+	}
+	return mapping, err
 }
 
 // resourceOfUnserved returns the resource of a kind in a version that the API server does not serve. The objects exist in the
@@ -184,13 +194,23 @@ func (o *Observer) resourceOfUnserved(gvk schema.GroupVersionKind) schema.GroupV
 // LacksKind reports whether the API server did not know a kind of the release. t may be nil.
 func (t *Tracking) LacksKind() bool { return t != nil && len(t.unserved) > 0 }
 
-// IsCurrent reports whether t tracks a release and is not outdated: the API server does not know the kinds that it did not
-// know when the objects were first tracked. t may be nil.
+// IsCurrent reports whether t tracks a release and is not outdated: the API server serves the same kinds as when the objects were
+// first tracked. t may be nil.
 func (o *Observer) IsCurrent(t *Tracking, release string) bool {
-	return t != nil && t.Release == release && !slices.ContainsFunc(t.unserved, func(gvk schema.GroupVersionKind) bool {
-		_, err := o.Agent.Mapping(gvk)
-		return err == nil
-	})
+	if t == nil || t.Release != release {
+		return false
+	}
+	for gvk, resource := range t.resources {
+		outdated := o.Watches.Unserved(resource)
+		if slices.Contains(t.unserved, gvk) {
+			_, err := o.Agent.Mapping(gvk)
+			outdated = err == nil
+		}
+		if outdated {
+			return false
+		}
+	}
+	return true
 }
 
 func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]string {
@@ -237,11 +257,17 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	return &found, nil
 }
 
-// observe updates the observed state of the objects. It compares the cached metadata and fetches only changed
-// objects. An object that other writers change again and again is fetched later. It returns false while the
-// metadata are not synced.
+// observe updates the observed state of the objects. It fetches only changed objects. It returns false while some states are not
+// known.
 func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (known bool, err error) {
-	var changed []manifest.Ref
+	changed, known := o.changed(bd.Name, t)
+	live, fetchErr := o.fetch(ctx, t, changed)
+	return known && len(live) == len(changed), errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
+}
+
+// changed returns the objects whose cached metadata differ from the last observation, and false while the metadata are not
+// synced. An object that other writers change again and again is left for later.
+func (o *Observer) changed(name string, t *Tracking) (changed []manifest.Ref, known bool) {
 	known = true
 	now := o.Clock()
 	for _, ref := range t.refs {
@@ -252,16 +278,17 @@ func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *T
 			known = known && seen
 		case found != nil && seen && last.inPlace() && last.ResourceVersion == found.ResourceVersion:
 		case found != nil && seen && last.UID == found.UID && t.rewrites[ref].Wait(now) > 0:
-			o.Again(bd.Name, t.rewrites[ref].Wait(now))
+			o.Again(name, t.rewrites[ref].Wait(now))
 		default:
 			changed = append(changed, ref)
 		}
 	}
-	live, fetchErr := o.fetch(ctx, t, changed)
-	return known, errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
+	return changed, known
 }
 
-// fetch reads objects in parallel. An object that does not exist is nil in the result.
+// fetch reads objects in parallel. An object that does not exist is nil in the result. The result lacks objects of a version
+// that is no longer served: they may exist in another one. A watch notices it, too, and the reconcile after that uses the other
+// version.
 func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) (manifest.Objects, error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -276,6 +303,8 @@ func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) 
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
+			case isUnserved(err) && !slices.Contains(t.unserved, ref.GroupVersionKind):
+				// Not known: the object may exist in another version.
 			case apierrors.IsNotFound(err):
 				live[ref] = nil
 			case err != nil:

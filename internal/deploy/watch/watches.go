@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,7 +28,7 @@ type Watches struct {
 	label string
 	// changed is called for each changed object, with the label that it has or had.
 	changed func(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
-	// synced is called when a resource has synced.
+	// synced is called when a resource has synced, and when the API server no longer serves it.
 	synced func(users []string)
 	clock  func() time.Time
 
@@ -42,6 +43,7 @@ type Watches struct {
 type watched struct {
 	informer cache.SharedIndexInformer
 	began    time.Time
+	unserved bool // the API server does not serve the resource
 	stop     chan struct{}
 	users    map[string]bool
 }
@@ -95,7 +97,8 @@ func (w *Watches) Follow(user string, resources map[schema.GroupVersionResource]
 // start watches a resource. The caller holds the lock.
 func (w *Watches) start(resource schema.GroupVersionResource) {
 	stop := make(chan struct{})
-	informer := NewMetadataInformer(w.client, w.client.Resource(resource), func(options *metav1.ListOptions) {
+	objects := reporting{w.client.Resource(resource), func(err error) { w.answered(resource, err) }}
+	informer := NewMetadataInformer(w.client, objects, func(options *metav1.ListOptions) {
 		options.LabelSelector = w.label
 	})
 	// Cannot fail: the informer is new.
@@ -121,6 +124,57 @@ func (w *Watches) start(resource schema.GroupVersionResource) {
 			w.synced(w.usersOf(resource))
 		}
 	})
+}
+
+// reporting is a client that reports the results of its lists and watches.
+type reporting struct {
+	metadata.ResourceInterface
+	answered func(err error)
+}
+
+// List implements metadata.ResourceInterface.
+func (r reporting) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	found, err := r.ResourceInterface.List(ctx, options)
+	r.answered(err)
+	return found, err
+}
+
+// Watch implements metadata.ResourceInterface.
+func (r reporting) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	found, err := r.ResourceInterface.Watch(ctx, options)
+	r.answered(err)
+	return found, err
+}
+
+// answered notes whether the API server serves a resource. Users are notified of each failed request, because API discovery may
+// learn of the change later. The informer repeats failed requests.
+func (w *Watches) answered(resource schema.GroupVersionResource, err error) {
+	unserved := isUnserved(err)
+	if err != nil && !unserved {
+		return
+	}
+	w.mu.Lock()
+	if found := w.watched[resource]; found != nil {
+		found.unserved = unserved
+	}
+	w.mu.Unlock()
+	if users := w.usersOf(resource); unserved && len(users) > 0 {
+		w.synced(users)
+	}
+}
+
+// isUnserved reports whether the API server does not serve the resource of a request. That a single object does not exist is
+// another error.
+func isUnserved(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Unserved reports whether the API server has stopped to serve a resource that is watched, such as an old version of a kind.
+func (w *Watches) Unserved(resource schema.GroupVersionResource) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := w.watched[resource]
+	return found != nil && found.unserved
 }
 
 // Stop stops all watches and waits until they have ended.
@@ -161,16 +215,21 @@ func (w *Watches) usersOf(resource schema.GroupVersionResource) []string {
 }
 
 // Cached returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
-// watch has not synced within watchPatience, every object counts as known and missing, so that the caller fetches
-// it.
+// watch has not synced within watchPatience, or its resource is not served, every object counts as known and missing, so
+// that the caller fetches it.
 func (w *Watches) Cached(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
 	w.mu.Lock()
 	watched := w.watched[resource]
-	w.mu.Unlock()
 	if watched == nil {
+		w.mu.Unlock()
 		return nil, false
 	}
-	if !watched.informer.HasSynced() {
+	unserved := watched.unserved
+	w.mu.Unlock()
+	switch {
+	case unserved:
+		return nil, true
+	case !watched.informer.HasSynced():
 		return nil, w.clock().Sub(watched.began) > watchPatience
 	}
 	key := name

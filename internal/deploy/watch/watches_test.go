@@ -2,6 +2,7 @@ package watch
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -124,5 +126,52 @@ func TestUnwatchableResource_IsFetched(t *testing.T) {
 	mu.Unlock()
 	if found, known := w.Cached(deploytest.ConfigMaps(), "web", "a"); found != nil || !known {
 		t.Errorf("after a while: %v %t", found, known)
+	}
+}
+
+func TestResourceNoLongerServed_IsFetchedUntilItIsServed(t *testing.T) {
+	client := deploytest.NewMetadataClient(t)
+	gone := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", deploytest.ConfigMaps().GroupResource(), "", "404 page not found", 0, true)
+	synced, served := make(chan []string, 100), make(chan struct{})
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		select {
+		case <-served:
+			return false, nil, nil
+		default:
+			return true, nil, gone
+		}
+	})
+	w := watching{Watches: NewSetWatches(client, time.Now, func(string) {}, func(users []string) { synced <- users }), synced: synced}
+	t.Cleanup(w.Stop)
+	w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
+	w.expectSynced(t, "x")
+	w.expectKnown(t, deploytest.ConfigMaps(), true)
+	if !w.Unserved(deploytest.ConfigMaps()) || w.Unserved(deploytest.Secrets()) {
+		t.Error("only ConfigMaps are watched and not served")
+	}
+	close(served)
+	known := false
+	for w.Unserved(deploytest.ConfigMaps()) || !known {
+		w.expectSynced(t, "x")
+		_, known = w.Cached(deploytest.ConfigMaps(), "web", "a")
+	}
+}
+
+func TestIsUnserved(t *testing.T) {
+	maps := deploytest.ConfigMaps().GroupResource()
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no error":               {err: nil},
+		"object does not exist":  {err: apierrors.NewNotFound(maps, "a")},
+		"server is broken":       {err: apierrors.NewGenericServerResponse(http.StatusInternalServerError, "get", maps, "a", "broken", 0, true)},
+		"resource is not served": {err: apierrors.NewGenericServerResponse(http.StatusNotFound, "get", maps, "a", "404 page not found", 0, true), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isUnserved(tc.err); got != tc.want {
+				t.Errorf("unserved: %t", got)
+			}
+		})
 	}
 }
