@@ -64,7 +64,7 @@ func stages() *fleet.RolloutStrategy {
 	return &fleet.RolloutStrategy{MaxUnavailable: &one, Partitions: []fleet.Partition{partition("dev"), partition("prod")}}
 }
 
-// rollOut changes the chart and reports the progress of each partition.
+// rollOut changes the chart, reports the progress of each partition, and waits until all Clusters are ready.
 func (d *demo) rollOut(ctx context.Context) error {
 	stage := map[string]string{} // the partition of each Cluster
 	for _, r := range d.rows {
@@ -100,7 +100,20 @@ func (d *demo) rollOut(ctx context.Context) error {
 	if err := d.patchChart(ctx, map[string]any{"resources": next.Spec.Resources, "rolloutStrategy": stages()}); err != nil {
 		return err
 	}
-	return errors.Join(<-failed, told.wrong)
+	if err := errors.Join(<-failed, told.wrong); err != nil {
+		return err
+	}
+	return d.clustersReady(ctx)
+}
+
+// clustersReady waits until the hub has counted the bundles of each Cluster as ready, which is a little later than each bundle is.
+func (d *demo) clustersReady(ctx context.Context) error {
+	for _, r := range d.rows {
+		if _, err := d.world.Ready(ctx, r.cluster, 2); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *demo) patchChart(ctx context.Context, spec map[string]any) error {

@@ -100,7 +100,7 @@ func kubeRecipe(version string) recipe {
 		// Helm's capability checks and kubectl fail with the default version v0.0.0-master+$Format.
 		flags:   []string{"-trimpath", "-ldflags=-s -w -X " + pkg + "gitVersion=" + version + " -X " + pkg + "gitMajor=" + major + " -X " + pkg + "gitMinor=" + minor},
 		version: version,
-		slow:    "about five minutes on two cores, only the first time",
+		slow:    "five to fifteen minutes on two cores, only the first time",
 	}
 	if version != Version {
 		r.sources = append(r.sources, "dev/kubeversions")
@@ -120,7 +120,7 @@ func capiRecipe() recipe {
 		flags:   []string{"-trimpath", "-ldflags=-s -w"},
 		copied:  moduleDir{module: module, dir: "core/config", to: CAPIConfig},
 		version: CAPIVersion,
-		slow:    "about two minutes on two cores, only the first time",
+		slow:    "two to four minutes on two cores, only the first time",
 	}
 }
 
