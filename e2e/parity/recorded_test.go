@@ -38,15 +38,12 @@ func TestRecordedSituation_IsReproduced(t *testing.T) {
 	var err error
 	clusters[hub], err = s.Joined(t.Context(), framework.LocalWorkspace, "the hub itself", framework.Named(names.LocalCluster))
 	g.Expect(err).NotTo(HaveOccurred())
-	for _, made := range []string{
-		"ClusterRegistrationToken fleet-default/swarm", "ClusterGroup fleet-default/prod", "Bundle fleet-default/hello",
-		"Bundle fleet-default/raw", "Secret fleet-default/east-kubeconfig", "Cluster fleet-default/east",
-	} {
-		s.make(t, made)
-	}
-	clusters[west] = s.installAgent(t)
+	s.make(t, "ClusterRegistrationToken fleet-default/swarm", "ClusterGroup fleet-default/prod", "Secret fleet-default/east-kubeconfig", "Cluster fleet-default/east")
 	clusters[east], err = s.Joined(t.Context(), framework.Workspace, east, framework.Named(east))
 	g.Expect(err).NotTo(HaveOccurred())
+	// The hub knows east by now. A Bundle that had to wait for its Cluster would have one condition more.
+	s.make(t, "Bundle fleet-default/hello", "Bundle fleet-default/raw")
+	clusters[west] = s.installAgent(t)
 	for name, cluster := range clusters {
 		_, _, err := s.Managed(t.Context(), name, cluster)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -110,23 +110,25 @@ func (s *situation) installAgent(t *testing.T) *fleet.Cluster {
 	return cluster
 }
 
-// make creates a user's object from the recorded object.
-func (s *situation) make(t *testing.T, name string) {
+// make creates a user's objects from the recorded ones.
+func (s *situation) make(t *testing.T, names ...string) {
 	t.Helper()
-	i := slices.IndexFunc(s.recorded, func(o parity.Object) bool { return o.String() == hub+" "+name })
-	if i < 0 {
-		t.Fatalf("%s was not recorded", name)
-	}
-	object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(s.recorded[i].Fields)}
-	for _, ours := range [][]string{{"status"}, {"metadata", "uid"}, {"metadata", "finalizers"}, {"spec", "clientID"}} {
-		unstructured.RemoveNestedField(object.Object, ours...)
-	}
-	if text, found, _ := unstructured.NestedString(object.Object, "decodedData", protocol.KubeconfigValueKey); found {
-		delete(object.Object, "decodedData")
-		object.Object["stringData"] = map[string]any{protocol.KubeconfigValueKey: s.kubeconfig(text)}
-	}
-	if _, err := s.dynamic(t, hub).Resource(resources[object.GetKind()]).Namespace(object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-		t.Fatalf("creating %s: %v", name, err)
+	for _, name := range names {
+		i := slices.IndexFunc(s.recorded, func(o parity.Object) bool { return o.String() == hub+" "+name })
+		if i < 0 {
+			t.Fatalf("%s was not recorded", name)
+		}
+		object := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(s.recorded[i].Fields)}
+		for _, ours := range [][]string{{"status"}, {"metadata", "uid"}, {"metadata", "finalizers"}, {"spec", "clientID"}} {
+			unstructured.RemoveNestedField(object.Object, ours...)
+		}
+		if text, found, _ := unstructured.NestedString(object.Object, "decodedData", protocol.KubeconfigValueKey); found {
+			delete(object.Object, "decodedData")
+			object.Object["stringData"] = map[string]any{protocol.KubeconfigValueKey: s.kubeconfig(text)}
+		}
+		if _, err := s.dynamic(t, hub).Resource(resources[object.GetKind()]).Namespace(object.GetNamespace()).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("creating %s: %v", name, err)
+		}
 	}
 }
 
