@@ -89,7 +89,7 @@ func (k *kinds) Capabilities() (*chartutil.Capabilities, error) {
 // be new.
 func (k *kinds) Mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) && k.refresh() {
+	if meta.IsNoMatchError(err) && k.Refresh() {
 		mapping, err = k.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	if err != nil {
@@ -120,8 +120,8 @@ func (k *kinds) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// refresh invalidates the cache, unless that was done within kindsPause.
-func (k *kinds) refresh() bool {
+// Refresh invalidates the cache, unless that was done within kindsPause. It reports whether it did.
+func (k *kinds) Refresh() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.clock().Sub(k.looked) < kindsPause {

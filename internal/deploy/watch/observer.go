@@ -171,8 +171,7 @@ func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, releas
 // mapping returns the resource of a kind. It repeats API discovery if a watch has found that the resource is no longer served.
 func (o *Observer) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, err := o.Agent.Mapping(gvk)
-	if err == nil && o.Watches.Unserved(mapping.Resource) {
-		o.Agent.Reset()
+	if err == nil && o.Watches.Unserved(mapping.Resource) && o.Agent.Refresh() {
 		mapping, err = o.Agent.Mapping(gvk)
 	}
 	return mapping, err
