@@ -84,6 +84,27 @@ func TestAgentsSilentBefore_StayMarked(t *testing.T) {
 	})
 }
 
+// The standby has observed all Clusters since before their agents became silent.
+func TestStandbyTakesOver_MarkedAgentsStayMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := clusters(10)
+		h := begin(t, all...)
+		h.standby = h.observer()
+		for i, name := range all[:6] {
+			h.beating(all[i+1:]...).during(50 * minute)
+			h.expect(fmt.Sprintf("33m %s Silent", name))
+			h.mark(name)
+		}
+		h.takeOver()
+		h.expectStale(all[:6]...)
+		h.beating(all[6:]...).during(2 * time.Hour)
+		h.expect()
+		h.expectStale(all[:6]...)
+		h.beat(all[0])
+		h.expect("0s c000 Heard")
+	})
+}
+
 // While more than half are silent, nothing is reported again and no other agent is marked.
 func TestManySilent_IsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,9 +55,12 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 		}
 		t.records[key] = r
 	}
-	if r.take(cluster, now) {
+	switch {
+	case r.take(cluster, now):
 		t.arrived(r, cluster, now)
 		t.returned(now)
+	case !t.running && supervision.MarkedNotReporting(cluster): // another process has marked the agent
+		r.marked = true
 	}
 	before := r.stage
 	out := t.judgeOne(r, cluster, now)

@@ -36,6 +36,8 @@ const (
 type hub struct {
 	t       *testing.T
 	tracker *liveness.Tracker
+	// standby is the tracker of another process, which observes the Clusters and does not run yet.
+	standby *liveness.Tracker
 	config  config.Config
 	adopted bool
 	// skew is how far the agents' clocks are ahead.
@@ -73,14 +75,15 @@ func (h *hub) restart() {
 	if h.end != nil {
 		h.end()
 	}
-	h.tracker = liveness.New(liveness.Options{
+	h.tracker = h.observer()
+	h.run()
+}
+
+// observer returns the tracker of another process, which knows all Clusters.
+func (h *hub) observer() *liveness.Tracker {
+	tracker := liveness.New(liveness.Options{
 		Cluster: h.read, Adopted: func(*fleet.Cluster) bool { return h.adopted }, Config: func() config.Config { return h.config },
 		Clock: time.Now, Log: slog.New(slog.DiscardHandler), OnMany: h.many,
-	})
-	tracker := h.tracker
-	tracker.OnChange(func(key types.NamespacedName) {
-		stage := tracker.Of(h.cluster(nameOf(key))) // a watcher may ask
-		h.tell(nameOf(key) + " " + string(stage))
 	})
 	h.mu.Lock()
 	names := h.names()
@@ -88,11 +91,30 @@ func (h *hub) restart() {
 	for _, name := range names {
 		tracker.Stale(key(name))
 	}
+	return tracker
+}
+
+// run starts the judgements. The first ones are not changes.
+func (h *hub) run() {
+	h.t.Helper()
+	tracker := h.tracker
+	tracker.OnChange(func(key types.NamespacedName) {
+		stage := tracker.Of(h.cluster(nameOf(key))) // a watcher may ask
+		h.tell(nameOf(key) + " " + string(stage))
+	})
 	var ctx context.Context
 	ctx, h.end = context.WithCancel(h.t.Context())
 	tracker.Run(ctx)
 	synctest.Wait()
 	h.expect()
+}
+
+// takeOver ends the leader. The standby goes on.
+func (h *hub) takeOver() {
+	h.t.Helper()
+	h.end()
+	h.tracker, h.standby = h.standby, nil
+	h.run()
 }
 
 // many tells in which other workspaces many agents are silent, and how many in all of them.
@@ -188,7 +210,11 @@ func (h *hub) store(cluster *fleet.Cluster) {
 
 func (h *hub) put(cluster *fleet.Cluster) {
 	h.store(cluster)
-	h.tracker.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) // as the watch does
+	for _, tracker := range []*liveness.Tracker{h.tracker, h.standby} {
+		if tracker != nil {
+			tracker.Stale(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) // as the watch does
+		}
+	}
 }
 
 func (h *hub) remove(name string) {
