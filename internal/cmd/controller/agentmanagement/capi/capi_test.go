@@ -75,6 +75,9 @@ func newBench(t testing.TB) *bench {
 	}
 	server.App.Dial = func(context.Context, []byte, string, bool) (hub.Downstream, error) { return cluster{b: b}, nil }
 	h.submit = func(job remote.Job) {
+		if job.Workspace != ws {
+			t.Errorf("a job counts for workspace %q", job.Workspace)
+		}
 		kubeconfig, err := job.Kubeconfig(t.Context())
 		job.Do(t.Context(), kubeconfig, err)
 	}

@@ -63,7 +63,7 @@ func (h *handler) identify(in gathered) {
 	if before.asking {
 		return
 	}
-	h.submit(remote.Job{Kubeconfig: in.kubeconfig, Do: func(ctx context.Context, kubeconfig []byte, err error) {
+	h.submit(remote.Job{Workspace: in.Key.Namespace, Kubeconfig: in.kubeconfig, Do: func(ctx context.Context, kubeconfig []byte, err error) {
 		known := knownIdentity{cluster: in.Cluster.UID, address: address, identity: capirule.Identity{Tried: true}}
 		if err == nil {
 			known.address = kubeconfigs.AddressHash(kubeconfig) // the Secret may have changed

@@ -51,6 +51,7 @@ func (h *handler) identifyUnknown(in gathered) {
 			continue
 		}
 		h.submit(remote.Job{
+			Workspace:  key.Namespace,
 			Kubeconfig: func(ctx context.Context) ([]byte, error) { return h.app.Probes.Kubeconfig(ctx, cluster) },
 			Do:         func(ctx context.Context, kubeconfig []byte, err error) { h.identified(ctx, cluster, kubeconfig, err) },
 		})
