@@ -2,17 +2,21 @@ package cluster
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // tickets is the ConfigMap with the blocked tickets of workspace fleet-default.
@@ -37,13 +41,18 @@ func TestTicketsOfADeletedCluster_AreBlockedBeforeItIsGone(t *testing.T) {
 			going := oneCluster(deleted)
 			going.Annotations = annotations
 			hub := newHub(t, going)
-			hub.Fail("create "+tickets, errors.New("no"))
+			hub.Fail("create "+tickets, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "tickets", errors.New("exceeded quota")))
 			if err := hub.Handle("Cluster", key); err == nil {
 				t.Error("want the server's error")
 			}
-			if left := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); !hasFinalizer(left) {
+			left := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east")
+			if !hasFinalizer(left) {
 				t.Fatal("the Cluster is gone and its tickets are valid")
 			}
+			if told := conditions.Get(left.Status.Conditions, conditions.Processed); told == nil || !strings.Contains(told.Message, "exceeded quota") {
+				t.Errorf("the Cluster does not tell why it stays: %v", told)
+			}
+			hub.Follow()
 			hub.Fail("create "+tickets, nil)
 			hub.Requests()
 			handle(t, hub)

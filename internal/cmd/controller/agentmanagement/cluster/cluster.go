@@ -129,7 +129,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	h.requeue(cluster, out.stage)
 	if out.removeFinalizer {
 		if err := h.blockTickets(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}); err != nil {
-			return cluster, err
+			return h.cannotLeave(in, err)
 		}
 		h.app.Log.Info("cluster gone", "cluster", reconcile.KeyOf(cluster).String())
 		return h.setFinalizer(cluster, false)
