@@ -28,9 +28,10 @@ func NewServerClock(own func() time.Time, differs func(ahead time.Duration)) *Se
 	return &ServerClock{own: own, differs: differs}
 }
 
-// Now returns the API server's time. It may be wrong by up to 30 s.
+// Now returns the API server's time, without a monotonic reading. It may be wrong by up to 30 s, and steps if one of the
+// two clocks is set: measure how long something takes with the process's own clock.
 func (c *ServerClock) Now() time.Time {
-	return c.own().Add(time.Duration(c.ahead.Load()))
+	return c.own().Add(time.Duration(c.ahead.Load())).Round(0)
 }
 
 // Watch returns a copy of the configuration whose clients tell the clock the Date of each answer.

@@ -59,9 +59,10 @@ type Context struct {
 	Log        *slog.Logger
 	Config     *config.Store
 	Namespaces clusterrule.Namespaces
-	Clock      func() time.Time
-	Version    string
-	Env        env.Controller
+	// Clock is for times in objects. OwnClock never steps, and is for times that this process has noted itself.
+	Clock, OwnClock func() time.Time
+	Version         string
+	Env             env.Controller
 	// Kube, RESTConfig and Own access the hub's own API server, without a rate limit.
 	Kube       kubernetes.Interface
 	RESTConfig *rest.Config
@@ -140,9 +141,7 @@ const (
 
 // New prepares caches and clients. It reads the configuration, unless Options contains it. Nothing is watched before Start.
 func New(ctx context.Context, o Options) (*Context, error) {
-	if o.Clock == nil {
-		o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clock
-	}
+	o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clocks
 	settings := config.NewStore(config.Default(o.Version))
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
 	if o.Dial == nil {
@@ -163,6 +162,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		Config:     settings,
 		Namespaces: clusterrule.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
 		Clock:      o.Clock,
+		OwnClock:   o.OwnClock,
 		Version:    o.Version,
 		Env:        o.Env,
 		Kube:       client,
@@ -241,7 +241,7 @@ func AddRequestIndexes(requests generic.CacheInterface[*fleet.ClusterRegistratio
 
 // addRemote prepares the work on other clusters, which begins with Start.
 func (a *Context) addRemote() {
-	a.Remote = remote.NewScheduler(a.Clock, func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
+	a.Remote = remote.NewScheduler(a.OwnClock, func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
 		return a.Reach(ctx, kubeconfig, connect, local)
 	})
 	a.Probes = remote.NewProbes(a.Remote, remote.Options{

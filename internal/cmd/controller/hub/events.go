@@ -91,7 +91,7 @@ const reasonUnreadable = "Unreadable"
 
 // addUndecodable prepares the reports. Shards see the same objects but write no Events.
 func (a *Context) addUndecodable() {
-	a.undecodable = undecodable.New(a.Log, a.Clock, func(object runtime.Object, message string) {
+	a.undecodable = undecodable.New(a.Log, a.OwnClock, func(object runtime.Object, message string) {
 		if a.Env.Shard == "" {
 			a.Recorder.Event(object, corev1.EventTypeWarning, reasonUnreadable, message)
 		}
@@ -104,7 +104,7 @@ func (a *Context) addUndecodable() {
 // server could refuse it otherwise.
 func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
-	if newest, ok := a.written.Newest(read.GetUID(), read, a.Clock()).(T); ok {
+	if newest, ok := a.written.Newest(read.GetUID(), read, a.OwnClock()).(T); ok {
 		read = newest
 	}
 	written, err := reconcile.WriteStatus(client, read, func(object T) {
@@ -117,7 +117,7 @@ func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], re
 		return written, err
 	}
 	if written.GetResourceVersion() != read.GetResourceVersion() {
-		a.written.Note(written.GetUID(), written, read, a.Clock())
+		a.written.Note(written.GetUID(), written, read, a.OwnClock())
 	}
 	for _, condition := range told {
 		a.Recorder.Event(written, corev1.EventTypeWarning, condition.Reason, condition.Message)

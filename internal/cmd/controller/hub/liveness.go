@@ -23,7 +23,7 @@ const reasonManySilent = "ManyAgentsSilent"
 // addLiveness prepares the observation of heartbeats, which starts when the caches are synced.
 func (a *Context) addLiveness() error {
 	a.Liveness = liveness.New(liveness.Options{
-		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.Clock, Log: a.Log, OnMany: a.manySilent,
+		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.OwnClock, Log: a.Log, OnMany: a.manySilent,
 	})
 	a.First(a.Liveness.Run)
 	a.Config.OnChange(func(_, _ config.Config) { a.Liveness.Judge() })

@@ -26,9 +26,11 @@ type Options struct {
 	Config *config.Config
 	// Version is the version of the binary, for the default agent image and the configuration's version gate.
 	Version string
-	// Log must not be nil. If Clock is nil, the clock of the hub's API server is used.
-	Log   *slog.Logger
-	Clock func() time.Time
+	// Log must not be nil.
+	Log *slog.Logger
+	// Clock tells the time of the hub's API server, OwnClock that of this process. Nil selects the real ones; without
+	// OwnClock, Clock is used for both.
+	Clock, OwnClock func() time.Time
 	// Dial replaces the connection to downstream clusters in tests. If it is nil, Dialer and Reacher are used.
 	Dial remote.DialFunc
 	// Guard wraps the client configuration for downstream clusters. If it is nil, nothing is wrapped.
@@ -39,13 +41,19 @@ type Options struct {
 	Registry prometheus.Registerer
 }
 
-// keepTime sets the clock. The process's own one counts until the API server shows another time.
+// keepTime sets the clocks. The process's own one counts until the API server shows another time.
 func (o *Options) keepTime(own func() time.Time) {
+	if o.Clock != nil {
+		if o.OwnClock == nil {
+			o.OwnClock = o.Clock
+		}
+		return
+	}
 	warn := sync.OnceFunc(func() { // several API servers may disagree with each answer
 		o.Log.Warn("the clock of this node differs from the API server's by more than 30 seconds, and the latter is used; set the node's clock: timedatectl set-ntp true")
 	})
 	clock := kube.NewServerClock(own, func(time.Duration) { warn() })
-	o.Own.Config, o.Clock = clock.Watch(o.Own.Config), clock.Now
+	o.Own.Config, o.Clock, o.OwnClock = clock.Watch(o.Own.Config), clock.Now, own
 }
 
 // Downstream is the API server of another cluster.

@@ -38,7 +38,7 @@ type handler struct {
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{
-		app: a, runs: newRuns(a.Clock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
+		app: a, runs: newRuns(a.OwnClock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 		reviews: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {

@@ -165,7 +165,7 @@ const clockTolerance = time.Minute
 // observe reads the state of an agent, on the hub and downstream.
 func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
 	key := reconcile.KeyOf(cluster).String()
-	known, now := h.runs.silence(key), h.app.Clock()
+	known, now := h.runs.silence(key), h.app.OwnClock()
 	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
 		Heard: !supervisionrule.NeverReported(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),

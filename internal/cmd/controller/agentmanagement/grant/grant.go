@@ -72,7 +72,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 		warnForbidden: sync.OnceFunc(func() {
 			a.Log.Warn("used credentials are deleted one by one: verb deletecollection is missing in ClusterRole fleet-controller; upgrade chart fleet together with its image")
 		}),
-		app: a, prover: prover, lasting: ctx, queue: places.New(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.Clock, a.Metrics.Stage),
+		app: a, prover: prover, lasting: ctx, queue: places.New(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.OwnClock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
 			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
 			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
@@ -102,7 +102,7 @@ func (h *handler) onChange(ctx context.Context, key string, request *fleet.Clust
 		}
 	}
 	h.written.CaughtUp(request.UID, request)
-	request = h.written.Newest(request.UID, request, h.app.Clock())
+	request = h.written.Newest(request.UID, request, h.app.OwnClock())
 	in, err := h.gather(request)
 	if err != nil {
 		return fmt.Errorf("processing registration %s/%s: %w", request.Namespace, request.Name, err)
@@ -164,7 +164,7 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 // noteWritten remembers a request that was written, so that the next round does not write the same again.
 func (h *handler) noteWritten(r *round) {
 	if r.request != r.in.Request {
-		h.written.Note(r.request.UID, r.request, r.in.Request, h.app.Clock())
+		h.written.Note(r.request.UID, r.request, r.in.Request, h.app.OwnClock())
 	}
 }
 

@@ -64,7 +64,7 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
 	h := &handler{
 		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
-		mutations: newMutations(a.Clock), cache: newCache(), slots: newSlots(),
+		mutations: newMutations(a.OwnClock), cache: newCache(), slots: newSlots(),
 	}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerWorkspace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
 	h.affected = affected.New(a, h.cache.selection, h.queue.Add)

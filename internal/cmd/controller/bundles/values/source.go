@@ -68,7 +68,7 @@ func (s *Source) await(bundle *fleet.Bundle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.awaited[reconcile.KeyOf(bundle)].hash != bundle.Spec.ValuesHash {
-		s.awaited[reconcile.KeyOf(bundle)] = awaitedValues{bundle.Spec.ValuesHash, s.app.Clock()}
+		s.awaited[reconcile.KeyOf(bundle)] = awaitedValues{bundle.Spec.ValuesHash, s.app.OwnClock()}
 	}
 }
 
@@ -81,7 +81,7 @@ func (s *Source) Wait(bundle types.NamespacedName, failure error) time.Duration 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, s.awaited[bundle].since.Add(Grace).Sub(s.app.Clock()))
+	return max(0, s.awaited[bundle].since.Add(Grace).Sub(s.app.OwnClock()))
 }
 
 // Awaits reports whether a Bundle waits for its Secret.

@@ -40,7 +40,7 @@ type Object interface {
 
 // Hub is an API server in memory, with the controllers' caches.
 type Hub struct {
-	// App is the Context that controllers register with. Its clock is that of the Hub.
+	// App is the Context that controllers register with. Its clocks are those of the Hub.
 	App *hub.Context
 	// Events receives the Events for users.
 	Events chan string
@@ -50,6 +50,7 @@ type Hub struct {
 
 	mu       sync.Mutex // guards the fields below
 	now      time.Time
+	stepped  time.Duration // how far Step has set the clock forward
 	objects  map[string]Object
 	cached   []cached
 	written  []Object // since the last Follow
@@ -79,7 +80,7 @@ func New(t testing.TB) *Hub {
 		Env:     env.Controller{Namespace: names.SystemNamespace, Agent: env.AgentSettings{Replicas: 1, LeaseDuration: "30s", RenewDeadline: "25s", RetryPeriod: "10s"}},
 		Version: "test",
 		Log:     slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Clock:   h.Now,
+		Clock:   h.Now, OwnClock: h.ownTime,
 		Dial: func(context.Context, []byte, string, bool) (hub.Downstream, error) {
 			return nil, foreign.ErrUnreachable
 		},
@@ -134,7 +135,21 @@ func (h *Hub) Now() time.Time {
 	return h.now
 }
 
-// Pass advances the clock.
+// ownTime returns the time of the controllers' process, which Step does not change.
+func (h *Hub) ownTime() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now.Add(-h.stepped)
+}
+
+// Step sets the clock of the API server forward, or back, while no time passes.
+func (h *Hub) Step(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now, h.stepped = h.now.Add(d), h.stepped+d
+}
+
+// Pass advances the clocks.
 func (h *Hub) Pass(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
