@@ -93,14 +93,14 @@ func (d *deployer) take(ctx context.Context, name string, who *access.Identity, 
 	return nil
 }
 
-// finish does what remains after a deployment, unless this process has already done it: it labels the namespace,
-// removes the stale releases under former names, and deletes copies that are no longer wanted.
+// finish does what remains after a deployment: it labels the namespace, removes the stale releases under former names,
+// and deletes copies that are no longer wanted. If this process has already done it, it only keeps the labels.
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, stale []placement.Release) error {
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
-	marks := namespaces.MarksOf(&bd.Spec.Options)
+	marks := namespaces.MarksOf(&bd.Spec.Options, d.Clock())
 	left := d.records.hasLeftCopies(bd.Name)
 	if r.finished && r.marks.Same(marks) && len(stale) == 0 && !left {
-		return nil
+		return d.namespaces.Keep(ctx, bd, &r.marks, key.Namespace, release)
 	}
 	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies, left))
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,6 +153,15 @@ func (l *lab) newIdentity(admin *rest.Config) *rest.Config {
 	config := rest.AnonymousClientConfig(admin)
 	config.BearerToken = token.Status.Token
 	return config
+}
+
+// fakeTime returns a function that lets time pass for the deployer, but not for its timers.
+func (l *lab) fakeTime() (pass func(time.Duration)) {
+	var passed atomic.Int64
+	l.options = func(o *Options) {
+		o.Clock = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+	}
+	return func(more time.Duration) { passed.Add(int64(more)) }
 }
 
 // start runs the deployer until halt or the end of the test. It returns when the cache has synced.

@@ -36,7 +36,7 @@ type record struct {
 	tracking *watch.Tracking
 	// finished is true when nothing is left to do after the deployment of the release.
 	finished bool
-	// marks are the labels and annotations that the namespace had then. The hub changes them without a new deployment.
+	// marks are the labels and annotations that the namespace got last. The hub changes them without a new deployment.
 	marks namespaces.Marks
 	// again is true if the release has to be deployed again although its revision is in place.
 	again bool

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -414,6 +415,28 @@ func TestNamespaceLabelsChange_NeedsNoDeployment(t *testing.T) {
 	l.expectNamespace(ns, map[string]string{"name": ns, corev1.LabelMetadataName: ns}, map[string]string{"note": "c"})
 	given(nil, nil)
 	l.expectNamespace(ns, map[string]string{"name": ns, corev1.LabelMetadataName: ns}, nil)
+	if got := l.revisionsOf(ns, "x"); !slices.Equal(got, []string{"1 deployed"}) {
+		t.Errorf("revisions %q", got)
+	}
+}
+
+func TestNamespaceLabelRemovedByOthers_IsRestored(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "labels-removed")
+	pass := l.fakeTime()
+	l.start()
+	ns := l.Name + "-x"
+	options := deploytest.InNamespace(ns)
+	options.NamespaceLabels = map[string]string{"team": "a"}
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options})
+	l.expectStatus("x", ready)
+	labels := map[string]string{"team": "a", "name": ns, corev1.LabelMetadataName: ns}
+	l.expectNamespace(ns, labels, nil)
+	for _, patch := range []string{`{"metadata":{"labels":{"team":null}}}`, `{"metadata":{"labels":{"team":"b"}}}`} {
+		pass(time.Hour)
+		l.mark(ns, patch)
+		l.expectNamespace(ns, labels, nil)
+	}
 	if got := l.revisionsOf(ns, "x"); !slices.Equal(got, []string{"1 deployed"}) {
 		t.Errorf("revisions %q", got)
 	}

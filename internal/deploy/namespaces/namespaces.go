@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,14 +16,20 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
+// marksPause is the pause before a namespace is labelled again: another controller may remove the labels each time.
+const marksPause = time.Minute
+
 // Namespaces prepares the namespaces of releases.
 type Namespaces struct {
 	agent    *access.Identity
 	accounts *access.Accounts
+	clock    func() time.Time
+	again    func(name string, after time.Duration)
 }
 
-func New(agent *access.Identity, known *access.Accounts) *Namespaces {
-	return &Namespaces{agent: agent, accounts: known}
+// New returns Namespaces. again enqueues a BundleDeployment after a pause.
+func New(agent *access.Identity, known *access.Accounts, clock func() time.Time, again func(string, time.Duration)) *Namespaces {
+	return &Namespaces{agent: agent, accounts: known, clock: clock, again: again}
 }
 
 // Check enforces allowedTargetNamespaceSelector.
@@ -59,11 +66,14 @@ func (n *Namespaces) Ensure(ctx context.Context, who *access.Identity, name stri
 }
 
 // Marks holds the labels and annotations that a deployment sets on its namespace.
-type Marks struct{ labels, annotations map[string]string }
+type Marks struct {
+	labels, annotations map[string]string
+	set                 time.Time
+}
 
-// MarksOf returns the labels and annotations that a deployment with the options sets.
-func MarksOf(options *fleet.BundleDeploymentOptions) Marks {
-	return Marks{labels: options.NamespaceLabels, annotations: options.NamespaceAnnotations}
+// MarksOf returns the labels and annotations that a deployment with the options sets now.
+func MarksOf(options *fleet.BundleDeploymentOptions, now time.Time) Marks {
+	return Marks{labels: options.NamespaceLabels, annotations: options.NamespaceAnnotations, set: now}
 }
 
 func (m Marks) Same(other Marks) bool {
@@ -71,6 +81,26 @@ func (m Marks) Same(other Marks) bool {
 }
 
 func (m Marks) none() bool { return m.Same(Marks{}) }
+
+// Keep sets labels and annotations again that another writer may have changed, at most once in marksPause.
+func (n *Namespaces) Keep(ctx context.Context, bd *fleet.BundleDeployment, given *Marks, name, release string) error {
+	if given.none() {
+		return nil
+	}
+	now := n.clock()
+	if wait := marksPause - now.Sub(given.set); wait > 0 {
+		n.again(bd.Name, wait)
+		return nil
+	}
+	err := n.Mark(ctx, bd, *given, name, release)
+	if apierrors.IsNotFound(err) {
+		return nil // the objects of the release are missing, too
+	}
+	if err == nil {
+		given.set = now
+	}
+	return err
+}
 
 // Mark sets the labels and annotations of the options on the release's namespace, and removes those that
 // it set before. The agent reads the namespace; the identity that deploys changes it.

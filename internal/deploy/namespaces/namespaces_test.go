@@ -2,6 +2,7 @@ package namespaces
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -109,6 +110,22 @@ func TestWantedNamespace(t *testing.T) {
 				t.Errorf("the input was changed:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestKeep_WaitsBeforeItReadsTheNamespaceAgain(t *testing.T) {
+	now := deploytest.Noon()
+	var waits []time.Duration
+	n := New(nil, nil, func() time.Time { return now }, func(_ string, after time.Duration) { waits = append(waits, after) })
+	given := MarksOf(&fleet.BundleDeploymentOptions{NamespaceAnnotations: map[string]string{"a": "b"}}, now)
+	now = now.Add(20 * time.Second)
+	for _, marks := range []*Marks{{}, &given} {
+		if err := n.Keep(t.Context(), deploytest.Deployment(), marks, "web", "web/hello:1"); err != nil { // there is no API server
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]time.Duration{40 * time.Second}, waits); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -46,17 +46,17 @@ func Until(object Awaited, cause error) error {
 
 // AwaitedBy returns the object whose change may resolve an error, or nil if no object can. alone is true if
 // nothing else can resolve it. If a namespace is terminating, it may be another namespace than the release's, so
-// alone is false.
+// alone is false. Without an error, it is the namespace if the bundle labels it, because others may remove the labels.
 func AwaitedBy(bd *fleet.BundleDeployment, err error) (object *Awaited, alone bool) {
 	var waits *awaitingError
 	switch {
-	case err == nil:
+	case err == nil && len(bd.Spec.Options.NamespaceLabels)+len(bd.Spec.Options.NamespaceAnnotations) == 0:
 		return nil, false
 	case errors.As(err, &waits):
 		return &waits.object, true
-	case ReasonOf(err) == conditions.ReasonNamespaceTerminating:
-		going := CoreObject("namespaces", "", placement.NamespaceOf(&bd.Spec.Options))
-		return &going, false
+	case err == nil, ReasonOf(err) == conditions.ReasonNamespaceTerminating:
+		namespace := CoreObject("namespaces", "", placement.NamespaceOf(&bd.Spec.Options))
+		return &namespace, false
 	}
 	return nil, false
 }

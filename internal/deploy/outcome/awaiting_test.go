@@ -14,11 +14,13 @@ func TestAwaitedBy(t *testing.T) {
 	bd.Spec.Options.TargetNamespace = "web"
 	refused := Until(CoreObject("namespaces", "", "team-a"), Because(conditions.ReasonNamespaceMissing, errors.New("none")))
 	tests := map[string]struct {
-		err   error
-		want  string
-		alone bool
+		labels map[string]string
+		err    error
+		want   string
+		alone  bool
 	}{
 		"no error":                {},
+		"no error, labels":        {labels: map[string]string{"a": "b"}, want: "namespaces.v1 web"},
 		"another error":           {err: errors.New("connection refused")},
 		"a namespace":             {err: fmt.Errorf("x: %w", refused), want: "namespaces.v1 team-a", alone: true},
 		"a terminating namespace": {err: Because(conditions.ReasonNamespaceTerminating, errors.New("x")), want: "namespaces.v1 web"},
@@ -26,6 +28,8 @@ func TestAwaitedBy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			bd := bd.DeepCopy()
+			bd.Spec.Options.NamespaceLabels = test.labels
 			object, alone := AwaitedBy(bd, test.err)
 			got := ""
 			if object != nil {
