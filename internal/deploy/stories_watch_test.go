@@ -7,9 +7,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // wire is the transport of an agent's watches, which a test can silence.
@@ -122,4 +129,57 @@ func TestSilentWatches_ChangesAreFoundAfterReconnect(t *testing.T) {
 			l.expectStatus("other", modified("configmap.v1 "+l.Name+"/other missing"))
 		})
 	}
+}
+
+// unlisted is the transport of an agent, on which lists and watches of a resource fail.
+type unlisted struct {
+	next   http.RoundTripper
+	suffix string // of the path
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u *unlisted) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet || !strings.HasSuffix(request.URL.Path, u.suffix) {
+		return u.next.RoundTrip(request)
+	}
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"conversion webhook failed","code":500}`
+	return &http.Response{
+		StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(strings.NewReader(status)), ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// A CRD has objects in a version that a webhook has to convert, and the webhook is gone. The API server then neither lists nor watches
+// any object of the kind, but it returns those that need no conversion. Here the transport answers, because a real CRD like that
+// would block the deletion of all namespaces.
+func TestKindThatCannotBeListed_ItsObjectsAreRead(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unlisted")
+	group, crd, object := l.thing()
+	agent := l.local
+	agent.Wrap(func(next http.RoundTripper) http.RoundTripper { return &unlisted{next, "/" + group + "/v1/things"} })
+	l.local = control.Plane(t).Cluster(east).Config()
+	pass := l.fakeTime()
+	withTime := l.options
+	l.options = func(o *Options) { withTime(o); o.Local = agent }
+	l.start()
+	l.define(crd, crdVersion("v1", true, true))
+	files := deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/thing.yaml": object})
+	l.apply(bundle{Name: "things", Files: files, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("things", ready)
+
+	pass(time.Hour)
+	l.expectStatus("things", func(bd *fleet.BundleDeployment) string {
+		if found := conditions.Get(bd.Status.Conditions, conditions.Monitored); !strings.Contains(found.Message, "things."+group+" cannot be listed and watched") {
+			return "Monitored does not name the kind"
+		}
+		return ready(bd)
+	})
+	things := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "things"}).Namespace(l.Name)
+	if _, err := things.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"spec":{"b":"d"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pass(time.Hour)
+	l.edit("configmaps", "things", `{"metadata":{"annotations":{"a":"look"}}}`) // earlier than the timer
+	l.expectStatus("things", modified("thing."+group+" "+l.Name+`/a modified {"spec":{"b":"c"}}`))
 }

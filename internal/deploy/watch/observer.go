@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/drift"
@@ -43,6 +45,8 @@ type Tracking struct {
 	first *manifest.Revision
 	// leaving are the objects that were already being deleted when they were deployed.
 	leaving []manifest.Ref
+	// polled is the time at which the objects without a working watch were read.
+	polled time.Time
 	// rules are the differences to ignore.
 	rules drift.Rules
 	// Known is true while seen and extras are up to date.
@@ -114,6 +118,9 @@ func (t *Tracking) FirstDrifted() (ref manifest.Ref, found bool) {
 	}
 	return t.refs[i], true
 }
+
+// pollPause is the pause between two reads of the objects whose watches have failed.
+const pollPause = time.Minute
 
 // Observer observes the objects of releases.
 type Observer struct {
@@ -228,6 +235,10 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 		return nil, err
 	}
 	o.Watches.Follow(bd.Name, t.watched())
+	failed := o.Watches.Failed(bd.Name)
+	if len(failed) > 0 {
+		o.Again(bd.Name, pollPause)
+	}
 	known, err := true, error(nil)
 	if first := t.first; first != nil {
 		t.first = nil
@@ -238,7 +249,7 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 		}
 		err = o.takeIn(ctx, bd, t, first.Live, first.Wanted)
 	} else {
-		known, err = o.observe(ctx, bd, t)
+		known, err = o.observe(ctx, bd, t, failed)
 	}
 	if err == nil && known {
 		err = o.checkExtras(ctx, t)
@@ -252,24 +263,58 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	}
 	t.Known = true
 	found := newReport(t.sightings(), t.extras...)
-	found.Mistake = t.rules.Mistake()
+	found.Warning = warning(t.rules.Mistake(), failed)
 	return &found, nil
+}
+
+// warning joins what limits the observation.
+func warning(mistake string, failed map[schema.GroupVersionResource]error) string {
+	var texts []string
+	for resource, err := range failed {
+		texts = append(texts, fmt.Sprintf("%s cannot be listed and watched, so that the objects are only read once a minute: %s", resource.GroupResource(), outcome.Message(err)))
+	}
+	slices.Sort(texts) // a map has no order
+	if mistake != "" {
+		texts = append(texts, mistake)
+	}
+	return strings.Join(texts, "; ")
 }
 
 // observe updates the observed state of the objects. It fetches only changed objects. It returns false while some states are not
 // known.
-func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (known bool, err error) {
-	changed, known := o.changed(bd.Name, t)
-	live, fetchErr := o.fetch(ctx, t, changed)
-	return known && len(live) == len(changed), errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
+func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking, failed map[schema.GroupVersionResource]error) (known bool, err error) {
+	now := o.Clock()
+	poll := len(failed) > 0 && now.Sub(t.polled) >= pollPause
+	watched, due := t.split(failed, poll)
+	changed, known := o.changed(bd.Name, t, watched)
+	due = append(due, changed...)
+	live, fetchErr := o.fetch(ctx, t, due)
+	if poll && fetchErr == nil {
+		t.polled = now
+	}
+	return known && len(live) == len(due), errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
 }
 
-// changed returns the objects whose cached metadata differ from the last observation, and false while the metadata are not
+// split returns the objects with a working watch, and those without one that have to be read: all of them if poll is true.
+func (t *Tracking) split(failed map[schema.GroupVersionResource]error, poll bool) (watched, due []manifest.Ref) {
+	for _, ref := range t.refs {
+		_, seen := t.seen[ref]
+		switch {
+		case failed[t.resources[ref.GroupVersionKind]] == nil:
+			watched = append(watched, ref)
+		case poll || !seen:
+			due = append(due, ref)
+		}
+	}
+	return watched, due
+}
+
+// changed returns those of refs whose cached metadata differ from the last observation, and false while the metadata are not
 // synced. An object that other writers change again and again is left for later.
-func (o *Observer) changed(name string, t *Tracking) (changed []manifest.Ref, known bool) {
+func (o *Observer) changed(name string, t *Tracking, refs []manifest.Ref) (changed []manifest.Ref, known bool) {
 	known = true
 	now := o.Clock()
-	for _, ref := range t.refs {
+	for _, ref := range refs {
 		found, ready := o.Watches.Cached(t.resources[ref.GroupVersionKind], ref.Namespace, ref.Name)
 		last, seen := t.seen[ref]
 		switch {

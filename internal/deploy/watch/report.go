@@ -32,8 +32,8 @@ type Report struct {
 	// Ready is true if no object is in transition or in error. NonModified is true if no object is missing, changed or
 	// left over.
 	Ready, NonModified bool
-	// Mistake describes an invalid rule for differences to ignore, or is empty.
-	Mistake string
+	// Warning describes what limits the observation: an invalid rule for differences to ignore, or failed watches. It may be empty.
+	Warning string
 }
 
 // newReport summarizes sightings, which are in the order of the release's manifest, and extras, which should have
@@ -89,7 +89,7 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, r Report, sy
 		status.Ready, message = false, installed.Message // the namespace could not be labelled
 	}
 	outcome.SetCondition(status, now, conditions.Ready, message)
-	outcome.Monitored(status, now, r.Mistake)
+	outcome.Monitored(status, now, r.Warning)
 }
 
 // notReadyMessage describes the first object that is not ready, or else the first one that is modified. It

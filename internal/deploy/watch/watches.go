@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,8 +18,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// watchPatience is how long a watch may take until its first list counts as failed.
+// watchPatience is how long all lists of a watch may fail until the watch counts as failed.
 const watchPatience = 20 * time.Second
+
+var errSilent = errors.New("the API server does not answer")
 
 // Watches watches the metadata of deployed objects. There is one watch for each resource in use; it selects all
 // objects with a label, whatever its value. The reconcile fetches the changed objects. An object that loses the
@@ -28,7 +32,8 @@ type Watches struct {
 	label string
 	// changed is called for each changed object, with the label that it has or had.
 	changed func(resource schema.GroupVersionResource, object *metav1.PartialObjectMetadata)
-	// synced is called when a resource has synced, and when the API server no longer serves it.
+	// synced is called when a resource has synced, when its watch has failed or works again, and when the API server no longer
+	// serves it.
 	synced func(users []string)
 	clock  func() time.Time
 
@@ -42,8 +47,13 @@ type Watches struct {
 // watched is the watch of one resource.
 type watched struct {
 	informer cache.SharedIndexInformer
-	began    time.Time
 	unserved bool // the API server does not serve the resource
+	// failing is the time since which no list has succeeded, at first the start of the watch. It is zero after a list. version is
+	// the version of the cache at that time.
+	failing  time.Time
+	version  string
+	err      error // of the last list
+	reported bool  // the users know that the watch has failed
 	stop     chan struct{}
 	users    map[string]bool
 }
@@ -97,7 +107,7 @@ func (w *Watches) Follow(user string, resources map[schema.GroupVersionResource]
 // start watches a resource. The caller holds the lock.
 func (w *Watches) start(resource schema.GroupVersionResource) {
 	stop := make(chan struct{})
-	objects := reporting{w.client.Resource(resource), func(err error) { w.answered(resource, err) }}
+	objects := reporting{w.client.Resource(resource), func(err error, lists bool) { w.answered(resource, err, lists) }}
 	informer := NewMetadataInformer(w.client, objects, func(options *metav1.ListOptions) {
 		options.LabelSelector = w.label
 	})
@@ -117,7 +127,7 @@ func (w *Watches) start(resource schema.GroupVersionResource) {
 			w.notify(resource, object)
 		},
 	})
-	w.watched[resource] = &watched{informer: informer, began: w.clock(), stop: stop, users: map[string]bool{}}
+	w.watched[resource] = &watched{informer: informer, failing: w.clock(), stop: stop, users: map[string]bool{}}
 	w.running.Go(func() { informer.Run(stop) })
 	w.running.Go(func() {
 		if cache.WaitForCacheSync(stop, handler.HasSynced) {
@@ -126,41 +136,85 @@ func (w *Watches) start(resource schema.GroupVersionResource) {
 	})
 }
 
-// reporting is a client that reports the results of its lists and watches.
+// reporting is a client that reports the results of its lists and watches. A watch that begins with all objects is a list that may
+// still fail after the first answer, so that only its error counts.
 type reporting struct {
 	metadata.ResourceInterface
-	answered func(err error)
+	answered func(err error, lists bool)
 }
 
 // List implements metadata.ResourceInterface.
 func (r reporting) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	found, err := r.ResourceInterface.List(ctx, options)
-	r.answered(err)
+	r.answered(err, true)
 	return found, err
 }
 
 // Watch implements metadata.ResourceInterface.
 func (r reporting) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	found, err := r.ResourceInterface.Watch(ctx, options)
-	r.answered(err)
+	r.answered(err, err != nil && options.SendInitialEvents != nil)
 	return found, err
 }
 
-// answered notes whether the API server serves a resource. Users are notified of each failed request, because API discovery may
-// learn of the change later. The informer repeats failed requests.
-func (w *Watches) answered(resource schema.GroupVersionResource, err error) {
-	unserved := isUnserved(err)
-	if err != nil && !unserved {
-		return
-	}
+// answered notes the result of a request for a resource. The informer repeats failed requests.
+func (w *Watches) answered(resource schema.GroupVersionResource, err error, lists bool) {
 	w.mu.Lock()
-	if found := w.watched[resource]; found != nil {
-		found.unserved = unserved
-	}
+	found := w.watched[resource]
+	changed := found != nil && found.answered(err, lists, w.clock())
 	w.mu.Unlock()
-	if users := w.usersOf(resource); unserved && len(users) > 0 {
+	if users := w.usersOf(resource); changed && len(users) > 0 {
 		w.synced(users)
 	}
+}
+
+// answered notes a result and reports whether to notify the users. They are notified of each request for a resource that is not
+// served, because API discovery may learn of the change later. If the API server cannot be reached, the watch has not failed:
+// single objects cannot be read either.
+func (f *watched) answered(err error, lists bool, now time.Time) (changed bool) {
+	unserved := isUnserved(err)
+	if err == nil || unserved {
+		f.unserved = unserved
+	}
+	switch {
+	case unserved || !lists:
+		return unserved
+	case err == nil:
+		changed = f.reported
+		f.failing, f.err, f.reported = time.Time{}, nil, false
+		return changed
+	case f.works():
+		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+			return false
+		}
+		f.failing, f.version, f.reported = now, f.informer.LastSyncResourceVersion(), false
+	}
+	f.err = err
+	changed = !f.reported && f.hasFailed(now)
+	f.reported = f.reported || changed
+	return changed
+}
+
+// works reports whether objects were listed since the last failure.
+func (f *watched) works() bool {
+	return f.failing.IsZero() || f.informer.LastSyncResourceVersion() != f.version
+}
+
+func (f *watched) hasFailed(now time.Time) bool {
+	return !f.unserved && !f.works() && now.Sub(f.failing) > watchPatience
+}
+
+// Failed returns the resources of a user whose watches have failed, with the last errors. Their caches are outdated.
+func (w *Watches) Failed(user string) map[schema.GroupVersionResource]error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	failed := map[schema.GroupVersionResource]error{}
+	for resource := range w.used[user] {
+		if found := w.watched[resource]; found.hasFailed(w.clock()) {
+			failed[resource] = cmp.Or(found.err, errSilent)
+		}
+	}
+	return failed
 }
 
 // isUnserved reports whether the API server does not serve the resource of a request. That a single object does not exist is
@@ -215,8 +269,8 @@ func (w *Watches) usersOf(resource schema.GroupVersionResource) []string {
 }
 
 // Cached returns the cached metadata of an object, nil if it does not exist, and whether the cache can answer. If a
-// watch has not synced within watchPatience, or its resource is not served, every object counts as known and missing, so
-// that the caller fetches it.
+// watch has failed before it synced, or its resource is not served, every object counts as known and missing, so that the caller
+// fetches it.
 func (w *Watches) Cached(resource schema.GroupVersionResource, namespace, name string) (found *metav1.PartialObjectMetadata, known bool) {
 	w.mu.Lock()
 	watched := w.watched[resource]
@@ -224,13 +278,13 @@ func (w *Watches) Cached(resource schema.GroupVersionResource, namespace, name s
 		w.mu.Unlock()
 		return nil, false
 	}
-	unserved := watched.unserved
+	unserved, failed := watched.unserved, watched.hasFailed(w.clock())
 	w.mu.Unlock()
 	switch {
 	case unserved:
 		return nil, true
 	case !watched.informer.HasSynced():
-		return nil, w.clock().Sub(watched.began) > watchPatience
+		return nil, failed
 	}
 	key := name
 	if namespace != "" {

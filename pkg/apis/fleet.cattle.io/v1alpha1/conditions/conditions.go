@@ -55,7 +55,7 @@ const (
 	// Installed, on BundleDeployment, is True when the release exists and its namespace has the labels and annotations
 	// of the bundle.
 	Installed = "Installed"
-	// Monitored, on BundleDeployment, is True when the deployed resources could be checked.
+	// Monitored, on BundleDeployment, is True when the deployed resources could be checked. Its message describes limits of the check.
 	Monitored = "Monitored"
 )
 
