@@ -46,11 +46,14 @@ func limitDownloads(answer, whole time.Duration, size int) {
 	transport.DisableKeepAlives, transport.DisableCompression = true, true // a compressed answer could grow
 	dial := (&net.Dialer{Timeout: answer}).DialContext
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		deadline := schemas.deadline(time.Now().Add(whole)) //nolint:forbidigo // the clock of the connection
+		ctx, cancel := context.WithDeadline(ctx, deadline)
+		defer cancel()
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		return &download{Conn: conn, left: size}, conn.SetDeadline(time.Now().Add(whole)) //nolint:forbidigo // the clock of the connection
+		return &download{Conn: conn, left: size}, conn.SetDeadline(deadline)
 	}
 }
 
@@ -88,18 +91,33 @@ func kustomize(p *Package, rendered []*unstructured.Unstructured) ([]*unstructur
 			return nil, fmt.Errorf("kustomize: %w", err)
 		}
 	}
+	text, err := build(disk, dir)
+	if err != nil {
+		return nil, fmt.Errorf("kustomize: %w", err)
+	}
+	return manifest.Parse(text)
+}
+
+// build returns the objects of the kustomization in a directory. Kustomize panics for an OpenAPI schema that it cannot read.
+func build(disk filesys.FileSystem, dir string) (text []byte, err error) {
+	customSchema, err := checkExpansion(disk, path.Clean(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer schemas.enter(customSchema)()
+	defer func() {
+		if cause := recover(); cause != nil {
+			text, err = nil, fmt.Errorf("panic: %v", cause)
+		}
+	}()
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsRootOnly
 	options.PluginConfig = types.DisabledPluginConfig()
 	resources, err := krusty.MakeKustomizer(options).Run(disk, dir)
 	if err != nil {
-		return nil, fmt.Errorf("kustomize: %w", err)
+		return nil, err
 	}
-	text, err := resources.AsYaml()
-	if err != nil {
-		return nil, fmt.Errorf("kustomize: %w", err)
-	}
-	return manifest.Parse(text)
+	return resources.AsYaml()
 }
 
 // checkYAML returns an error for a file whose YAML is too large to parse. Files that are not YAML are allowed: a
