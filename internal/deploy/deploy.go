@@ -57,7 +57,9 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Chart: bundle.Chart, Finish: &source.PostRenderer{
 			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
-			Namespaced: who.Namespaced, Installed: installed,
+			Namespaced: who.Namespaced, Installed: installed, Limit: func(build func() error) error {
+				return d.releaser.Renderings.Run(marks, bd.Spec.Options.ServiceAccount, key, bd.Spec.DeploymentID, build)
+			},
 		},
 		Identity: who, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
 		Changes: d.changesOf(bd.Name, marks.Hash),

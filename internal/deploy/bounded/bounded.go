@@ -1,4 +1,4 @@
-// Package bounded limits how long a worker waits for the templates of a chart, which cannot be cancelled.
+// Package bounded limits how long a worker waits for templates, values schemas and kustomizations, which cannot be cancelled.
 //
 //	Render ─► a place of the service account ─► ends ─► its result
 //	                                       └──► does not within Limit ─► an error; it is left running and keeps its place
@@ -26,7 +26,7 @@ const (
 	perAccount = 8
 )
 
-// Renderings runs functions that render charts. Those of one release must not overlap.
+// Renderings runs functions that render charts or build kustomizations. Those of one release must not overlap.
 type Renderings struct {
 	stopped <-chan struct{}
 	// agent is the set of the agent's own Bundle. It needs no place, so that other Bundles cannot prevent an upgrade of the agent.
@@ -97,6 +97,12 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	case <-timer.C:
 		return nil, tooLong("rendering the chart of release %s has not ended within %s", release, Limit)
 	}
+}
+
+// Run calls build like Render.
+func (r *Renderings) Run(set placement.Set, account string, release placement.Release, deployment string, build func() error) error {
+	_, err := r.Render(set, account, release, deployment, func() (map[string]string, error) { return nil, build() })
+	return err
 }
 
 // begin records a rendering. It returns false if too many of the release have not ended.
@@ -184,11 +190,11 @@ func tooMany(account string) error {
 	if account == "" {
 		of = "Bundles without a service account"
 	}
-	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the most: correct the templates of "+
-		"Bundles with this reason, and restart the agent, which cannot stop them", perAccount, of))
+	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the most: correct the charts and "+
+		"kustomizations of Bundles with this reason, and restart the agent, which cannot stop them", perAccount, of))
 }
 
 func tooLong(format string, args ...any) error {
 	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf(format+
-		": a template of it may have an endless loop; correct it, and restart the agent, which cannot stop it", args...))
+		": a template, its values schema or its kustomization may be endless; correct it, and restart the agent, which cannot stop it", args...))
 }

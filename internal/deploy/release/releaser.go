@@ -47,7 +47,7 @@ type Releaser struct {
 	Clock   func() time.Time
 	// Slots are released while an operation waits for objects or hooks; nil means unlimited.
 	Slots objects.Slots
-	// Renderings limits how long templates may take; nil means unlimited.
+	// Renderings limits how long templates and values schemas may take; nil means unlimited.
 	Renderings *bounded.Renderings
 	// Seal tells the revisions that the agent stored from others.
 	Seal *Seal
@@ -284,7 +284,7 @@ func newInstall(in Installation, config *action.Configuration) *action.Install {
 	run.Force = in.Force
 	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.TimeoutSeconds > 0, helm.WaitForJobs
-	run.SkipSchemaValidation = helm.SkipSchemaValidation
+	run.SkipSchemaValidation = true // rendering validates the values
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
 	return run
@@ -300,7 +300,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	run.ResetValues = true // the bundle has all values: values that were removed must not come back
 	run.Atomic, run.Timeout = helm.Atomic && !in.noWayBack, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
-	run.SkipSchemaValidation = helm.SkipSchemaValidation
+	run.SkipSchemaValidation = true // rendering validates the values
 	run.DisableOpenAPIValidation = true
 	run.EnableDNS = !helm.DisableDNS
 	run.PostRenderer = noted{in.Finish, client}

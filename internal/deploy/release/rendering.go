@@ -21,8 +21,8 @@ import (
 // notesFile is the template with the text for users, which Helm does not parse.
 const notesFile = "NOTES.txt"
 
-// rendering renders the templates of a chart before Helm does, so that their size can be checked before Helm
-// parses them. Helm requests the client configuration right before it renders; ToRESTConfig then renders and
+// rendering validates the values and renders the templates of a chart before Helm does, so that both are limited in time, and
+// the size of what is rendered can be checked before Helm parses it. Helm requests the client configuration right before it renders; ToRESTConfig then renders and
 // replaces the templates by the rendered text.
 type rendering struct {
 	*access.Identity
@@ -51,14 +51,17 @@ func (r *rendering) render(renderer engine.Engine) error {
 	if err := r.in.Finish.CheckDependencies(); err != nil {
 		return err
 	}
-	values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
-		Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
-	}, r.capabilities(), true)
-	if err != nil {
-		return err
-	}
-	renderer.EnableDNS = !HelmOptions(r.in.Options).DisableDNS
-	rendered, err := r.bounds.Render(r.in.Set, r.in.Options.ServiceAccount, r.in.Release, r.in.DeploymentID, func() (map[string]string, error) { return renderer.Render(c, values) })
+	helm, known := HelmOptions(r.in.Options), r.capabilities()
+	renderer.EnableDNS = !helm.DisableDNS
+	rendered, err := r.bounds.Render(r.in.Set, r.in.Options.ServiceAccount, r.in.Release, r.in.DeploymentID, func() (map[string]string, error) {
+		values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
+			Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
+		}, known, helm.SkipSchemaValidation)
+		if err != nil {
+			return nil, err
+		}
+		return renderer.Render(c, values)
+	})
 	if err != nil {
 		return err
 	}

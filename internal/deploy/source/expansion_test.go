@@ -1,9 +1,13 @@
 package source
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"helm.sh/helm/v3/pkg/release"
 )
 
 // nested returns directories with the given fields. NEXT is the directory after each; the last one lists a missing directory.
@@ -59,5 +63,18 @@ func TestKustomizationOfManyDirectories_IsBuilt(t *testing.T) {
 	files["base/a.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	if text, err := kustomizeFiles(files); err != nil || !strings.Contains(text, "name: a-199") {
 		t.Errorf("%.300s, error %v", text, err)
+	}
+}
+
+func TestKustomization_IsBuiltWithinTheLimit(t *testing.T) {
+	p := &Package{Style: style{Kustomization: "kustomization.yaml"}, Files: []file{{Name: "kustomization.yaml", Data: []byte("namePrefix: a-\n")}}}
+	tooLong := errors.New("has not ended")
+	limit := func(func() error) error { return tooLong }
+	if _, err := (&PostRenderer{Package: p, Limit: limit}).Run(&bytes.Buffer{}); !errors.Is(err, tooLong) {
+		t.Errorf("without a chart: error %v", err)
+	}
+	p.Style.Chart = "Chart.yaml"
+	if _, err := (&PostRenderer{Package: p, Limit: limit}).FinishHooks(&release.Release{}); !errors.Is(err, tooLong) {
+		t.Errorf("with a chart: error %v", err)
 	}
 }

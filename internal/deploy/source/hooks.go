@@ -45,9 +45,15 @@ func (f *PostRenderer) FinishHooks(r *release.Release) (again bool, err error) {
 	}
 	objects := f.rendered
 	if f.kustomizesHooks() {
-		if objects, hooks, err = kustomizeWithHooks(f.Package, objects, hooks); err != nil {
+		var built []*unstructured.Unstructured
+		var builtHooks [][]*unstructured.Unstructured
+		if err := f.limit(func() (err error) {
+			built, builtHooks, err = kustomizeWithHooks(f.Package, f.rendered, hooks)
+			return err
+		}); err != nil {
 			return false, err
 		}
+		objects, hooks = built, builtHooks
 	}
 	finished, err := f.finishHooks(r.Hooks, hooks)
 	if err != nil {

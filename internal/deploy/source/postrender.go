@@ -32,6 +32,8 @@ type PostRenderer struct {
 	Namespaced func(schema.GroupVersionKind) (bool, error)
 	// Installed is the agent's Deployment of another release; some of its fields are kept. May be nil.
 	Installed *unstructured.Unstructured
+	// Limit calls a function that builds the kustomization, and may return an error before it has ended. Nil means no limit.
+	Limit func(build func() error) error
 
 	// rendered are objects that have to be kustomized together with the hooks; see FinishHooks.
 	rendered   []*unstructured.Unstructured
@@ -55,9 +57,14 @@ func (f *PostRenderer) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 		f.rendered = objects
 		return &bytes.Buffer{}, nil // this run installs nothing
 	case f.Package.Style.Kustomization != "":
-		if objects, err = kustomize(f.Package, objects); err != nil {
+		var built []*unstructured.Unstructured
+		if err := f.limit(func() (err error) {
+			built, err = kustomize(f.Package, objects)
+			return err
+		}); err != nil {
 			return nil, err
 		}
+		objects = built
 	}
 	if f.Package.Style.isRaw() {
 		raw, err := rawObjects(f.Package.Chart)
@@ -77,6 +84,14 @@ func (f *PostRenderer) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 		return nil, err
 	}
 	return bytes.NewBuffer(text), nil
+}
+
+// limit calls a function with the limit. After an error, the function may still be running, and its results must not be read.
+func (f *PostRenderer) limit(build func() error) error {
+	if f.Limit == nil {
+		return build()
+	}
+	return f.Limit(build)
 }
 
 // rawObjects returns the objects of a chart that Helm does not render. It skips documents without a kind.
