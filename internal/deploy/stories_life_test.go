@@ -284,6 +284,31 @@ func TestHooks_RunAndAreNotWatched(t *testing.T) {
 	}
 }
 
+// The Job changes, which an API server accepts only for one that is deleted first.
+func TestHookInPlainYAML_RunsAsAHook(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "plain-hooks")
+	l.start()
+	for _, image := range []string{"a:1", "a:2"} {
+		l.apply(bundle{Name: "x", Files: map[string]string{
+			"settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {image: '" + image + "'}\n",
+			"job.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: 'pre-install,pre-upgrade'}}\n" +
+				"spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: '" + image + "'}]}}}\n",
+		}, Options: deploytest.InNamespace(l.Name)})
+		bd := l.expectStatus("x", ready)
+		if len(bd.Status.Resources) != 1 || bd.Status.Resources[0].Kind != "ConfigMap" {
+			t.Errorf("resources: %v", bd.Status.Resources)
+		}
+		job, err := l.East.BatchV1().Jobs(l.Name).Get(t.Context(), "migrate", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := job.Spec.Template.Spec.Containers[0].Image; got != image {
+			t.Errorf("the hook ran with image %s, want %s", got, image)
+		}
+	}
+}
+
 func TestServiceAccount_LimitsDeployment(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "account")

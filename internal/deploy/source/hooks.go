@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,7 +33,7 @@ func (f *PostRenderer) kustomizesHooks() bool {
 // post-renderer does not get the hooks.
 func (f *PostRenderer) FinishHooks(r *release.Release) (again bool, err error) {
 	if f.kustomized {
-		r.Hooks = f.hooks
+		r.Hooks = slices.Concat(f.hooks, f.plainHooks)
 		return false, nil
 	}
 	hooks := make([][]*unstructured.Unstructured, len(r.Hooks))
@@ -60,11 +61,36 @@ func (f *PostRenderer) FinishHooks(r *release.Release) (again bool, err error) {
 		return false, err
 	}
 	if !f.kustomizesHooks() {
-		r.Hooks = finished
+		r.Hooks = slices.Concat(finished, f.plainHooks)
 		return false, nil
 	}
 	f.rendered, f.hooks, f.kustomized = objects, finished, true
 	return true, nil
+}
+
+// withoutHooks separates objects that are not templates and have the annotation of a hook. Helm only looks for it in
+// templates. An object whose annotation names no kind of hook that Helm knows stays with the others.
+func withoutHooks(objects []*unstructured.Unstructured) (others []*unstructured.Unstructured, hooks []*release.Hook, err error) {
+	for _, object := range objects {
+		if object.GetAnnotations()[release.HookAnnotation] == "" {
+			others = append(others, object)
+			continue
+		}
+		text, err := manifest.Format([]*unstructured.Unstructured{object})
+		if err != nil {
+			return nil, nil, err
+		}
+		path := strings.ToLower(object.GetKind()) + "/" + object.GetName()
+		read, _, err := releaseutil.SortManifests(map[string]string{path: string(text)}, nil, releaseutil.InstallOrder)
+		if err != nil {
+			return nil, nil, fmt.Errorf("hook %s: %w", path, err)
+		}
+		if len(read) == 0 {
+			others = append(others, object)
+		}
+		hooks = append(hooks, read...)
+	}
+	return others, hooks, nil
 }
 
 // finishHooks finishes hooks with the given objects. It drops hooks without objects.

@@ -39,6 +39,8 @@ type PostRenderer struct {
 	rendered   []*unstructured.Unstructured
 	hooks      []*release.Hook
 	kustomized bool
+	// plainHooks are hooks that are not templates, of the last run.
+	plainHooks []*release.Hook
 }
 
 // CheckDependencies is that of the package.
@@ -77,6 +79,9 @@ func (f *PostRenderer) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
 		if err := f.finish(object); err != nil {
 			return nil, err
 		}
+	}
+	if objects, f.plainHooks, err = withoutHooks(objects); err != nil {
+		return nil, err
 	}
 	manifest.SortForInstall(objects)
 	text, err := manifest.Format(objects)

@@ -1,0 +1,73 @@
+package source
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+)
+
+// object returns a ConfigMap with a Helm hook annotation, or without one.
+func object(name, hook string) string {
+	if hook != "" {
+		hook = ", annotations: {helm.sh/hook: '" + hook + "', helm.sh/hook-weight: '3'}"
+	}
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + hook + "}\n---\n"
+}
+
+func TestHooksThatAreNotTemplates_AreSeparated(t *testing.T) {
+	all := object("a", "") + object("b", "pre-install,post-upgrade") + object("c", "unknown") + object("d", "test")
+	raw := func(c *chart.Chart) *chart.Chart {
+		c.Files = append(c.Files, &chart.File{Name: rawFolder + "all.yaml", Data: []byte(all)})
+		return c
+	}
+	folder := []file{{Name: "kustomization.yaml", Data: []byte("resources: [all.yaml]\n")}, {Name: "all.yaml", Data: []byte(all)}}
+	for name, p := range map[string]*Package{
+		"plain YAML":                 {Chart: raw(&chart.Chart{})},
+		"kustomization":              {Chart: &chart.Chart{}, Style: style{Kustomization: "kustomization.yaml"}, Files: folder},
+		"kustomization with a chart": {Chart: &chart.Chart{}, Style: style{Kustomization: "kustomization.yaml", Chart: "Chart.yaml"}, Files: folder},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &PostRenderer{Package: p, Set: placement.Set{ID: "i", Hash: "h"}}
+			r, text := &release.Release{}, &bytes.Buffer{}
+			for again := true; again; {
+				var err error
+				if text, err = f.Run(&bytes.Buffer{}); err != nil {
+					t.Fatal(err)
+				}
+				if again, err = f.FinishHooks(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			objects, err := manifest.Parse(text.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{}
+			for _, object := range objects {
+				got = append(got, object.GetName())
+			}
+			for _, hook := range r.Hooks {
+				parsed, err := manifest.Parse([]byte(hook.Manifest))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if hook.Weight != 3 || hook.Name != parsed[0].GetName() || parsed[0].GetLabels()["objectset.rio.cattle.io/hash"] != "h" {
+					t.Errorf("hook %s of weight %d: %v", hook.Name, hook.Weight, parsed[0])
+				}
+				for _, event := range hook.Events {
+					got = append(got, hook.Path+" "+string(event))
+				}
+			}
+			if diff := cmp.Diff([]string{"a", "c", "configmap/b pre-install", "configmap/b post-upgrade", "configmap/d test"}, got); diff != "" {
+				t.Errorf("objects and hooks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
