@@ -1,17 +1,8 @@
 package deploy
 
 import (
-	"fmt"
-	"slices"
-	"sort"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
-	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -81,68 +72,4 @@ func failedForGood(status *fleet.BundleDeploymentStatus) bool {
 func releaseIsWanted(bd *fleet.BundleDeployment, recorded string) bool {
 	key, _, ok := placement.ParseRelease(recorded)
 	return ok && key == placement.ReleaseOf(bd.Name, &bd.Spec.Options)
-}
-
-// dependencies checks the dependencies of a BundleDeployment against all BundleDeployments of its namespace. It
-// returns a DependencyError while a dependency is not in an accepted state, and another error if a dependency does
-// not exist or its reference is invalid.
-func dependencies(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
-	var waiting []string
-	for _, ref := range bd.Spec.DependsOn {
-		selector, err := dependencySelector(bd, ref)
-		if err != nil {
-			return err
-		}
-		if selector == nil {
-			continue // an empty reference
-		}
-		found := false
-		for _, other := range all {
-			if !selector.Matches(labels.Set(other.Labels)) {
-				continue
-			}
-			found = true
-			if !accepts(ref, state.Of(other)) {
-				waiting = append(waiting, other.Name)
-			}
-		}
-		if !found {
-			return outcome.Because(conditions.ReasonDependencyMissing, fmt.Errorf("list bundledeployments: no bundles matching labels %s in namespace %s", selector, bd.Labels[fleet.LabelBundleNamespace]))
-		}
-	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	sort.Strings(waiting)
-	return &outcome.DependencyError{Waiting: slices.Compact(waiting)}
-}
-
-// dependencySelector returns nil for an empty reference.
-func dependencySelector(bd *fleet.BundleDeployment, ref fleet.BundleRef) (labels.Selector, error) {
-	if ref.Name == "" && ref.Selector == nil {
-		return nil, nil
-	}
-	wanted := &metav1.LabelSelector{}
-	if ref.Selector != nil {
-		wanted = ref.Selector.DeepCopy()
-	}
-	if ref.Name != "" {
-		if wanted.MatchLabels == nil {
-			wanted.MatchLabels = map[string]string{}
-		}
-		wanted.MatchLabels[fleet.LabelBundleName] = ref.Name
-		wanted.MatchLabels[fleet.LabelBundleNamespace] = bd.Labels[fleet.LabelBundleNamespace]
-	}
-	selector, err := metav1.LabelSelectorAsSelector(wanted)
-	if err != nil {
-		return nil, outcome.Because(conditions.ReasonSelectorInvalid, fmt.Errorf("reading the selector of a dependency: %w", err))
-	}
-	return selector, nil
-}
-
-func accepts(ref fleet.BundleRef, found fleet.BundleState) bool {
-	if len(ref.AcceptedStates) == 0 {
-		return found == fleet.Ready
-	}
-	return slices.Contains(ref.AcceptedStates, found)
 }

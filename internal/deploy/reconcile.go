@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/dependencies"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -122,7 +123,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	if v == Deploy {
 		outcome.NotInPlace(status, bd.Spec.DeploymentID)
 	}
-	err := dependencies(bd, d.hub.All())
+	err := dependencies.Check(bd, d.hub.All())
 	d.wakeups.Wait(bd.Name, wakeups.States(), err != nil)
 	if err != nil {
 		return err
