@@ -87,7 +87,7 @@ func newDeployer(options Options) (*deployer, error) {
 		Hub: d.hub, Accounts: d.accounts, Namespaces: d.namespaces, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
 		Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
 	})
-	d.wakeups = wakeups.New(d.metadata, d.enqueueAll)
+	d.wakeups = wakeups.New(d.metadata, d.wake)
 	if _, err := d.hub.Informer.AddEventHandler(d.handlers()); err != nil {
 		return nil, fmt.Errorf("adding the event handler for BundleDeployments: %w", err)
 	}
@@ -170,6 +170,14 @@ func guarded(do func() error) (err error) {
 		}
 	}()
 	return do()
+}
+
+// wake enqueues BundleDeployments after a change that may resolve an error, and ends the pause before the next attempt.
+func (d *deployer) wake(names []string) {
+	for _, name := range names {
+		d.records.wake(name)
+		d.queue.Add(name)
+	}
 }
 
 // enqueueAll enqueues BundleDeployments.

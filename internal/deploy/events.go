@@ -30,10 +30,10 @@ func (d *deployer) handlers() cache.ResourceEventHandlerFuncs {
 			}
 			if hub.Earlier(bd, old) { // the hub was restored: its earlier answers do not count
 				d.records.hubRestored(bd.Name)
-				d.queue.Add(bd.Name)
+				d.wake([]string{bd.Name})
 			}
 			if worthALook(old, bd) {
-				d.queue.Add(bd.Name)
+				d.wake([]string{bd.Name})
 				d.wakeups.Publish(wakeups.Bundle(bd.Name))
 			}
 			if state.Of(old) != state.Of(bd) {

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/dependencies"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/pace"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
@@ -40,12 +41,16 @@ const (
 // reconcile brings one BundleDeployment to the wanted state, as far as possible now, and reports its status. An
 // error requests a retry.
 func (d *deployer) reconcile(ctx context.Context, name string) error {
+	woken := d.records.takeWoken(name) // before the cache is read, which then has the change that woke it
 	cached := d.hub.Cached(name)
 	if cached == nil {
 		return d.remove(ctx, name)
 	}
 	marks := d.setOf(name)
 	r := d.records.of(cached, marks.Hash)
+	if woken {
+		r.retryNow()
+	}
 	bd := hub.Newer(cached, r.written)
 	status := bd.Status.DeepCopy()
 	if r.status != nil {
@@ -59,13 +64,23 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 		return nil
 	}
 	synced := status.SyncGeneration
-	later := d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
+	later := d.attempt(ctx, bd, r, status)
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
 	repairErr := d.putRight(ctx, bd, r, synced, status)
 	d.copier.Report(bd, &r.copies, status, r.isKnown())
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)
+}
+
+// attempt advances the BundleDeployment and writes the result into the status. During the pause after a failed attempt
+// it only schedules the next one, and the status keeps the error.
+func (d *deployer) attempt(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	if wait := r.retry.Wait(d.Clock()); wait > 0 {
+		d.queue.AddAfter(bd.Name, wait) // the current reconcile replaced the one that was scheduled
+		return nil
+	}
+	return d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 }
 
 // advance decides what the BundleDeployment needs and does it.
@@ -152,7 +167,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	return d.finish(ctx, bd, r, status.Release, stale)
 }
 
-// outcome writes the result of advance into the status. It returns an error to request a retry.
+// outcome writes the result of advance into the status, and schedules a retry.
 func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
 	var (
 		waits       *outcome.DependencyError
@@ -165,6 +180,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	d.wakeups.WaitForObject(bd.Name, obstacle)
 	switch {
 	case err == nil:
+		r.retryNow()
 		return nil
 	case errors.As(err, &waits):
 		outcome.NotDeployed(status, now, conditions.ReasonAwaitingDependencies, err.Error())
@@ -175,7 +191,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &refused):
 		outcome.LabelsRefused(status, now, bd.Spec.DeploymentID, status.Release, outcome.ReasonOf(err), outcome.Message(err))
-		d.queue.AddAfter(bd.Name, labelsRetry)
+		d.queue.AddAfter(bd.Name, r.retry.Delay(now, labelsRetry))
 		return nil
 	case outcome.IsFailure(err):
 		r.fail(now)
@@ -183,18 +199,20 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 		return nil
-	case apierrors.IsConflict(err) && d.queue.NumRequeues(bd.Name) < unreportedConflicts:
-		return err // a concurrent write; the retry needs no report
 	case errors.Is(err, access.ErrStopped):
 		return err // the deployment did not fail
 	}
-	outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
+	if !apierrors.IsConflict(err) || r.retry.Failures() >= unreportedConflicts { // the retry after a concurrent write needs no report
+		outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
+	}
 	if alone {
 		d.queue.AddAfter(bd.Name, awaitedRetry)
 		d.log.Warn("deployment waits for an object", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
 		return nil
 	}
-	return err
+	d.queue.AddAfter(bd.Name, r.retry.Failed(now, pace.LongestRetry, d.Random()))
+	d.log.Warn("deployment failed and will be retried", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+	return nil
 }
 
 // report writes the status to the hub if it has changed.

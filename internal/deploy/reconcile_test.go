@@ -33,15 +33,12 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// recordingQueue records delayed additions. Everything else that outcome asks it for is a field.
+// recordingQueue records delayed additions.
 type recordingQueue struct {
 	workqueue.TypedRateLimitingInterface[string]
-	later    []string
-	woken    []string
-	requeues int
+	later []string
+	woken []string
 }
-
-func (q *recordingQueue) NumRequeues(string) int { return q.requeues }
 
 func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 	q.later = append(q.later, fmt.Sprintf("%s after %s", name, pause))
@@ -51,7 +48,7 @@ func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
-		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }},
+		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }, Random: func() float64 { return 0 }},
 		log:     slog.New(slog.DiscardHandler), queue: queue, records: newRecords(),
 		wakeups: wakeups.New(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func(names []string) { queue.woken = append(queue.woken, names...) }),
 	}, queue
@@ -60,6 +57,7 @@ func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 func TestOutcome(t *testing.T) {
 	configMapResource := schema.GroupResource{Resource: "configmaps"}
 	noMatch := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Thing"}, SearchedVersions: []string{"v1"}}
+	firstRetry := []string{"hello after 500ms"}
 	tests := map[string]struct {
 		err error
 		// conditions are the changed conditions, as "Type=Status Reason: message".
@@ -68,7 +66,7 @@ func TestOutcome(t *testing.T) {
 		again      bool
 		lacking    bool
 		awaits     string
-		requeues   int
+		failures   int
 	}{
 		"no error": {},
 		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(conditions.ReasonNamespaceMissing, errors.New("none")))),
@@ -76,41 +74,43 @@ func TestOutcome(t *testing.T) {
 		"missing Secret": {err: outcome.Until(outcome.CoreObject("secrets", "web", "pull"), errors.New("none")),
 			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
 		"terminating namespace": {err: outcome.Because(conditions.ReasonNamespaceTerminating, errors.New("is being terminated")),
-			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, again: true, awaits: "namespaces.v1 web"},
+			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, later: firstRetry, awaits: "namespaces.v1 web"},
 		"a dependency is not ready": {err: &outcome.DependencyError{Waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
-			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, again: true},
+			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, later: firstRetry},
 		"unsupported bundle": {err: &outcome.UnsupportedError{What: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
 		"a namespace that may not be labelled": {err: errors.Join(nil, &outcome.LabelsRefusedError{Cause: outcome.Because(conditions.ReasonForbidden, errors.New("may not"))}),
 			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
 		"permanent failure": {err: outcome.NewRedaction(map[string]any{"password": "hunter2"}).Wrap(outcome.Classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
 			later:      []string{"hello after 15m0s"}},
-		"a first conflict": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), again: true, requeues: unreportedConflicts - 1},
+		"a first conflict": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), later: []string{"hello after 2s"}, failures: unreportedConflicts - 1},
 		"a conflict that repeats": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))),
-			conditions: []string{`Deployed=False ObjectRejected: x: Operation cannot be fulfilled on configmaps "a": changed`}, again: true, requeues: unreportedConflicts},
+			conditions: []string{`Deployed=False ObjectRejected: x: Operation cannot be fulfilled on configmaps "a": changed`}, later: []string{"hello after 4s"}, failures: unreportedConflicts},
 		"the agent stops": {err: fmt.Errorf("x: %w", access.ErrStopped), again: true},
 		"unknown kind": {err: fmt.Errorf("x: %w", noMatch),
-			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, again: true, lacking: true},
-		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, again: true},
+			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, later: firstRetry, lacking: true},
+		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, later: firstRetry},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			now := deploytest.Noon().Add(time.Hour)
 			d, queue := testDeployer(&now)
 			t.Cleanup(d.wakeups.Stop)
-			queue.requeues = test.requeues
 			bd := deploytest.Deployment()
 			watch.Monitored(&bd.Status, deploytest.Noon(), watch.Report{Ready: true, NonModified: true}, 0)
 			status := bd.Status.DeepCopy()
 			r := &record{tracking: &watch.Tracking{}, again: true}
+			for range test.failures {
+				r.retry.Failed(now, time.Hour, 0)
+			}
 			again := d.outcome(bd, r, status, test.err)
 			if failed := r.failed.Equal(now); r.again == failed { // no event triggers a retry before the time of the retry
 				t.Errorf("deploys again: %v, failed permanently: %v", r.again, failed)
 			}
 			if (again != nil) != test.again {
-				t.Errorf("retried: %v", again)
+				t.Errorf("the reconcile is retried: %v", again)
 			}
 			if diff := cmp.Diff(test.conditions, changedConditions(&bd.Status, status)); diff != "" {
 				t.Errorf("conditions:\n%s", diff)

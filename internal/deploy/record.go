@@ -47,6 +47,9 @@ type record struct {
 	// failed is the time at which the wanted state was last tried and failed permanently; zero if another process saw
 	// the failure.
 	failed time.Time
+	// retry is the pause after a deployment that failed and is retried. Changed objects do not end it: hooks and retries
+	// change objects themselves.
+	retry pace.Retry
 	// correction records the correction of drift.
 	correction pace.Correction
 }
@@ -102,6 +105,9 @@ func (r *record) sinceFailure(now time.Time) time.Duration {
 	}
 	return now.Sub(r.failed)
 }
+
+// retryNow ends the pause after failed deployments.
+func (r *record) retryNow() { r.retry = pace.Retry{} }
 
 // setStatus sets the last computed status, and report the answer of the hub to its report.
 func (r *record) setStatus(status *fleet.BundleDeploymentStatus) { r.status = status }

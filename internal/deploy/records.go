@@ -16,6 +16,8 @@ type records struct {
 	users map[string]map[string]bool
 	// restored are the BundleDeployments with an older version than before, because the hub was restored from a backup.
 	restored map[string]bool
+	// woken are the BundleDeployments whose next reconcile does not wait for the end of a pause.
+	woken map[string]bool
 	// copied are BundleDeployments that may have left copies: those that were deleted, or created again.
 	copied map[string]bool
 	// kept are deleted BundleDeployments whose objects stay, until they are removed or one of the name exists again.
@@ -24,7 +26,7 @@ type records struct {
 
 func newRecords() *records {
 	return &records{
-		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{}, kept: map[string]bool{},
+		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{}, kept: map[string]bool{}, woken: map[string]bool{},
 	}
 }
 
@@ -57,6 +59,22 @@ func (r *records) hubRestored(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.restored[name] = true
+}
+
+// wake records that the next reconcile of a BundleDeployment does not wait for the end of a pause.
+func (r *records) wake(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.woken[name] = true
+}
+
+// takeWoken returns whether wake was called since the last call.
+func (r *records) takeWoken(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	woken := r.woken[name]
+	delete(r.woken, name)
+	return woken
 }
 
 // deleted records whether the objects of a deleted BundleDeployment stay: because of its options, or of the next ones,

@@ -8,11 +8,12 @@ import (
 
 const (
 	firstRetry = 500 * time.Millisecond
-	lastRetry  = 2 * time.Minute
+	// LongestRetry is the longest pause before a failed reconcile or deployment is tried again.
+	LongestRetry = 2 * time.Minute
 )
 
 // backoff is client-go's rate limiter, which doubles the pause of an item with each failure, from firstRetry to
-// lastRetry. It adds up to half of the pause at random.
+// LongestRetry. It adds up to half of the pause at random.
 type backoff struct {
 	workqueue.TypedRateLimiter[string]
 	random func() float64
@@ -20,7 +21,7 @@ type backoff struct {
 
 // NewBackoff returns a rate limiter for a queue.
 func NewBackoff(random func() float64) workqueue.TypedRateLimiter[string] {
-	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry), random}
+	return backoff{workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, LongestRetry), random}
 }
 
 // When counts a failure and returns the pause before the next try.

@@ -16,10 +16,9 @@ type Correction struct {
 	generation int64
 	// recent are the times of the last corrections.
 	recent []time.Time
-	// tries is the number of consecutive failures, failure the last one, and next the time of the next try.
-	tries   int
+	// retry is the pause after consecutive failures, Failure the last of them.
+	retry   Retry
 	Failure string
-	next    time.Time
 }
 
 // For starts again if the BundleDeployment has another generation than before.
@@ -31,7 +30,7 @@ func (c *Correction) For(generation int64) {
 
 // Wait returns how long to wait before the next correction.
 func (c *Correction) Wait(now time.Time) time.Duration {
-	wait := max(c.next.Sub(now), 0)
+	wait := c.retry.Wait(now)
 	if len(c.recent) >= correctionsPerMinute {
 		wait = max(wait, c.recent[0].Add(time.Minute).Sub(now))
 	}
@@ -48,14 +47,9 @@ func (c *Correction) Began(now time.Time) {
 
 // Failed records a failure. chance is in [0,1).
 func (c *Correction) Failed(now time.Time, failure string, chance float64) {
-	pause := firstRetry
-	for i := 0; i < c.tries && pause < lastCorrection; i++ {
-		pause *= 2
-	}
-	c.tries++
 	c.Failure = failure
-	c.next = now.Add(min(pause, lastCorrection) + time.Duration(chance*float64(pause)/2))
+	c.retry.Failed(now, lastCorrection, chance)
 }
 
 // Worked clears the failures.
-func (c *Correction) Worked() { c.tries, c.Failure, c.next = 0, "", time.Time{} }
+func (c *Correction) Worked() { c.retry, c.Failure = Retry{}, "" }
