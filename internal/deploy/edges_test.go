@@ -81,16 +81,26 @@ func TestSuperseded(t *testing.T) {
 			bd.UID, bd.ResourceVersion, bd.Spec.DeploymentID = "1", version, deploymentID
 		})
 	}
+	changed := func(change func(*fleet.BundleDeployment)) *fleet.BundleDeployment {
+		bd := at("7", "s-2:a")
+		change(bd)
+		return bd
+	}
 	tests := map[string]struct {
 		cached *fleet.BundleDeployment
 		want   bool
+		// atomic is the result for an atomic operation.
+		atomic bool
 	}{
-		"the deployed state: is not superseded":          {at("5", "s-1:a"), false},
-		"changed, same deployment ID: is not superseded": {at("7", "s-1:a"), false},
-		"other deployment ID: is superseded":             {at("7", "s-2:a"), true},
-		"cache is older: is not superseded":              {at("3", "s-0:a"), false},
-		"it was deleted":                                 {nil, true},
-		"it was recreated":                               {deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true},
+		"the deployed state: is not superseded":                 {at("5", "s-1:a"), false, false},
+		"changed, same deployment ID: is not superseded":        {at("7", "s-1:a"), false, false},
+		"other deployment ID: is superseded":                    {at("7", "s-2:a"), true, false},
+		"cache is older: is not superseded":                     {at("3", "s-0:a"), false, false},
+		"it was deleted: is superseded":                         {nil, true, true},
+		"it was recreated: is superseded":                       {deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.UID = "2" }), true, false},
+		"other deployment ID, off schedule: is not superseded":  {changed(func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }), false, false},
+		"other deployment ID, paused: is not superseded":        {changed(func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }), false, false},
+		"other deployment ID without values: is not superseded": {changed(func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }), false, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +113,13 @@ func TestSuperseded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := (&deployer{hub: h}).superseded(at("5", "s-1:a"))(); got != test.want {
+			bd := at("5", "s-1:a")
+			if got := (&deployer{hub: h}).superseded(bd)(); got != test.want {
 				t.Errorf("got %t", got)
+			}
+			bd.Spec.Options.Helm = &fleet.HelmOptions{Atomic: true}
+			if got := (&deployer{hub: h}).superseded(bd)(); got != test.atomic {
+				t.Errorf("atomic: got %t", got)
 			}
 		})
 	}

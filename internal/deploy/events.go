@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -63,20 +64,25 @@ func worthALook(old, bd *fleet.BundleDeployment) bool {
 		!equality.Semantic.DeepEqual(old.Spec, bd.Spec)
 }
 
-// superseded returns a function that reports whether bd was deleted, or has to be deployed in another state.
+// superseded returns a function that reports whether an operation for bd has to stop waiting, because bd was deleted, or
+// another state has to be deployed now. In the second case, an atomic operation goes on: Helm would undo it, and delete the
+// volumes and addresses of an installation.
 func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 	return func() bool {
 		cached := d.hub.Cached(bd.Name)
-		if cached == nil || cached.UID != bd.UID {
+		switch {
+		case cached == nil:
 			return true
+		case leaveAlone(cached), release.HelmOptions(&bd.Spec.Options).Atomic:
+			return false
 		}
-		return hub.Newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID
+		return cached.UID != bd.UID || hub.Newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID
 	}
 }
 
 // remember records a release that a status names.
-func (d *deployer) remember(bd *fleet.BundleDeployment, release string) {
-	if key, revision, ok := placement.ParseRelease(release); ok {
+func (d *deployer) remember(bd *fleet.BundleDeployment, named string) {
+	if key, revision, ok := placement.ParseRelease(named); ok {
 		d.inventory.Add(bd.Name, key)
 		d.inventory.Name(key, revision, bd.Spec.Options.TargetNamespace == key.Namespace)
 	}

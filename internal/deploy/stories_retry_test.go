@@ -1,10 +1,14 @@
 package deploy
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
@@ -107,5 +111,70 @@ func TestFormerReleaseCannotBeRemoved_IsNotRetriedByObjectEvents(t *testing.T) {
 	l.reconcile(d)
 	if tries.Met() == first {
 		t.Error("it is not tried again after the pause")
+	}
+}
+
+// expectSeen waits until the agent has seen all changes of BundleDeployments so far: it has deployed a later one.
+func (l *lab) expectSeen() {
+	l.t.Helper()
+	l.apply(bundle{Name: "later", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("later", ready)
+}
+
+// podStatus waits for the Pod of the test and sets its status.
+func (l *lab) podStatus(labels, status string) corev1.Pod {
+	l.t.Helper()
+	var pods *corev1.PodList
+	l.eventually(func() string {
+		var err error
+		if pods, err = l.East.CoreV1().Pods(l.Name).List(l.t.Context(), metav1.ListOptions{LabelSelector: labels}); err != nil || len(pods.Items) != 1 {
+			return fmt.Sprintf("no Pod: %v", err)
+		}
+		return ""
+	})
+	pod := pods.Items[0]
+	if _, err := l.East.CoreV1().Pods(l.Name).Patch(l.t.Context(), pod.Name, types.MergePatchType, []byte(`{"status":`+status+`}`), metav1.PatchOptions{}, "status"); err != nil {
+		l.t.Fatal(err)
+	}
+	return pod
+}
+
+const runs = `{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`
+
+func TestAtomicInstallation_IsNotUndoneForTheNextCommit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "atomic-next")
+	l.start()
+	options := deploytest.InNamespace(l.Name)
+	options.Helm.Atomic, options.Helm.TimeoutSeconds = true, 600
+	slow := map[string]string{"templates/slow.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: slow, labels: {a: slow}}\nspec: {containers: [{name: a, image: b}]}\n"}
+	l.apply(bundle{Name: "x", Files: deploytest.With(deploytest.HelloFiles("hi"), slow), Options: options})
+	first := l.podStatus("a=slow", `{"phase":"Pending"}`)
+	l.apply(bundle{Name: "x", Files: deploytest.With(deploytest.HelloFiles("salut"), slow), Options: options})
+	l.expectSeen()
+	if second := l.podStatus("a=slow", runs); second.UID != first.UID {
+		t.Error("the Pod was created again")
+	}
+	l.expectStatus("x", ready)
+	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 superseded 2 deployed]" {
+		t.Errorf("revisions %s", got)
+	}
+}
+
+func TestRunningHook_EndsBeforeTheNextCommit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-next")
+	l.start()
+	options := deploytest.InNamespace(l.Name)
+	options.Helm.TimeoutSeconds = 600
+	hook := "apiVersion: v1\nkind: Pod\nmetadata: {name: migrate, labels: {a: migrate}, annotations: {helm.sh/hook: pre-install}}\nspec: {containers: [{name: a, image: b}]}\n"
+	l.apply(bundle{Name: "x", Files: hooks(hook), Options: options})
+	l.podStatus("a=migrate", runs)
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("salut"), Options: deploytest.InNamespace(l.Name)})
+	l.expectSeen()
+	l.podStatus("a=migrate", `{"phase":"Succeeded"}`)
+	l.expectStatus("x", ready)
+	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 superseded 2 deployed]" {
+		t.Errorf("revisions %s", got)
 	}
 }

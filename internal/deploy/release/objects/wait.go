@@ -10,7 +10,9 @@ import (
 
 	"helm.sh/helm/v3/pkg/kube"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 
@@ -163,8 +165,9 @@ func (c *Client) WaitForDelete(list kube.ResourceList, timeout time.Duration) er
 	return nil
 }
 
-// WatchUntilReady implements kube.Interface, for hooks. It returns when their Jobs are complete. Helm's own
-// function cannot be cancelled, so after an early return its goroutine runs until the timeout.
+// WatchUntilReady implements kube.Interface, for hooks. It returns when their Jobs are complete. If the operation is
+// superseded, it returns when none of them runs: the next operation would delete a running hook, such as a migration, and
+// start it again. Helm's own function cannot be cancelled, so after an early return its goroutine runs until the timeout.
 func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
 	defer c.Slots.lend()()
 	done := make(chan error, 1)
@@ -176,16 +179,36 @@ func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) 
 		defer stop()
 		heard = listening
 	}
-	for !c.isSuperseded() {
+	again := time.NewTicker(lookAnyway) // no event tells that the pods of a hook have ended
+	defer again.Stop()
+	for !c.isSuperseded() || slices.ContainsFunc(list, isRunning) {
 		select {
 		case err := <-done:
 			return err
 		case <-c.stopped:
 			return access.ErrStopped
 		case <-heard:
+		case <-again.C:
 		}
 	}
 	return errSuperseded
+}
+
+// isRunning reports whether a Pod, or a Pod of a Job, runs or has succeeded: Helm is about to see the end of the latter. An
+// object that cannot be read may be running.
+func isRunning(info *resource.Info) bool {
+	if kind := info.Mapping.GroupVersionKind.Kind; kind != "Job" && kind != "Pod" {
+		return false
+	}
+	object, err := resource.NewHelper(info.Client, info.Mapping).Get(info.Namespace, info.Name)
+	live, ok := object.(*unstructured.Unstructured)
+	if err != nil || !ok {
+		return !apierrors.IsNotFound(err)
+	}
+	ready, _, _ := unstructured.NestedInt64(live.Object, "status", "ready")
+	succeeded, _, _ := unstructured.NestedInt64(live.Object, "status", "succeeded")
+	phase, _, _ := unstructured.NestedString(live.Object, "status", "phase")
+	return ready+succeeded > 0 || phase == string(corev1.PodRunning) || phase == string(corev1.PodSucceeded)
 }
 
 // isSuperseded reports whether a newer state is wanted.
