@@ -21,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -63,7 +64,26 @@ func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 	if text.Image != "" && !choosesImage(user) {
 		values["image"] = image(text.Image)
 	}
-	return chartutil.CoalesceTables(user, values), nil
+	return chartutil.CoalesceTables(runtime.DeepCopyJSON(user), values), nil
+}
+
+// OwnValues returns the values that come from the join text. The user cannot set them.
+func OwnValues() []string {
+	return []string{"apiServerURL", "apiServerCA", "clusterNamespace", "token", "tokenName", "systemRegistrationNamespace", "clientID", "internal"}
+}
+
+// WithEarlier returns values of the user, and those of an earlier release that they do not replace. It leaves out what the earlier
+// join text has set, or may have set: the TLS mode and the image.
+func WithEarlier(user, earlier map[string]any) map[string]any {
+	earlier = runtime.DeepCopyJSON(earlier)
+	for _, own := range append(OwnValues(), "agentTLSMode") {
+		delete(earlier, own)
+	}
+	if image, found := earlier["image"].(map[string]any); found {
+		delete(image, "repository")
+		delete(image, "tag")
+	}
+	return chartutil.CoalesceTables(runtime.DeepCopyJSON(user), earlier)
 }
 
 // choosesImage reports whether values of the user name an image or a registry. Other values, such as pull Secrets, are in the
@@ -159,6 +179,15 @@ func (h *Helm) Status() (release.Status, error) {
 		return "", err
 	}
 	return last.Info.Status, nil
+}
+
+// Values returns the values with which the agent's release was installed. Without a release they are nil.
+func (h *Helm) Values() (map[string]any, error) {
+	last, err := h.last()
+	if last == nil || last.Info.Status == release.StatusUninstalled {
+		return nil, err
+	}
+	return last.Config, nil
 }
 
 // last returns the last revision of the agent's release, or nil if there is none.

@@ -3,6 +3,8 @@ package agentrelease
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 )
 
@@ -36,5 +38,34 @@ func TestImageOfText_IsUsedUnlessTheUserChoosesOne(t *testing.T) {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// Such as the proxy without which the agent does not reach the hub. The text of another hub replaces what the earlier one has set.
+func TestValuesOfTheUser_StayWhenTheAgentJoinsAgain(t *testing.T) {
+	join := func(text jointext.Text, user map[string]any) map[string]any {
+		t.Helper()
+		text.Workspace, text.Token, text.SystemRegistrationNamespace = "w", "t", "r"
+		values, err := Values(text, user)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return values
+	}
+	pullSecrets := []any{map[string]any{"name": "login"}}
+	first := map[string]any{
+		"proxy": "http://proxy:3128", "noProxy": "10.0.0.0/8", "image": map[string]any{"imagePullPolicy": "Always"},
+		"global": map[string]any{"cattle": map[string]any{"imagePullSecrets": pullSecrets}},
+	}
+	earlier := join(jointext.Text{URL: "https://one", CA: "ca", TokenName: "n", ClientID: "c", Image: "a/agent:v1"}, first)
+	second := map[string]any{"noProxy": "", "debug": true}
+	got := join(jointext.Text{URL: "https://two", TokenName: "m", Image: "b/agent:v2"}, WithEarlier(second, earlier))
+	want := join(jointext.Text{URL: "https://two", TokenName: "m"}, map[string]any{
+		"proxy": "http://proxy:3128", "noProxy": "", "debug": true,
+		"image":  map[string]any{"imagePullPolicy": "Always", "repository": "b/agent", "tag": "v2"},
+		"global": map[string]any{"cattle": map[string]any{"imagePullSecrets": pullSecrets}},
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
 	}
 }

@@ -264,6 +264,9 @@ type installing struct{ tookOver, uninstalled bool }
 
 func (*installing) Status() (release.Status, error) { return "", nil }
 
+// Values has none.
+func (*installing) Values() (map[string]any, error) { return nil, nil }
+
 func (i *installing) Install(_ context.Context, _ map[string]any, takeOver bool) (bool, error) {
 	i.tookOver = takeOver
 	return true, nil

@@ -114,11 +114,6 @@ func (o *options) bind(command *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the first heartbeat")
 }
 
-// ownValues returns the values that come from the join text. The user cannot set them.
-func ownValues() []string {
-	return []string{"apiServerURL", "apiServerCA", "clusterNamespace", "token", "tokenName", "systemRegistrationNamespace", "clientID", "internal"}
-}
-
 // userValues returns the values of the user.
 func (o *options) userValues() (map[string]any, error) {
 	for _, file := range o.values.ValueFiles {
@@ -131,7 +126,7 @@ func (o *options) userValues() (map[string]any, error) {
 		return nil, exit.Errorf(exit.Usage, "reading the values: %w", err).With("fleet join --help")
 	}
 	failure := &exit.Error{Code: exit.Usage, Fixes: []string{"fleet join --help"}}
-	for _, own := range ownValues() {
+	for _, own := range agentrelease.OwnValues() {
 		if _, set := values[own]; set {
 			failure.Problems = append(failure.Problems, fmt.Errorf("value %s comes from the join text and cannot be set", own))
 		}
@@ -158,14 +153,14 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	j := &joiner{options: o, cluster: cluster, phases: phases{out: o.streams.ErrOut, clock: o.clock}}
+	j := &joiner{options: o, cluster: cluster, user: user, phases: phases{out: o.streams.ErrOut, clock: o.clock}}
 	defer func() {
 		if err == nil || o.keep || o.dryRun {
 			return
 		}
 		err = j.undo(context.WithoutCancel(ctx), err)
 	}()
-	joined, err := j.join(ctx, user)
+	joined, err := j.join(ctx)
 	if errors.Is(err, errPreviewed) {
 		return nil
 	}
@@ -190,6 +185,7 @@ func (o *options) print(joined Joined) error {
 // helm is the Helm of the cluster, see agentrelease.Helm.
 type helm interface {
 	Status() (release.Status, error)
+	Values() (map[string]any, error)
 	Install(ctx context.Context, values map[string]any, takeOver bool) (created bool, err error)
 	Uninstall() error
 	UninstallWithoutHooks() error
@@ -203,6 +199,7 @@ type joiner struct {
 
 	text      jointext.Text
 	namespace string
+	user      map[string]any // the values of the user
 	values    map[string]any
 	hub       hubReport
 	helm      helm
@@ -211,8 +208,8 @@ type joiner struct {
 }
 
 // join executes the phases and returns the result.
-func (j *joiner) join(ctx context.Context, user map[string]any) (Joined, error) {
-	if err := j.phases.run(ctx, 1, "read the join text", func(ctx context.Context) (string, error) { return j.readText(ctx, user) }); err != nil {
+func (j *joiner) join(ctx context.Context) (Joined, error) {
+	if err := j.phases.run(ctx, 1, "read the join text", func(ctx context.Context) (string, error) { return j.readText(ctx) }); err != nil {
 		return Joined{}, err
 	}
 	if err := j.phases.run(ctx, 2, "check the hub", func(ctx context.Context) (note string, err error) {
@@ -250,7 +247,7 @@ func (j *joiner) join(ctx context.Context, user map[string]any) (Joined, error) 
 }
 
 // readText is phase 1.
-func (j *joiner) readText(ctx context.Context, user map[string]any) (note string, err error) {
+func (j *joiner) readText(ctx context.Context) (note string, err error) {
 	switch {
 	case j.hubContext != "":
 		j.text, err = j.prepareHub(ctx)
@@ -266,7 +263,7 @@ func (j *joiner) readText(ctx context.Context, user map[string]any) (note string
 		return "", j.onHub(err)
 	}
 	j.namespace = agentrelease.Namespace(j.text)
-	if j.values, err = agentrelease.Values(j.text, user); err != nil {
+	if j.values, err = agentrelease.Values(j.text, j.user); err != nil {
 		return "", err
 	}
 	if j.helm, err = agentrelease.New(j.cluster.Config, j.namespace); err != nil {
@@ -318,6 +315,13 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 	}
 	todo, err := decide(j.text, f)
 	if err != nil {
+		return f, "", "", err
+	}
+	earlier, err := j.helm.Values()
+	if err != nil {
+		return f, "", "", access.Explain("reading the agent's release", err)
+	}
+	if j.values, err = agentrelease.Values(j.text, agentrelease.WithEarlier(j.user, earlier)); err != nil {
 		return f, "", "", err
 	}
 	if warning := clockProblem(j.hub.clock, hubclient.ClockAt(ctx, j.cluster.Config, j.clock)); warning != "" {
