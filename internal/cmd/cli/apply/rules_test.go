@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/pack"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -273,6 +274,44 @@ func TestSecret_IsOnlyDeletedIfTheBundleOwnsItAsValues(t *testing.T) {
 		if got := isOwn(test.secret, test.of); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A Bundle that rolls out: the hub has written its status since it was read.
+func TestStatusWrittenMeanwhile_UpdateIsRetried(t *testing.T) {
+	for name, test := range map[string]struct {
+		meanwhile func(*fleet.Bundle)
+		conflict  bool
+	}{
+		"status":   {func(b *fleet.Bundle) { b.Status.ObservedGeneration = 7 }, false},
+		"spec":     {func(b *fleet.Bundle) { b.Spec.Paused = true }, true},
+		"deletion": {func(b *fleet.Bundle) { deleting(b).Finalizers = []string{"f"} }, true},
+		"another":  {func(b *fleet.Bundle) { b.UID = "another" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := clitest.Start(t, bundle("a"))
+			w := &writer{cluster: hub.Open(t)}
+			wanted := targetOf(bundle("a"))
+			wanted.Spec.KeepResources = true
+			if err := w.readOld(t.Context(), wanted); err != nil {
+				t.Fatal(err)
+			}
+			changed := wanted.old.DeepCopy()
+			test.meanwhile(changed)
+			changed.ResourceVersion = ""
+			hub.Put(changed)
+			err := w.bundle(t.Context(), wanted)
+			if apierrors.IsConflict(err) != test.conflict || err != nil && !test.conflict {
+				t.Fatalf("error %v", err)
+			}
+			if stored := hub.Get(bundle("a")); !test.conflict {
+				spec, _, _ := unstructured.NestedBool(stored.Object, "spec", "keepResources")
+				status, _, _ := unstructured.NestedNumberAsFloat64(stored.Object, "status", "observedGeneration")
+				if !spec || status != 7 {
+					t.Errorf("stored: %v", stored.Object)
+				}
+			}
+		})
 	}
 }
 

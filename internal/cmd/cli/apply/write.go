@@ -178,7 +178,7 @@ func (w *writer) bundle(ctx context.Context, t *target) (err error) {
 	case isSame(t.old, written):
 		written = t.old
 	default:
-		written, err = client.Update(ctx, replaced(t.old, written), metav1.UpdateOptions{})
+		written, err = w.update(ctx, t)
 	}
 	if err != nil {
 		return explain(fmt.Sprintf("writing Bundle %s/%s", t.Namespace, t.Name), err)
@@ -187,6 +187,27 @@ func (w *writer) bundle(ctx context.Context, t *target) (err error) {
 		return explain(fmt.Sprintf("writing Secret %s/%s with the values of the Bundle", t.Namespace, t.Name), err)
 	}
 	return w.writeScans(ctx, t)
+}
+
+// mostUpdates is how often a Bundle is updated whose status changes at the same time.
+const mostUpdates = 5
+
+// update updates a Bundle. The hub writes the status of a Bundle that rolls out twice a second, so that the version which was read
+// is soon outdated. A change of the spec is a conflict.
+func (w *writer) update(ctx context.Context, t *target) (*fleet.Bundle, error) {
+	client := w.cluster.Bundles(t.Namespace)
+	for updates := 1; ; updates++ {
+		written, err := client.Update(ctx, replaced(t.old, t.Bundle.Bundle), metav1.UpdateOptions{})
+		if !apierrors.IsConflict(err) || updates == mostUpdates {
+			return written, err
+		}
+		live, readErr := client.Get(ctx, t.Name, metav1.GetOptions{})
+		if readErr != nil || live.UID != t.old.UID || live.DeletionTimestamp != nil || live.ResourceVersion == t.old.ResourceVersion ||
+			!equality.Semantic.DeepEqual(live.Spec, t.old.Spec) {
+			return nil, err
+		}
+		t.old = live
+	}
 }
 
 // isSame reports whether a Bundle needs not be written.

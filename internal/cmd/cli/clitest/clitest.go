@@ -459,12 +459,12 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[
 			s.one(w, at)
 			return nil
 		}
+		if version := object.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
+			refuse(w, r, http.StatusConflict)
+			return nil
+		}
 		switch r.Method {
 		case http.MethodPatch:
-			if version := object.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
-				refuse(w, r, http.StatusConflict)
-				return nil
-			}
 			object = old.DeepCopy()
 			merge(object.Object, sent)
 		case http.MethodDelete:
