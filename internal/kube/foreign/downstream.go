@@ -43,7 +43,7 @@ func New(cfg *rest.Config) (*Client, error) {
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // client-go would log warnings unfiltered
 	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads more than bounded allows
 	cfg = kube.Through(cfg, bounded)
-	client, err := rest.HTTPClientFor(cfg)
+	client, err := clientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection: %w", err)
 	}
@@ -58,6 +58,21 @@ func New(cfg *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("preparing the client: %w", err)
 	}
 	return &Client{http: client, dynamic: dyn, rest: unversioned}, nil
+}
+
+// clientFor is rest.HTTPClientFor with a limit for the headers of responses.
+func clientFor(cfg *rest.Config) (*http.Client, error) {
+	trust, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // New adds the context
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: cfg.Proxy, DialContext: cfg.Dial, TLSClientConfig: trust, DisableCompression: cfg.DisableCompression, MaxResponseHeaderBytes: headerLimit,
+	}))
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as above
+	}
+	return &http.Client{Transport: wrapped, Timeout: cfg.Timeout}, nil
 }
 
 // Close closes idle connections, so that removed clusters keep none.

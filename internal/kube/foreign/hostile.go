@@ -14,6 +14,8 @@ const (
 	listLimit = 20
 	// answerLimit is the maximum length of a response in bytes.
 	answerLimit = 1 << 20
+	// headerLimit is the maximum length of the headers of a response in bytes. In memory they take up to thirty times as much.
+	headerLimit = 64 << 10
 	// saidLimit is the maximum length, in bytes, of an error with text from the server.
 	saidLimit = 512
 )

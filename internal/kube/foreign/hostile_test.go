@@ -133,6 +133,44 @@ func TestLongAnswer_IsReadUpToTheLimit(t *testing.T) {
 	}
 }
 
+func TestLongHeaders_AreReadUpToTheLimit(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 8 << 10 {
+			w.Header().Set(fmt.Sprintf("A%d", i), strings.Repeat("a", 1<<10))
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(server.Close)
+	var read atomic.Int64
+	cfg := &rest.Config{
+		Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return counted{connection, &read}, err
+		},
+	}
+	d, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	for name, ask := range map[string]func() error{
+		"request": func() error {
+			_, err := d.ServerVersion(t.Context())
+			return err
+		},
+		"check whether anything responds": func() error { return Reach(t.Context(), cfg, time.Minute) },
+	} {
+		read.Store(0)
+		if err := ask(); err == nil || !strings.Contains(err.Error(), "headers exceeded") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if got := read.Load(); got > 4*headerLimit {
+			t.Errorf("%s: %d bytes were read", name, got)
+		}
+	}
+}
+
 func TestWhatAServerSays_IsCut(t *testing.T) {
 	message := "no\x1b[31m\nlevel=error msg=forged \u202e\xff" + strings.Repeat("é", 10000)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -40,7 +40,7 @@ func Reach(ctx context.Context, cfg *rest.Config, connect time.Duration) error {
 		Transport: &http.Transport{
 			Proxy: proxy, TLSClientConfig: trust, DisableKeepAlives: true,
 			DialContext:         dialWithin(cfg, connect),
-			TLSHandshakeTimeout: connect, ResponseHeaderTimeout: kube.RequestTimeout,
+			TLSHandshakeTimeout: connect, ResponseHeaderTimeout: kube.RequestTimeout, MaxResponseHeaderBytes: headerLimit,
 		},
 		Timeout:       2*connect + kube.RequestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
