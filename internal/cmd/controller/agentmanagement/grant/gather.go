@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -212,6 +213,9 @@ func isOf[T metav1.Object](object T, request *fleet.ClusterRegistration) bool {
 func (h *handler) gatherRecovery(in *grant.Input) error {
 	in.NamedToken = nil
 	in.Recovery = grant.Recovery{Hub: h.app.Recoveries.Key().Public(), Readmit: h.app.Config.Get().Readmits()}
+	if in.Recovery.Hub == "" && !in.Request.Status.Granted {
+		return fmt.Errorf("checking the proof of a recovery request: %w", recoveries.ErrPending) // without the key, no proof is valid
+	}
 	account, err := h.recoveryAccount(in.Request.Namespace)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package grant
 
 import (
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,20 @@ func TestUnprovenRequests_AreDeletedAndReportedOnce(t *testing.T) {
 		hub.Sync()
 	}
 	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], reasonRecoveryRefused) {
+		t.Errorf("Events %v", told)
+	}
+}
+
+// Without its key, a hub cannot check a proof.
+func TestRecoveryBeforeTheKeyIsLoaded_WaitsForIt(t *testing.T) {
+	key := newKey(t)
+	earlier := recoverable(t) // the hub before it was restarted
+	hub := start(t, recoveryOf(t, earlier, key), cluster(pinnedTo(key)))
+	if err := hub.Handle(kindRequest, "ws/r1"); !errors.Is(err, recoveries.ErrPending) {
+		t.Errorf("error %v", err)
+	}
+	expectRequests(t, hub)
+	if told := hub.Told(); len(told) > 0 {
 		t.Errorf("Events %v", told)
 	}
 }
