@@ -313,6 +313,8 @@ func TestDeletedCluster_LeftoversAreRemoved(t *testing.T) {
 		"leftover namespace: deleted after the rights":    {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", "get " + tickets, "create " + tickets, deletedToo}},
 		"namespace without our label: unchanged":          {[]hubtest.Object{ours(unlabelled), held, markedAccount()}, nil},
 		"namespace without the Cluster's name: unchanged": {[]hubtest.Object{ours(unmarked), held}, nil},
+		"namespace of another Cluster: unchanged":         {[]hubtest.Object{ours(ofWest), held}, nil},
+		"namespace that is marked to stay: unchanged":     {[]hubtest.Object{ours(toStay), held}, nil},
 		"namespace of another manager: unchanged":         {[]hubtest.Object{ours(managedByThem), held}, nil},
 		"BundleDeployment with another finalizer: stays":  {[]hubtest.Object{ours(terminating), markedDeployment("theirs")}, nil},
 		"no namespace: no request":                        {nil, nil},
@@ -327,6 +329,8 @@ func TestDeletedCluster_LeftoversAreRemoved(t *testing.T) {
 }
 
 func unlabelled(n *corev1.Namespace) { n.Labels = nil }
+
+func toStay(n *corev1.Namespace) { n.Labels[fleet.LabelSetPrune] = "false" }
 
 func managedByThem(n *corev1.Namespace) { n.Labels[fleet.LabelClusterManagement] = "them" }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -204,8 +205,7 @@ func clusterNamespace(cluster *fleet.Cluster) *corev1.Namespace {
 // wasMadeFor reports whether a namespace was made for the Cluster of this name and nothing else: it carries our
 // marks, its annotations name the Cluster, and its name is the one that only this Cluster's namespace can have.
 func wasMadeFor(namespace *corev1.Namespace, cluster types.NamespacedName) bool {
-	return namespace.Labels[fleet.LabelManaged] == "true" && namespace.Labels[fleet.LabelClusterManagement] == "" &&
-		namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
+	return objects.IsOurs(namespace) && namespace.Annotations[fleet.AnnotationCluster] == cluster.Name &&
 		namespace.Annotations[fleet.AnnotationClusterNamespace] == cluster.Namespace &&
 		namespace.Name == names.ClusterNamespace(cluster.Namespace, cluster.Name)
 }

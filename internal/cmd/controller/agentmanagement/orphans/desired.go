@@ -75,17 +75,6 @@ func ownersOfDeployment(deployment *fleet.BundleDeployment) []owner {
 	)
 }
 
-// ownersOfNamespace returns the Cluster that a namespace was made for. The name must be the one that only this
-// Cluster's namespace can have, because everything in a namespace is deleted with it.
-func ownersOfNamespace(namespace *corev1.Namespace) []owner {
-	annotations := namespace.Annotations
-	found := complete(clusterKind, annotations[fleet.AnnotationClusterNamespace], annotations[fleet.AnnotationCluster])
-	if !objects.IsOurs(namespace) || len(found) == 0 || namespace.Name != names.ClusterNamespace(found[0].namespace, found[0].name) {
-		return nil
-	}
-	return found
-}
-
 // setOwner returns the owner of an object's set, if the set belongs to a registration or token and its hash matches
 // the annotations. A changed copy of an object is not a member.
 func setOwner(obj metav1.Object) (owner, bool) {

@@ -98,31 +98,6 @@ func TestOwnersOfDeployment(t *testing.T) {
 	}
 }
 
-func TestOwnersOfNamespace(t *testing.T) {
-	long := "a-cluster-whose-name-is-so-long-that-its-namespace-cannot-hold-all-of-it"
-	cluster := []owner{{clusterKind, "ws", "c"}}
-	tests := map[string]struct {
-		workspace, cluster string
-		modify             func(metav1.Object)
-		want               []owner
-	}{
-		"the namespace of a Cluster":                  {"ws", "c", labelled("team", "blue"), cluster},
-		"the namespace of a Cluster with a long name": {"ws", long, labelled("team", "blue"), []owner{{clusterKind, "ws", long}}},
-		"a workspace with the same annotations":       {"ws", "c", func(n metav1.Object) { n.SetName("ws") }, nil},
-		"the namespace of another Cluster":            {"ws", "c", annotated(fleet.AnnotationCluster, "d"), nil},
-		"without the Cluster's name":                  {"ws", "c", annotated(fleet.AnnotationCluster, ""), nil},
-		"without the Cluster's workspace":             {"ws", "c", annotated(fleet.AnnotationClusterNamespace, ""), nil},
-		"without the label of the hub":                {"ws", "c", labelled(fleet.LabelManaged, ""), nil},
-		"of another manager":                          {"ws", "c", labelled(fleet.LabelClusterManagement, "x"), nil},
-		"being deleted":                               {"ws", "c", going, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			expectOwners(t, ownersOfNamespace(clusterNamespace(test.workspace, test.cluster, test.modify)), test.want)
-		})
-	}
-}
-
 func TestOrphaned(t *testing.T) {
 	a, b := owner{clusterKind, "ws", "a"}, owner{bundleKind, "ws", "b"}
 	tests := map[string]struct {
@@ -194,7 +169,7 @@ func anything(chance *rand.Rand) made {
 	choice := chance.IntN(len(theirs))
 	noise, ours := theirs[choice], choice < 3
 	var one made
-	switch chance.IntN(6) {
+	switch chance.IntN(5) {
 	case 0:
 		one = made{"a right", ownersOfRight(role(ofRequest(workspace, name), noise)), []owner{{registrationKind, workspace, name}}}
 	case 1:
@@ -202,8 +177,6 @@ func anything(chance *rand.Rand) made {
 	case 2:
 		one = made{"a credential", ownersOfRight(role(answering(workspace, name), noise)), []owner{{registrationKind, workspace, name}}}
 	case 3:
-		one = made{"a namespace", ownersOfNamespace(clusterNamespace(workspace, name, noise)), []owner{{clusterKind, workspace, name}}}
-	case 4:
 		d := deployment(labelled(fleet.LabelBundleNamespace, workspace), labelled(fleet.LabelBundleName, name),
 			labelled(fleet.LabelClusterNamespace, workspace), labelled(fleet.LabelCluster, name), noise)
 		one = made{"a BundleDeployment", ownersOfDeployment(d), []owner{{bundleKind, workspace, name}, {clusterKind, workspace, name}}}

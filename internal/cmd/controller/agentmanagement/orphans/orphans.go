@@ -1,8 +1,9 @@
 // Package orphans removes, at startup, the objects that lost their owner while no controller was running.
 //
-//	caches filled ─► owner not in the cache ─► nor on the server ─► delete rights ─► Secrets, Bundles ─► namespaces
+//	caches filled ─► owner not in the cache ─► nor on the server ─► delete rights ─► Secrets, Bundles ─► BundleDeployments
 //
-// If an owner is deleted later, the controller of the object handles that.
+// If an owner is deleted later, the controller of the object handles that. The namespace of a Cluster that is gone is not
+// deleted here: it shows package cluster that the tickets of the Cluster have to be blocked first.
 package orphans
 
 import (
@@ -48,7 +49,7 @@ func Register(_ context.Context, a *hub.Context) error {
 }
 
 // newSweeper returns a sweeper for all kinds. Rights are removed first: an agent that is still running would take
-// later deletions for an order to uninstall. Namespaces are removed last.
+// later deletions for an order to uninstall.
 func newSweeper(a *hub.Context) *sweeper {
 	return &sweeper{
 		log: a.Log,
@@ -65,7 +66,6 @@ func newSweeper(a *hub.Context) *sweeper {
 				namespaced("bundles", a.Bundles, ownersOfBundle),
 			},
 			{namespaced("bundledeployments", a.BundleDeployments, ownersOfDeployment)},
-			{clusterWide("namespaces", a.AllNamespaces, ownersOfNamespace)},
 		},
 		owners: owners{
 			clusterKind:      existence(a.Clusters),

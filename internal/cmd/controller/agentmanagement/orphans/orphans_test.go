@@ -80,20 +80,21 @@ func bundle() *fleet.Bundle {
 	return &fleet.Bundle{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "b"}}
 }
 
-func TestOrphans_RightsAreDeletedFirstAndNamespacesLast(t *testing.T) {
+// The controller of the Cluster deletes its namespace, after it has blocked the tickets of the Cluster.
+func TestOrphans_RightsAreDeletedFirstAndNamespacesStay(t *testing.T) {
 	hub := hubtest.New(t)
 	hub.Put(left()...)
 	log := sweepOf(t.Context(), hub)
 	east := names.ClusterNamespace("ws", "c")
-	expectLog(t, log, "level=INFO msg=\"orphans swept\" total=9 clusterrolebindings=1 rolebindings=1 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
+	expectLog(t, log, "level=INFO msg=\"orphans swept\" total=8 clusterrolebindings=1 rolebindings=1 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1\n")
 	requests := hubtest.ExpectRequests(t, hub,
 		"get ClusterRegistration ws/r1", "get ClusterRegistrationToken ws/t1", "get Cluster ws/c", "get Bundle ws/b",
 		"delete ClusterRoleBinding r1-content", "delete RoleBinding "+registrationNamespace+"/r1-creds", "delete ServiceAccount "+east+"/r1-u1",
 		"delete Role ws/role", "delete Secret "+registrationNamespace+"/c-1", "delete Secret ws/t1", "delete Bundle ws/fleet-agent-c",
-		"delete BundleDeployment "+east+"/b", "delete Namespace "+east,
+		"delete BundleDeployment "+east+"/b",
 	)
 	hubtest.ExpectOrder(t, requests, "delete ClusterRoleBinding r1-content", "delete ServiceAccount "+east+"/r1-u1",
-		"delete Bundle ws/fleet-agent-c", "delete BundleDeployment "+east+"/b", "delete Namespace "+east)
+		"delete Bundle ws/fleet-agent-c", "delete BundleDeployment "+east+"/b")
 
 	hub.Sync()
 	expectLog(t, sweepOf(t.Context(), hub), "")
@@ -153,12 +154,12 @@ func TestFailedDeletionOfRights_KeepsTheRest(t *testing.T) {
 	account := "ServiceAccount " + names.ClusterNamespace("ws", "c") + "/r1-u1"
 	hub.Fail("delete "+account, errServer)
 	expectLog(t, sweepOf(t.Context(), hub), `level=WARN msg="orphans swept in part, the rest will be retried" total=2 clusterrolebindings=1 rolebindings=1 error="removing one of the serviceaccounts: the server is upset"`+"\n")
-	if hubtest.Get[*corev1.Namespace](hub, "", names.ClusterNamespace("ws", "c")) == nil {
-		t.Error("the namespace went before the account in it")
+	if hubtest.Get[*fleet.BundleDeployment](hub, names.ClusterNamespace("ws", "c"), "b") == nil {
+		t.Error("the BundleDeployment is deleted before the agent's account")
 	}
 	hub.Fail("delete "+account, nil)
 	hub.Sync()
-	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=7 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
+	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=6 serviceaccounts=1 roles=1 credentials=1 values=1 bundles=1 bundledeployments=1\n")
 }
 
 func TestSweepThatFails_IsRepeated(t *testing.T) {
@@ -178,7 +179,7 @@ func TestSweepThatFails_IsRepeated(t *testing.T) {
 		hubtest.ExpectRequests(t, hub, "get ClusterRegistration ws/r1")
 		hub.Fail("get ClusterRegistration ws/r1", nil)
 		pass(2 * retryMin)
-		if hubtest.Get[*corev1.Namespace](hub, "", names.ClusterNamespace("ws", "c")) != nil {
+		if hubtest.Get[*fleet.BundleDeployment](hub, names.ClusterNamespace("ws", "c"), "b") != nil {
 			t.Error("orphans stay until the next start")
 		}
 		hub.Requests()
@@ -208,7 +209,7 @@ func TestObjectDeletedByOthers_IsNotCounted(t *testing.T) {
 	hub.Put(left()...)
 	gone := role()
 	hub.Before("delete Role ws/role", func() { hub.Remove(gone) })
-	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=8 clusterrolebindings=1 rolebindings=1 serviceaccounts=1 credentials=1 values=1 bundles=1 bundledeployments=1 namespaces=1\n")
+	expectLog(t, sweepOf(t.Context(), hub), "level=INFO msg=\"orphans swept\" total=7 clusterrolebindings=1 rolebindings=1 serviceaccounts=1 credentials=1 values=1 bundles=1 bundledeployments=1\n")
 }
 
 func TestSweep_StopsWithTheProcess(t *testing.T) {
@@ -245,7 +246,6 @@ func TestObjectsOfRancherFleet_AreDeletedWithTheirOwner(t *testing.T) {
 			[]string{
 				"get Cluster fleet-default/" + west, "delete ServiceAccount " + account, "delete Bundle fleet-default/fleet-agent-" + west,
 				"delete BundleDeployment " + westNamespace + "/fleet-agent-" + west, "delete BundleDeployment " + westNamespace + "/hello",
-				"delete Namespace " + westNamespace,
 			},
 		},
 		"a Bundle is deleted": {
