@@ -140,7 +140,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	if !noted && !request.Status.Granted || !given(in, cluster) {
 		want = clusters.Heartbeat(cluster)
 	}
-	own := &Ownership{TokenUID: tokenUID(in), Key: keyOf(in), Lifetime: lifetimeText(in), Owner: metav1.OwnerReference{
+	own := &Ownership{TokenUID: tokenUID(in), Key: keyOf(in), ReplacesKey: replacesKey(in, cluster), Lifetime: lifetimeText(in), Owner: metav1.OwnerReference{
 		APIVersion: fleet.SchemeGroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 	owners := request.OwnerReferences
@@ -160,6 +160,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 func (o *Ownership) isRecorded(request *fleet.ClusterRegistration) bool {
 	return o.TokenUID == request.Annotations[annotation.TokenUIDAtGrant] &&
 		o.Key == request.Annotations[annotation.AgentKeyAtGrant] &&
+		o.ReplacesKey == request.Annotations[annotation.ReplacesKey] &&
 		o.Lifetime == request.Annotations[annotation.LifetimeAtGrant]
 }
 

@@ -40,7 +40,7 @@ func NeedsHeartbeatAccount(in Input) bool {
 	switch {
 	case cluster == nil:
 		return false
-	case joinDue(in, cluster):
+	case joinDue(in, cluster), unpinDue(in, cluster):
 		return decide(in).Stage == Done
 	case useUnknown(in, cluster):
 		stage := decide(in).Stage
@@ -184,7 +184,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		out.Sealed = requests.IsRecovery(in.Request)
 		out.Reader = reader(in, cluster)
 		out.Unreadable = unreadable(in, cluster)
-		out.Unpin = cluster.Annotations[annotation.AgentKey] != "" && keyOf(in) == ""
+		out.Unpin = cluster.Annotations[annotation.AgentKey] != "" && keyOf(in) == "" && isConfirmed(in, cluster)
 	}
 	return out
 }
@@ -225,7 +225,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
-	out.Join = joinOf(in, cluster)
+	out.Join, out.Unpin = joinOf(in, cluster), unpins(in, cluster)
 	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}

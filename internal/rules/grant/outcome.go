@@ -80,8 +80,8 @@ type Outcome struct {
 	Alternating []string
 	// Join, if set, is recorded on the Cluster, because the credential of a signed request is in use.
 	Join *Join
-	// Unpin means that the Cluster's pinned key is removed before the credential is handed out: another agent, which
-	// has no key, may replace the one with the key.
+	// Unpin means that the Cluster's pinned key is removed: another agent, which has no key, replaces the one with the key.
+	// After a confirmation this comes before the credential is handed out, otherwise when the other agent reports.
 	Unpin bool
 	// Unreadable means that no account may read the answer and no agent has used it: the request names a token that
 	// does not exist.
@@ -108,6 +108,8 @@ type Ownership struct {
 	TokenUID string
 	// Key is the public key that has signed the request. "" removes the recorded key.
 	Key string
+	// ReplacesKey is the key of the agent that a request without a key replaces. "" removes the recorded one.
+	ReplacesKey string
 	// Lifetime is the lifetime of the credential, or "" if it does not expire.
 	Lifetime string
 	// HubAddress is the hubaddress.Hash of the hub's configuration. "" is not recorded.

@@ -53,6 +53,18 @@ func agentKey(in Input, cluster *fleet.Cluster) string {
 	return cmp.Or(cluster.Annotations[annotation.AgentKey], in.ReportedKey)
 }
 
+// replacesKey returns the key to record of the agent that a request without a key replaces, or "". It is computed until the
+// request is answered, as tokenUID is.
+func replacesKey(in Input, cluster *fleet.Cluster) string {
+	switch {
+	case isAnswered(in):
+		return in.Request.Annotations[annotation.ReplacesKey]
+	case keyOf(in) != "":
+		return ""
+	}
+	return agentKey(in, cluster)
+}
+
 // isConfirmed reports whether a user with write access to the Cluster has confirmed a request. The Cluster may be nil.
 func isConfirmed(in Input, cluster *fleet.Cluster) bool {
 	return cluster != nil && cluster.Annotations[annotation.ConfirmTakeover] == in.Request.Name

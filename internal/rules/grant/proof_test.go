@@ -152,8 +152,7 @@ func TestGrantOwnership_RecordsOnlyVerifiedKeys(t *testing.T) {
 	}
 }
 
-// An agent without a key replaces one with a key only after a confirmation or by the import. Otherwise the replaced
-// agent would return with its key.
+// An agent without a key replaces one with a key after a confirmation. Otherwise the replaced agent would return with its key.
 func TestAgentWithoutKey_UnpinsTheKeyOfTheAgentItReplaces(t *testing.T) {
 	mine := agentKey(t)
 	confirm := func(in *grant.Input) { in.Clusters[0].Annotations[annotation.ConfirmTakeover] = "request-1" }
@@ -176,5 +175,19 @@ func TestAgentWithoutKey_UnpinsTheKeyOfTheAgentItReplaces(t *testing.T) {
 				t.Errorf("writes %v", out.Writes)
 			}
 		})
+	}
+}
+
+// Any holder of a token can name the token of the import in a request, but only the agent that the hub installs can read the
+// answer. Until that agent reports, the registered agent keeps its key.
+func TestNamedImportToken_KeepsThePinnedKey(t *testing.T) {
+	mine := agentKey(t)
+	in := grantInput(with(requestWith("import-token-east")), registered(), importedBy("cluster-uid"), pinned(mine), requestAccount, requestRights)
+	annotate(&in, annotation.ReplacesKey, "written by the client")
+	out := rulestest.Pure(t, grant.Decide, in)
+	rulestest.ExpectEqual(t, "stage", out.Stage, grant.Minting)
+	rulestest.ExpectEqual(t, "replaced key to record", out.Own.ReplacesKey, mine.Public())
+	if out.Unpin || slices.Contains(out.Writes, grant.UnpinKey) {
+		t.Errorf("writes %v", out.Writes)
 	}
 }

@@ -94,6 +94,18 @@ func joinOf(in Input, cluster *fleet.Cluster) *Join {
 	return &Join{Key: annotations[annotation.AgentKeyAtGrant], TokenUID: annotations[annotation.TokenUIDAtGrant]}
 }
 
+// unpinDue reports whether the Cluster still has the key of the agent that a request without a key replaces. Any token
+// holder can name the token of the import, so the key stays until the account of the request has reported.
+func unpinDue(in Input, cluster *fleet.Cluster) bool {
+	replaced := in.Request.Annotations[annotation.ReplacesKey]
+	return replaced != "" && replaced == cluster.Annotations[annotation.AgentKey] && requests.Used(in.Request, cluster)
+}
+
+// unpins reports whether the agent of a request has reported and replaces one whose key the Cluster still has.
+func unpins(in Input, cluster *fleet.Cluster) bool {
+	return unpinDue(in, cluster) && reports(in, cluster)
+}
+
 // superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
 // credential, and its rivals, once it is known that this agent has.
 func superseded(in Input, cluster *fleet.Cluster) []string {

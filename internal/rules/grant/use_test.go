@@ -171,3 +171,33 @@ func TestFirstUse_PinsTheKeyOfItsAccount(t *testing.T) {
 		})
 	}
 }
+
+// The key of the replaced agent is removed when the agent without a key reports. A key that this agent reports later stays.
+func TestFirstUseWithoutAKey_UnpinsTheReplacedKey(t *testing.T) {
+	replaces := func(recorded, pinned string) func(*grant.Input) {
+		return func(in *grant.Input) {
+			annotate(in, annotation.ReplacesKey, recorded)
+			in.Named.Annotations = map[string]string{annotation.AgentKey: pinned}
+		}
+	}
+	for name, test := range map[string]struct {
+		in          grant.Input
+		needs, want bool
+	}{
+		"heartbeat of its account: unpinned":      {joining("", "account-1", replaces("k1", "k1")), true, true},
+		"heartbeat of another account: stays":     {joining("", "account-0", replaces("k1", "k1")), true, false},
+		"heartbeat of an unknown account: stays":  {joining("", "", replaces("k1", "k1")), true, false},
+		"not used yet: stays":                     {joining("", "account-1", replaces("k1", "k1"), func(in *grant.Input) { in.Named.Status.Agent = fleet.AgentStatus{} }), false, false},
+		"account is gone: stays":                  {joining("", "account-1", replaces("k1", "k1"), func(in *grant.Input) { in.Account = nil }), false, false},
+		"another key was pinned since: stays":     {joining("", "account-1", replaces("k1", "k2")), false, false},
+		"replaced no agent with a key: stays":     {joining("", "account-1", replaces("", "k1")), false, false},
+		"unpinned already: nothing is left to do": {joining("", "account-1", replaces("k1", "")), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := rulestest.Pure(t, grant.Decide, test.in)
+			rulestest.ExpectEqual(t, "unpin", out.Unpin, test.want)
+			rulestest.ExpectEqual(t, "written", slices.Contains(out.Writes, grant.UnpinKey), test.want)
+			rulestest.ExpectEqual(t, "needs the account of the heartbeat", grant.NeedsHeartbeatAccount(test.in), test.needs)
+		})
+	}
+}

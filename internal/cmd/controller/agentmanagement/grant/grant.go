@@ -261,6 +261,7 @@ func (h *handler) setOwner(r *round) (err error) {
 		metav1.SetMetaDataAnnotation(&r.ObjectMeta, annotation.LastSeenAtGrant, own.LastSeen) // "" if there was no heartbeat
 		objects.Annotate(r, annotation.TokenUIDAtGrant, own.TokenUID)
 		objects.Annotate(r, annotation.AgentKeyAtGrant, own.Key)
+		objects.Annotate(r, annotation.ReplacesKey, own.ReplacesKey)
 		objects.Annotate(r, annotation.LifetimeAtGrant, own.Lifetime)
 		if own.HubAddress != "" {
 			r.Annotations[annotation.HubAddressAtGrant] = own.HubAddress

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -71,6 +72,35 @@ func TestRequestSignedForAnotherAccount_IsAnsweredWithoutAKey(t *testing.T) {
 	settle(t, hub, 2)
 	if got := current(t, hub); !got.Status.Granted || got.Annotations[annotation.AgentKeyAtGrant] != "" {
 		t.Errorf("granted %t, annotations %v", got.Status.Granted, got.Annotations)
+	}
+}
+
+func TestNamedImportToken_ReplacesTheKeyWhenItsAgentReports(t *testing.T) {
+	token, r, replaced := asked(), request(), cluster()
+	token.Name, token.OwnerReferences = names.ImportToken("c1"), []metav1.OwnerReference{{Kind: "Cluster", Name: "c1", UID: "u-c1"}}
+	r.Labels = map[string]string{fleet.LabelRegistrationToken: token.Name}
+	seen(time.Unix(1, 0))(replaced)
+	replaced.Annotations = map[string]string{annotation.AgentKey: "pinned"}
+	hub := start(t, r, replaced, token)
+	settle(t, hub, 2)
+	if !current(t, hub).Status.Granted {
+		t.Fatal("the request is not granted")
+	}
+	for _, beat := range []struct {
+		account, pinned, replaced string
+	}{
+		{"another account", "pinned", ""},
+		{string(hubtest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account).UID), "", "pinned"},
+	} {
+		c := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").DeepCopy()
+		seen(c.Status.Agent.LastSeen.Add(time.Minute))(c)
+		spoke(beat.account)(c)
+		hub.Put(c)
+		settle(t, hub, 1)
+		now := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1").Annotations
+		if now[annotation.AgentKey] != beat.pinned || now[annotation.ReplacedKey] != beat.replaced {
+			t.Errorf("after a heartbeat of %s: annotations %v", beat.account, now)
+		}
 	}
 }
 

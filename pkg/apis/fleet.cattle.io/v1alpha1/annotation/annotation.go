@@ -24,6 +24,9 @@ const (
 	RecoveredBy = "fleet.cattle.io/recovered-by"
 	// AgentKeyAtGrant, on a ClusterRegistration, is the public key whose proof the hub has verified.
 	AgentKeyAtGrant = "fleet.cattle.io/agent-key-at-grant"
+	// ReplacesKey, on a ClusterRegistration without a key, is the key of the agent that was registered when it was
+	// granted. The hub removes this key from the Cluster when the agent of the registration reports.
+	ReplacesKey = "fleet.cattle.io/replaces-key"
 	// BootstrapClientID, on Secret fleet-agent-bootstrap, is the client ID in the ConfigMap that the chart delivers with
 	// the Secret. An agent that already runs waits for that ConfigMap.
 	BootstrapClientID = "fleet.cattle.io/bootstrap-client-id"
