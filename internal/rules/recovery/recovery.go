@@ -83,6 +83,16 @@ func Has(receipt string, wanted protocol.Recovery, ticket identity.Ticket, now t
 	return receipt == identity.Receipt(wanted.HubKey, wanted.Token, wanted.WorkspaceKey, ticket)
 }
 
+// LatestTicket returns the time of the last ticket of a Cluster, as its agent reports it, or the zero time. It is in the future
+// if the hub's clock was set back since. A ticket from too far in the future was replaced, so such a report is not believed.
+func LatestTicket(cluster *fleet.Cluster, now time.Time) time.Time {
+	latest := identity.ReceiptTime(cluster.Status.Agent.RecoveryTicket)
+	if latest.After(now.Add(ticketAge)) {
+		return time.Time{}
+	}
+	return latest
+}
+
 // isOld reports whether a ticket of a time has to be replaced. So has one from more than 30 days in the future, after the
 // hub's clock was set back.
 func isOld(signed, now time.Time) bool {

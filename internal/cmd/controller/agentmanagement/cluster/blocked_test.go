@@ -84,3 +84,40 @@ func TestClusterOfADeletedWorkspace_BlocksAllTickets(t *testing.T) {
 		t.Error("tickets of the deleted workspace are valid")
 	}
 }
+
+// The hub's clock was ahead when it signed the ticket. The agent reports the time of its ticket. A time that no replaced ticket
+// can have would only keep tickets of the next Cluster with the name from counting.
+func TestTicketFromTheFuture_IsBlockedIfTheAgentReportsIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		ahead    time.Duration
+		reported string
+		leaves   bool
+		want     bool
+	}{
+		"one day ahead":                    {24 * time.Hour, "hash", false, true},
+		"one day ahead, workspace deleted": {24 * time.Hour, "hash", true, true},
+		"one day ahead, not reported":      {24 * time.Hour, "", false, false},
+		"too far ahead to be the last one": {31 * 24 * time.Hour, "hash", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			going := oneCluster(deleted)
+			hub := newHub(t)
+			signed := hub.Now().Add(test.ahead)
+			if test.reported != "" {
+				going.Status.Agent.RecoveryTicket = signed.UTC().Format(time.RFC3339) + "/" + test.reported
+			}
+			hub.Put(going)
+			if test.leaves {
+				hub.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet-default", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{"kubernetes"}}})
+			}
+			handle(t, hub)
+			got, err := hub.App.Recoveries.IsBlocked(t.Context(), identity.Ticket{Workspace: "fleet-default", Cluster: "east", Key: "k", Time: signed})
+			if err != nil || got != test.want {
+				t.Errorf("blocked %t, %v", got, err)
+			}
+			if after, err := hub.App.Recoveries.IsBlocked(t.Context(), identity.Ticket{Workspace: "fleet-default", Cluster: "east", Key: "k", Time: signed.Add(time.Second)}); err != nil || after {
+				t.Errorf("a later ticket is blocked: %t, %v", after, err)
+			}
+		})
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/recovery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -128,7 +129,7 @@ func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
 	}
 	h.requeue(cluster, out.stage)
 	if out.removeFinalizer {
-		if err := h.blockTickets(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}); err != nil {
+		if err := h.blockTickets(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}, recovery.LatestTicket(cluster, in.now)); err != nil {
 			return h.cannotLeave(in, err)
 		}
 		h.app.Log.Info("cluster gone", "cluster", reconcile.KeyOf(cluster).String())

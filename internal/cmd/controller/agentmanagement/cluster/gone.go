@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,16 +39,19 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 	if err := h.revoke(in.accounts); err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
-	if err := h.blockTickets(cluster); err != nil {
+	if err := h.blockTickets(cluster, time.Time{}); err != nil {
 		return err
 	}
 	return h.deleteNamespace(namespace)
 }
 
-// blockTickets makes the tickets of a deleted Cluster invalid, so that its agent does not create it again.
-func (h *handler) blockTickets(cluster types.NamespacedName) error {
+// blockTickets makes the tickets of a deleted Cluster invalid, so that its agent does not create it again. latest is the time
+// of the last ticket, or zero if it is unknown.
+func (h *handler) blockTickets(cluster types.NamespacedName, latest time.Time) error {
 	if h.app.Leaves(cluster.Namespace) {
-		return h.app.Recoveries.BlockAll(h.lasting, cluster.Namespace)
+		if err := h.app.Recoveries.BlockAll(h.lasting, cluster.Namespace); err != nil || !latest.After(h.app.Clock()) {
+			return err
+		}
 	}
-	return h.app.Recoveries.Block(h.lasting, cluster.Namespace, cluster.Name)
+	return h.app.Recoveries.Block(h.lasting, cluster.Namespace, cluster.Name, latest)
 }

@@ -216,7 +216,7 @@ func TestLostCluster_IsCreatedFromItsTicketUnlessItWasDeleted(t *testing.T) {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}
 	hub.Remove(made)
-	if err := hub.App.Recoveries.Block(t.Context(), "ws", "c1"); err != nil {
+	if err := hub.App.Recoveries.Block(t.Context(), "ws", "c1", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	hub.Requests()

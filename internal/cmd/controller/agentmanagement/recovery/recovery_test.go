@@ -353,7 +353,7 @@ func TestRecordsOfDeletedClusters_ArePruned(t *testing.T) {
 	hub.App.Recoveries = recoveries.New(func() kubernetes.Interface { return client }, hub.App.Namespaces.System, hub.Now)
 	block := func(workspace string) {
 		t.Helper()
-		if err := hub.App.Recoveries.Block(t.Context(), workspace, "c1"); err != nil {
+		if err := hub.App.Recoveries.Block(t.Context(), workspace, "c1", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}

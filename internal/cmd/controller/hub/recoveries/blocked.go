@@ -27,20 +27,25 @@ const (
 )
 
 // Block makes the tickets of a deleted Cluster invalid: all that were signed for a Cluster of this name, with any key.
-// A Cluster that is created again under the name gets newer tickets.
-func (r *Recoveries) Block(ctx context.Context, workspace, cluster string) error {
-	return r.block(ctx, workspace, entryOf(cluster))
+// A Cluster that is created again under the name gets newer tickets. latest is the time of the last ticket, or zero. It is
+// later than now if the hub's clock was set back since.
+func (r *Recoveries) Block(ctx context.Context, workspace, cluster string, latest time.Time) error {
+	now := r.clock()
+	if latest.Before(now) {
+		latest = now
+	}
+	return r.block(ctx, workspace, entryOf(cluster), latest, now)
 }
 
 // BlockAll makes all tickets of a workspace invalid that is being deleted or gone. A workspace that is created again
 // under the name may belong to another user, but its recovery token can be read with the key of the first one.
 func (r *Recoveries) BlockAll(ctx context.Context, workspace string) error {
-	return r.block(ctx, workspace, beforeKey)
+	now := r.clock()
+	return r.block(ctx, workspace, beforeKey, now, now)
 }
 
-// block writes an entry with the current time, which has whole seconds: many Clusters of one workspace cause few writes.
-func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
-	now := r.clock()
+// block writes an entry with a time, which has whole seconds: many Clusters of one workspace cause few writes.
+func (r *Recoveries) block(ctx context.Context, workspace, entry string, at, now time.Time) error {
 	name := blockedName(workspace)
 	r.blocking.Lock()
 	defer r.blocking.Unlock()
@@ -56,12 +61,12 @@ func (r *Recoveries) block(ctx context.Context, workspace, entry string) error {
 					Namespace: r.system, Name: name, Labels: map[string]string{fleet.LabelManaged: "true"},
 					Annotations: map[string]string{fleet.AnnotationClusterNamespace: workspace},
 				},
-				Data: withBlocked(nil, entry, now),
+				Data: withBlocked(nil, entry, at, now),
 			}, metav1.CreateOptions{})
 			return err
 		}
 		changed := found.DeepCopy()
-		if changed.Data = withBlocked(found.Data, entry, now); maps.Equal(changed.Data, found.Data) {
+		if changed.Data = withBlocked(found.Data, entry, at, now); maps.Equal(changed.Data, found.Data) {
 			return nil
 		}
 		_, err = blocked.Update(ctx, changed, metav1.UpdateOptions{})
@@ -90,7 +95,7 @@ func blockedName(workspace string) string {
 // entryOf returns the key of the entry of a Cluster: a hash of its name, so that all entries have the same size.
 func entryOf(cluster string) string { return identity.Thumbprint(cluster) }
 
-// isBlocked compares only times of the hub's clock. An entry that cannot be read blocks.
+// isBlocked compares only times of the hub's clock, which may have been set back. An entry that cannot be read blocks.
 func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
 	for _, key := range []string{beforeKey, entryOf(ticket.Cluster)} {
 		text, exists := entries[key]
@@ -104,14 +109,17 @@ func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
 	return false
 }
 
-// withBlocked returns the entries with another one. It drops entries whose tickets have expired. If there are still too
-// many, it drops the oldest, and blocks all tickets that are as old as they are.
-func withBlocked(entries map[string]string, entry string, now time.Time) map[string]string {
+// withBlocked returns the entries with another one, which never becomes earlier. It drops entries whose tickets have expired.
+// If there are still too many, it drops the oldest, and blocks all tickets that are as old as they are.
+func withBlocked(entries map[string]string, entry string, until, now time.Time) map[string]string {
 	kept := maps.Clone(entries)
-	if kept == nil || entry == beforeKey { // which makes the others needless
+	if kept == nil {
 		kept = map[string]string{}
 	}
-	kept[entry] = now.UTC().Format(time.RFC3339)
+	kept[entry] = max(kept[entry], until.UTC().Format(time.RFC3339))
+	if before := kept[beforeKey]; entry == beforeKey { // it makes earlier ones needless
+		maps.DeleteFunc(kept, func(key, at string) bool { return key != beforeKey && at <= before })
+	}
 	expired := now.Add(-identity.TicketLife).UTC().Format(time.RFC3339)
 	maps.DeleteFunc(kept, func(_, at string) bool { return at < expired }) // RFC 3339 in UTC sorts by time
 	if len(kept) <= maxBlocked {

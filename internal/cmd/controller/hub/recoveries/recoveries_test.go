@@ -250,7 +250,7 @@ func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 		t.Error("blocked without a deletion")
 	}
 	for _, cluster := range []string{"c1", "c2", "before"} {
-		if err := w.Block(ctx, "ws", cluster); err != nil {
+		if err := w.Block(ctx, "ws", cluster, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -261,7 +261,7 @@ func TestDeletedCluster_BlocksItsTickets(t *testing.T) {
 		t.Error("a ticket of the next Cluster with the name is blocked")
 	}
 	w.now = start.Add(identity.TicketLife + time.Hour) // all these tickets have expired
-	if err := w.Block(ctx, "ws", "c4"); err != nil {
+	if err := w.Block(ctx, "ws", "c4", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if blocked("c1", start.Add(-time.Hour)) {
@@ -303,10 +303,33 @@ func TestDeletedWorkspace_BlocksAllItsTickets(t *testing.T) {
 	}
 }
 
+// After the hub's clock was set back, a deletion must not make tickets valid that an earlier one has blocked.
+func TestClockIsSetBack_BlockedTicketsStayBlocked(t *testing.T) {
+	for name, again := range map[string]func(*world) error{
+		"Cluster is deleted again": func(w *world) error { return w.Block(t.Context(), "ws", "c1", time.Time{}) },
+		"workspace is deleted":     func(w *world) error { return w.BlockAll(t.Context(), "ws") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			ahead := w.now
+			if err := w.Block(t.Context(), "ws", "c1", time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			w.now = w.now.Add(-time.Hour)
+			if err := again(w); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := w.IsBlocked(t.Context(), identity.Ticket{Workspace: "ws", Cluster: "c1", Time: ahead}); err != nil || !got {
+				t.Errorf("blocked %t, %v", got, err)
+			}
+		})
+	}
+}
+
 func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	start := w.now
-	if err := w.Block(ctx, "ws", "last"); err != nil {
+	if err := w.Block(ctx, "ws", "last", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	only, err := w.client.CoreV1().ConfigMaps(system).List(ctx, metav1.ListOptions{})
@@ -320,7 +343,7 @@ func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.now = start.Add(2 * time.Hour)
-	if err := w.Block(ctx, "ws", "last"); err != nil {
+	if err := w.Block(ctx, "ws", "last", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	maps, err := w.client.CoreV1().ConfigMaps(system).List(ctx, metav1.ListOptions{})
@@ -348,7 +371,7 @@ func TestTooManyDeletions_BlockOldTickets(t *testing.T) {
 func TestPrune_DeletesExpiredRecords(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	for _, workspace := range []string{"gone", "exists"} {
-		if err := w.Block(ctx, workspace, "c1"); err != nil {
+		if err := w.Block(ctx, workspace, "c1", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -389,7 +412,7 @@ func (w *world) blockedMaps(t *testing.T) (found []string) {
 func TestDeletedWorkspace_KeepsOneEntry(t *testing.T) {
 	w, ctx := newWorld(), t.Context()
 	for i := range 3 {
-		if err := w.Block(ctx, "ws", fmt.Sprint(i)); err != nil {
+		if err := w.Block(ctx, "ws", fmt.Sprint(i), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
