@@ -13,13 +13,13 @@ import (
 
 // A token that expires is renewed at a random point between renewFrom and renewUntil of its lifetime, in percent. The
 // lifetime is known from the token; its age is measured by this process, so that no two clocks are compared. A token from
-// before the start of the process may already have passed renewUntil, so it is renewed before startUntil percent more, but
-// not at once, so that an agent that is restarted often renews no more often.
+// before the start of the process may already have passed renewUntil, so it is renewed within startUntil percent more. The
+// chance is the same at each moment after the start: an agent that is restarted often renews about once in startUntil percent
+// of uptime, in time and at most ten times in a lifetime on average.
 const (
 	renewFrom  = 50
 	renewUntil = 75
-	startFrom  = 2
-	startUntil = 20
+	startUntil = 10
 )
 
 // renewalDue returns the time to the next renewal, and false if the token in use does not expire.
@@ -39,9 +39,9 @@ func (a *agent) renewalDue() (time.Duration, bool) {
 func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration {
 	from, until := renewFrom, renewUntil
 	if !isNew {
-		from, until = startFrom, startUntil
+		from, until = 0, startUntil
 	}
-	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)*time.Duration(pace.Chance(random))/256
+	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)/65536*time.Duration(pace.FineChance(random))
 }
 
 // renew replaces the token in use by a new one of the same account. The hub has accepted the new token before it is

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,15 +60,15 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 		renewed       int
 		last          time.Duration
 	}{
-		// after 2.4 hours, because its age is unknown, and then every 15 hours
+		// after 1.2 hours, because its age is unknown, and then every 15 hours
 		"a day":                            {lifetime: day, run: 3 * day, renewed: 5, last: day},
 		"ten minutes":                      {lifetime: 10 * time.Minute, run: 8 * time.Minute, renewed: 2, last: 10 * time.Minute},
 		"a token that does not expire":     {lifetime: protocol.TokenLifetime, run: 30 * day},
-		"the hub has lowered the lifetime": {lifetime: day, run: 6 * time.Hour, renewed: 1, last: 6 * time.Hour, prepare: func(w *world) { w.renewal.limit = 6 * time.Hour }},
+		"the hub has lowered the lifetime": {lifetime: day, run: 4 * time.Hour, renewed: 1, last: 6 * time.Hour, prepare: func(w *world) { w.renewal.limit = 6 * time.Hour }},
 		"the hub grants no renewal":        {lifetime: day, run: 6 * time.Hour, prepare: func(w *world) { w.renewal.limit = time.Second }},
 		"the hub rejects the new token":    {lifetime: day, run: 6 * time.Hour, prepare: func(w *world) { w.renewal.broken = true }},
 		"the hub is down when it is due": {lifetime: day, run: 6 * time.Hour, renewed: 1, last: day, prepare: func(w *world) {
-			w.later(2*time.Hour, "hub", "is down", func() { w.down = true })
+			w.later(1*time.Hour, "hub", "is down", func() { w.down = true })
 			w.later(4*time.Hour, "hub", "is back", func() { w.down = false })
 		}},
 	} {
@@ -99,18 +100,45 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 func TestRenewIn_StaysWithinTheShareOfTheLifetime(t *testing.T) {
 	tests := map[string]struct {
 		isNew bool
-		drawn byte
+		drawn [2]byte
 		want  time.Duration
 	}{
-		"a new token at the earliest":                  {isNew: true, drawn: 0, want: 12 * time.Hour},
-		"a new token at the latest":                    {isNew: true, drawn: 255, want: 12*time.Hour + 6*time.Hour*255/256},
-		"after a start at the earliest: not at once":   {drawn: 0, want: 24 * time.Hour * 2 / 100},
-		"after a start at the latest: before it ended": {drawn: 255, want: 24*time.Hour*2/100 + 24*time.Hour*18/100*255/256},
+		"new token, earliest":     {true, [2]byte{0, 128}, 12 * time.Hour},
+		"new token, latest":       {true, [2]byte{255, 127}, 18 * time.Hour},
+		"after a start, earliest": {false, [2]byte{0, 128}, 0},
+		"after a start, latest":   {false, [2]byte{255, 127}, 24 * time.Hour / 10},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := renewIn(24*time.Hour, tc.isNew, bytes.NewReader([]byte{tc.drawn})); got != tc.want {
-				t.Errorf("renewIn = %v, want %v", got, tc.want)
+			got := renewIn(24*time.Hour, tc.isNew, bytes.NewReader(tc.drawn[:]))
+			if got > tc.want || got < tc.want-time.Second {
+				t.Errorf("renewIn = %v, want up to a second less than %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// A process only knows how long it has run itself. Agents that are restarted often renew after about the same uptime in sum as
+// others: before their token expires, and not more often.
+func TestOftenRestartedAgent_RenewsInTime(t *testing.T) {
+	const lifetime, days = 24 * time.Hour, 100
+	for _, uptime := range []time.Duration{10 * time.Second, time.Minute, time.Hour, 6 * time.Hour} {
+		t.Run(uptime.String(), func(t *testing.T) {
+			random := rand.NewChaCha8([32]byte{1})
+			renewals, issued, oldest := 0, time.Duration(0), time.Duration(0)
+			for start := time.Duration(0); start < days*lifetime; start += uptime {
+				for due, isNew := start, false; ; isNew = true {
+					if due += renewIn(lifetime, isNew, random); due >= start+uptime {
+						break
+					}
+					renewals, oldest, issued = renewals+1, max(oldest, due-issued), due
+				}
+			}
+			if oldest = max(oldest, days*lifetime-issued); oldest >= lifetime {
+				t.Errorf("a token became %s old", oldest)
+			}
+			if limit := 11 * days; renewals > limit {
+				t.Errorf("%d renewals in %d lifetimes, want at most %d", renewals, days, limit)
 			}
 		})
 	}
