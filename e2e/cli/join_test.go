@@ -53,6 +53,17 @@ var _ = Describe("A cluster joins", Ordered, func() {
 		Expect(again.stdout).To(HavePrefix("has joined already as Cluster fleet-default/west"))
 	})
 
+	It("again with another value, which its agent gets", func(ctx SpecContext) {
+		arguments := []string{"join", "--context", west, "--set", "fleetAgent.nodeSelector.disk=fast"}
+		changed := run(ctx, text, arguments...)
+		Expect(changed.code).To(Equal(exit.Done), changed.stderr)
+		Expect(changed.stdout).To(HavePrefix("joined as Cluster fleet-default/west"))
+		agent, err := world.On(west).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(agent.Spec.Template.Spec.NodeSelector).To(HaveKeyWithValue("disk", "fast"))
+		Expect(run(ctx, text, arguments...).stdout).To(HavePrefix("has joined already"))
+	})
+
 	It("again after its namespace was deleted", func(ctx SpecContext) {
 		kube := world.On(west).Kube
 		role := names.SafeConcat(names.SystemNamespace, names.Agent, "role")

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,6 +85,14 @@ func WithEarlier(user, earlier map[string]any) map[string]any {
 		delete(image, "tag")
 	}
 	return chartutil.CoalesceTables(runtime.DeepCopyJSON(user), earlier)
+}
+
+// Differ reports whether values of the user change those of an earlier release.
+func Differ(user, earlier map[string]any) bool {
+	merged := chartutil.CoalesceTables(runtime.DeepCopyJSON(user), runtime.DeepCopyJSON(earlier))
+	before, errBefore := json.Marshal(earlier) // numbers of flags and of releases have other types
+	after, errAfter := json.Marshal(merged)
+	return errBefore != nil || errAfter != nil || !bytes.Equal(before, after)
 }
 
 // choosesImage reports whether values of the user name an image or a registry. Other values, such as pull Secrets, are in the

@@ -69,3 +69,21 @@ func TestValuesOfTheUser_StayWhenTheAgentJoinsAgain(t *testing.T) {
 		t.Errorf("values (-want +got):\n%s", diff)
 	}
 }
+
+func TestDiffer_IgnoresValuesThatTheReleaseHas(t *testing.T) {
+	earlier := map[string]any{"debugLevel": 5.0, "image": map[string]any{"tag": "v1", "repository": "a/agent"}, "internal": map[string]any{"image": "b/agent:v2"}}
+	for name, test := range map[string]struct {
+		user map[string]any
+		want bool
+	}{
+		"same values":   {map[string]any{"debugLevel": int64(5), "image": map[string]any{"tag": "v1"}}, false},
+		"same image":    {map[string]any{"internal": map[string]any{"image": "b/agent:v2"}}, false},
+		"another value": {map[string]any{"debugLevel": int64(6)}, true},
+		"a new value":   {map[string]any{"proxy": "http://proxy:3128"}, true},
+		"a value less":  {map[string]any{"image": map[string]any{"tag": nil}}, true},
+	} {
+		if got := Differ(test.user, earlier); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

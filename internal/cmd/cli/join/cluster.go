@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"helm.sh/helm/v3/pkg/release"
+
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -81,6 +83,10 @@ func (j *joiner) gather(ctx context.Context) (found, error) {
 	if f.release, err = j.helm.Status(); err != nil {
 		return f, access.Explain("reading Helm releases", err)
 	}
+	if f.earlier, err = j.helm.Values(); err != nil {
+		return f, access.Explain("reading the agent's release", err)
+	}
+	f.changes = len(j.user) > 0 && (f.release != release.StatusDeployed || agentrelease.Differ(j.user, f.earlier))
 	err = j.readHubsView(ctx, &f)
 	return f, err
 }

@@ -120,6 +120,49 @@ func TestIdentityOfAnotherHub_IsSentOnlyThere(t *testing.T) {
 	}
 }
 
+// releases is a Helm with a release of these values.
+type releases struct {
+	installing
+
+	status release.Status
+	values map[string]any
+}
+
+func (r *releases) Status() (release.Status, error) { return r.status, nil }
+
+func (r *releases) Values() (map[string]any, error) { return r.values, nil }
+
+func TestGivenValues_ChangeAnAgentThatHasJoined(t *testing.T) {
+	own := newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	url, _ := serve(t, own.issue(t, nil), good().with(status, 0, `{}`))
+	server := clitest.Start(t, append(joined(url, own.pem), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}})...)
+	for name, test := range map[string]struct {
+		status release.Status
+		user   map[string]any
+		want   step
+	}{
+		"no values":                    {release.StatusDeployed, map[string]any{}, stepNothing},
+		"the values of the release":    {release.StatusDeployed, map[string]any{"proxy": "http://a"}, stepNothing},
+		"another value":                {release.StatusDeployed, map[string]any{"proxy": "http://b"}, stepInstall},
+		"the last upgrade has failed":  {release.StatusFailed, map[string]any{"proxy": "http://a"}, stepInstall},
+		"it has failed, and no values": {release.StatusFailed, map[string]any{}, stepNothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := joinerOf(t, server)
+			j.text, j.user, j.helm = textFor(url, own), test.user, &releases{status: test.status, values: map[string]any{"proxy": "http://a", "debug": true}}
+			j.text.ClientID = ""
+			f, err := j.gather(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := decide(j.text, f); got != test.want || err != nil {
+				t.Errorf("step %q: %v", got, err)
+			}
+		})
+	}
+}
+
 // Its hub rejects an expired identity also if it still has the Cluster.
 func TestExpiredIdentityOfAnotherHub_NeedsConfirmation(t *testing.T) {
 	own := newAuthority(t)

@@ -81,7 +81,8 @@ this program, and waits for its first heartbeat.
 Compare the SHA-256 of the hub's CA that phase 2 prints with the one that "fleet token create" has printed.
 
 If a phase fails, join removes what it has created, unless --keep is given. It is safe to run join again: it continues, and
-on a cluster that has joined it does nothing and exits with code 0.
+on a cluster that has joined it does nothing and exits with code 0. If --image, --values or --set differ from the values
+of the agent's Helm release, join upgrades the release with them. The other values stay.
 
 With --hub-context, join does both sides: it creates the Cluster and the token on the hub, joins the cluster of --context,
 and waits until the hub has seen it.`,
@@ -317,11 +318,7 @@ func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) 
 	if err != nil {
 		return f, "", "", err
 	}
-	earlier, err := j.helm.Values()
-	if err != nil {
-		return f, "", "", access.Explain("reading the agent's release", err)
-	}
-	if j.values, err = agentrelease.Values(j.text, agentrelease.WithEarlier(j.user, earlier)); err != nil {
+	if j.values, err = agentrelease.Values(j.text, agentrelease.WithEarlier(j.user, f.earlier)); err != nil {
 		return f, "", "", err
 	}
 	if warning := clockProblem(j.hub.clock, hubclient.ClockAt(ctx, j.cluster.Config, j.clock)); warning != "" {
@@ -360,6 +357,8 @@ func notes(text jointext.Text, f found, todo step) string {
 		return "the hub does not accept the agent's identity any more, so it registers again"
 	case f.newCA, f.identity != nil && f.movesTo(text):
 		return "the agent gets the hub's present address and CA"
+	case f.changes && f.identity != nil:
+		return "it has joined already, and the agent gets the given values"
 	case f.release != "":
 		return "an earlier installation is continued"
 	}

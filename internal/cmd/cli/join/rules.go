@@ -51,8 +51,11 @@ type found struct {
 	systemUID string
 	// deployment means that Deployment fleet-agent exists. imported means that a hub has applied it.
 	deployment, imported bool
-	// release is the status of the Helm release fleet-agent, or empty.
+	// release is the status of the Helm release fleet-agent, or empty. earlier are its values. changes means that the user wants
+	// other ones.
 	release release.Status
+	earlier map[string]any
+	changes bool
 	// others are other agents, as "kind namespace/name".
 	others []string
 	// scoped means that the values give the agent a scope of its own.
@@ -102,6 +105,8 @@ func decideOther(text jointext.Text, f found) (step, error) {
 		return "", refuse(f, fmt.Sprintf("Deployment %s/fleet-agent exists and does not belong to a Helm release", f.namespace))
 	case text.ClientID != "" && text.ClientID != f.config.ClientID:
 		return "", refuse(f, "the agent on this cluster registers with another client ID than that of the text")
+	case f.changes:
+		return "", refuseChange()
 	}
 	return stepWait, nil
 }
@@ -124,7 +129,25 @@ func decideJoined(text jointext.Text, f found) (step, error) {
 	case f.newCA && !f.imported, !f.deployment:
 		return stepInstall, nil
 	}
-	return stepNothing, nil
+	return decideHealthy(f)
+}
+
+// decideHealthy is the part of decideJoined for an agent that needs nothing.
+func decideHealthy(f found) (step, error) {
+	switch {
+	case !f.changes:
+		return stepNothing, nil
+	case f.imported, f.release == "":
+		return "", refuseChange()
+	}
+	return stepInstall, nil
+}
+
+// refuseChange returns the error for values of the user that have no effect.
+func refuseChange() error {
+	return exit.Errorf(exit.Refused, "the agent on this cluster does not belong to a Helm release of fleet join, so --image, --values and --set cannot change it").
+		With("to keep the agent as it is, run the command without these flags",
+			"to change it, use the settings of its Cluster on the hub, or the values with which its manifest was made: docs/registration.md#how-the-hub-manages-the-agent")
 }
 
 // decideRejected is the part of decideJoined for an identity that the hub does not accept.

@@ -59,6 +59,9 @@ func TestDecide(t *testing.T) {
 	const another = "reason: AnotherHub (docs/conditions.md)\n"
 	const otherCA = "error: this cluster has joined as Cluster fleet-default/west a hub at https://hub:6443 that has another CA, and the hub of the text is not proven to be the same\n"
 	const installedAgain = "fix: if that hub was installed again: docs/recovery.md#the-hub-is-lost\n"
+	const unchanged = "error: the agent on this cluster does not belong to a Helm release of fleet join, so --image, --values and --set cannot change it\n" +
+		"fix: to keep the agent as it is, run the command without these flags\n" +
+		"fix: to change it, use the settings of its Cluster on the hub, or the values with which its manifest was made: docs/registration.md#how-the-hub-manages-the-agent\n"
 	tests := map[string]struct {
 		found found
 		want  step
@@ -79,9 +82,19 @@ func TestDecide(t *testing.T) {
 			}), code: exit.Refused,
 			err: "error: this cluster has joined another hub or workspace: https://other, as Cluster fleet-default/west\n" + another + move,
 		},
-		"joined: nothing is done":                       {found: joined(nil), want: stepNothing},
-		"joined with a trailing slash: nothing is done": {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
-		"the identity is rejected: it registers again":  {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
+		"joined: nothing is done":                            {found: joined(nil), want: stepNothing},
+		"joined with a trailing slash: nothing is done":      {found: joined(func(f *found) { f.server = hub + "/" }), want: stepNothing},
+		"joined, and the user sets values: they are applied": {found: joined(func(f *found) { f.changes = true }), want: stepInstall},
+		"imported, and the user sets values: refused": {
+			found: joined(func(f *found) { f.changes, f.imported = true, true }), code: exit.Refused, err: unchanged,
+		},
+		"joined without Helm, and the user sets values: refused": {
+			found: joined(func(f *found) { f.changes, f.release = true, "" }), code: exit.Refused, err: unchanged,
+		},
+		"a manifest was applied, and the user sets values: refused": {
+			found: found{namespace: "n", bootstrap: bootstrap(hub), deployment: true, config: config.Agent{ClientID: "west-1"}, changes: true}, code: exit.Refused, err: unchanged,
+		},
+		"the identity is rejected: it registers again": {found: joined(func(f *found) { f.rejected = true }), want: stepInstall},
 		"the Cluster was deleted and created again: it registers again": {
 			found: joined(func(f *found) { f.rejected, f.config.ClientID = true, "west-0" }), want: stepInstall,
 		},
