@@ -13,10 +13,14 @@ import (
 	"slices"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/ignore"
 
 	"github.com/fleet-hub/fleet/internal/pack/charts/unpack"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
+
+// maxRules limits the bytes of a file with rules of what to ignore.
+const maxRules = 1 << 20
 
 // maxNested limits how deep archives of charts are nested in each other.
 const maxNested = 5
@@ -27,36 +31,83 @@ type tooLarge string
 // Error returns the message.
 func (t tooLarge) Error() string { return string(t) }
 
+// gitFolder is a rule that ignores the files of git, which are not part of a chart.
+const gitFolder = "/.git/"
+
 // checkFiles returns an error if Helm cannot load a chart safely: Helm follows symbolic links, also out of the chart and
 // in loops, and reads all files into memory, with what the archives in charts/ contain.
 func checkFiles(dir string, limits unpack.Limits) error {
+	_, err := readFiles(dir, "", limits)
+	return err
+}
+
+// readFiles returns the files of a chart that Helm would load, without those that another rule ignores. It fails like checkFiles.
+func readFiles(dir, rule string, limits unpack.Limits) ([]*loader.BufferedFile, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer root.Close()
+	rules, err := ignoreRules(root, rule)
+	if err != nil {
+		return nil, err
+	}
+	var files []*loader.BufferedFile
 	check := &checker{left: limits.Memory, limits: limits}
-	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if err := check.entry(); err != nil {
+		info, err := infoOf(root, name, entry)
+		if err != nil {
 			return err
 		}
-		info, err := root.Stat(name)
-		isLink := entry.Type()&fs.ModeSymlink != 0
-		switch {
-		case err != nil && isLink:
-			return fmt.Errorf("symlink %q: %w", name, err)
-		case err != nil:
-			return err
-		case isLink && info.IsDir():
-			return fmt.Errorf("symlink %q: links to folders are not supported in charts", name)
-		case info.Mode().IsRegular():
-			return check.file(root, name, info.Size())
+		isLink := entry.Type()&fs.ModeSymlink != 0 // Helm follows links before it ignores them
+		switch ignored := !isLink && rules.Ignore(name, info); {
+		case ignored && info.IsDir():
+			return fs.SkipDir
+		case ignored:
+			return nil
+		case info.IsDir():
+			return check.entry()
 		}
-		return nil // Helm refuses other kinds of files
+		data, err := check.file(root, name, info)
+		files = append(files, &loader.BufferedFile{Name: name, Data: data})
+		return err
 	})
+	return files, check.explain(err)
+}
+
+// infoOf describes a file or folder, or the file that a link leads to.
+func infoOf(root *os.Root, name string, entry fs.DirEntry) (fs.FileInfo, error) {
+	info, err := root.Stat(name)
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return info, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("symlink %q: %w", name, err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("symlink %q: links to folders are not supported in charts", name)
+	}
+	return info, nil
+}
+
+// ignoreRules returns the rules with which Helm ignores files of a chart, and another one. Of rules that are too large, none are
+// used.
+func ignoreRules(root *os.Root, rule string) (*ignore.Rules, error) {
+	var text []byte
+	if info, err := root.Stat(ignore.HelmIgnore); err == nil && info.Mode().IsRegular() && info.Size() <= maxRules {
+		if text, err = root.ReadFile(ignore.HelmIgnore); err != nil {
+			return nil, err
+		}
+	}
+	rules, err := ignore.Parse(bytes.NewReader(append(text, "\n"+rule...)))
+	if err != nil {
+		return nil, err
+	}
+	rules.AddDefaults()
+	return rules, nil
 }
 
 // checkArchive returns an error if Helm cannot unpack the archive of a chart into memory. Data that are not compressed are
@@ -84,6 +135,14 @@ func (c *checker) entry() error {
 	return nil
 }
 
+// explain adds to an error how to keep the chart within its limits.
+func (c *checker) explain(err error) error {
+	if c.left < 0 || c.entries > c.limits.Entries {
+		return fmt.Errorf("%w: exclude what does not belong to it in %s", err, ignore.HelmIgnore)
+	}
+	return err
+}
+
 // bytes counts bytes.
 func (c *checker) bytes(n int64) error {
 	if c.left -= n; c.left < 0 {
@@ -92,17 +151,25 @@ func (c *checker) bytes(n int64) error {
 	return nil
 }
 
-// file counts a file of the chart's folder.
-func (c *checker) file(root *os.Root, name string, size int64) error {
-	if err := c.bytes(size); err != nil || !isDependency(name) && !isParsed(name) {
-		return err
+// file counts and reads a file of the chart's folder. Helm refuses the same ones.
+func (c *checker) file(root *os.Root, name string, info fs.FileInfo) ([]byte, error) {
+	if err := c.entry(); err != nil {
+		return nil, err
 	}
-	opened, err := root.Open(name)
+	if err := c.bytes(info.Size()); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%q is not a regular file", name)
+	}
+	if info.Size() > loader.MaxDecompressedFileSize {
+		return nil, fmt.Errorf("chart file %q is larger than the maximum file size %d", name, loader.MaxDecompressedFileSize)
+	}
+	data, err := root.ReadFile(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer opened.Close()
-	return c.content(name, opened, 0)
+	return bytes.TrimPrefix(data, []byte("\ufeff")), c.content(name, bytes.NewReader(data), 0)
 }
 
 // content checks a file that Helm unpacks or parses.

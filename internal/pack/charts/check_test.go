@@ -75,9 +75,12 @@ func TestChartThatFillsTheMemory_IsRefused(t *testing.T) {
 		want  string
 	}{
 		"small chart":                      {map[string]string{"Chart.yaml": "name: web", "charts/a.tgz": string(nested(t, 1, "name: a"))}, ""},
-		"large file":                       {map[string]string{"Chart.yaml": large}, "more than 20000 bytes unpacked"},
+		"large file":                       {map[string]string{"Chart.yaml": large}, "more than 20000 bytes unpacked: exclude what does not belong to it in .helmignore"},
 		"several files":                    {map[string]string{"a": large[:15_000], "b": large[:15_000]}, "more than 20000 bytes unpacked"},
 		"many files":                       {folders, "more than 20 files and folders"},
+		"large file that is ignored":       {map[string]string{".helmignore": "/data\n*.bin\n", "data/a": large, "b.bin": large}, ""},
+		"many files that are ignored":      {map[string]string{".helmignore": "[a-k]/\n", "a/x": "", "b/x": "", "c/x": "", "d/x": "", "e/x": "", "f/x": "", "g/x": "", "h/x": "", "i/x": "", "j/x": "", "k/x": ""}, ""},
+		"large rules":                      {map[string]string{".helmignore": "data\n" + large, "data": ""}, "more than 20000 bytes unpacked"},
 		"large file in an archive":         {map[string]string{"charts/a.tgz": string(nested(t, 0, large))}, `"charts/a.tgz": the chart has more than 20000 bytes`},
 		"large file in nested archives":    {map[string]string{"charts/a.tgz": string(nested(t, 2, large))}, "more than 20000 bytes unpacked"},
 		"many files in an archive":         {map[string]string{"charts/a.tgz": string(archive(t, many...))}, "more than 20 files and folders"},

@@ -93,10 +93,11 @@ func copyTo(from, to string, limits unpack.Limits) error {
 
 // load loads the chart in a folder.
 func load(dir string, limits unpack.Limits) (*chart.Chart, error) {
-	if err := checkFiles(dir, limits); err != nil {
+	files, err := readFiles(dir, gitFolder, limits)
+	if err != nil {
 		return nil, err
 	}
-	loaded, err := loader.LoadDir(dir)
+	loaded, err := loader.LoadFiles(files)
 	if err != nil {
 		return nil, fmt.Errorf("loading chart: %w", err)
 	}

@@ -3,6 +3,7 @@ package charts_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -19,6 +20,46 @@ const parent = "apiVersion: v2\nname: app\nversion: 0.1.0\ndependencies:\n- name
 
 func allow(prefix string) func(string) bool {
 	return func(repository string) bool { return strings.HasPrefix(repository, prefix) }
+}
+
+// Helm refuses files of more than 5 MiB, and charts with more files than the limit are refused.
+func TestFilesThatDoNotBelongToTheChart_AreNotRead(t *testing.T) {
+	large := strings.Repeat("x", 6<<20)
+	for name, dependency := range map[string]string{"without dependencies": "apiVersion: v2\nname: app\nversion: 0.1.0\n", "with a missing one": parent + "file://../web"} {
+		for ignored, test := range map[string]struct {
+			ignore, file string
+			ok           bool
+		}{
+			"git's files":          {"", ".git/objects/pack/a.pack", true},
+			"an ignored folder":    {"data/\n", "data/a", true},
+			"an ignored file":      {"*.bin", "files/a.bin", true},
+			"a file of the chart":  {"data/\n", "files/a", false},
+			"a folder like git's":  {"", "files/.git/a", false},
+			"rules without effect": {"# data", "data/a", false},
+		} {
+			t.Run(name+", "+ignored, func(t *testing.T) {
+				dir := t.TempDir()
+				write(t, dir, map[string]string{
+					"app/Chart.yaml": dependency, "app/.helmignore": test.ignore, "app/" + test.file: large,
+					"web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.0\n",
+				})
+				complete, remove, err := charts.Complete(t.Context(), filepath.Join(dir, "app"), charts.Auth{}, io.Discard)
+				if test.ok != (err == nil) {
+					t.Fatal(err)
+				}
+				if err != nil {
+					if !strings.Contains(err.Error(), "larger than the maximum file size") {
+						t.Error(err)
+					}
+					return
+				}
+				defer remove()
+				if _, err := os.Stat(filepath.Join(complete, "Chart.yaml")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
 }
 
 func TestMissingDependency_IsFetched(t *testing.T) {

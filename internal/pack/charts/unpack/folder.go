@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// CopyFolder copies a folder below a root. It refuses symbolic links unless links is set.
+// CopyFolder copies a folder below a root, without its folder .git. It refuses symbolic links unless links is set.
 func CopyFolder(root *os.Root, sub string, into *Sink, links bool) error {
 	if sub == "" {
 		sub = "."
@@ -39,6 +39,8 @@ func CopyFolder(root *os.Root, sub string, into *Sink, links bool) error {
 
 func copyEntry(folder *os.Root, name string, entry fs.DirEntry, into *Sink) error {
 	switch {
+	case name == ".git" && entry.IsDir():
+		return fs.SkipDir
 	case entry.IsDir():
 		return into.Dir(name)
 	case entry.Type()&fs.ModeSymlink != 0:
