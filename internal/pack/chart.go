@@ -74,6 +74,8 @@ func ChartPrefix(helm *fleet.HelmOptions) string {
 type contents struct {
 	files    []file
 	warnings []Warning
+	// lostValues means that a file values.yaml of a chart is left out because a values file has this name.
+	lostValues bool
 }
 
 // load returns the files of a Bundle, sorted by name.
@@ -94,7 +96,11 @@ func (p *packer) load(ctx context.Context, folder Folder, auth charts.Auth, spec
 		return contents{}, err
 	}
 	all := loaded[0] // the Bundle's own folder; the warnings about downloaded charts are for their authors
+	if spec.Helm != nil && slices.ContainsFunc(spec.Helm.ValuesFiles, func(name string) bool { return path.Clean(name) == chartValues }) {
+		all.lostValues = false // its values are in those of the Bundle
+	}
 	for _, chart := range loaded[1:] {
+		all.lostValues = all.lostValues || chart.lostValues
 		all.files = append(all.files, chart.files...)
 	}
 	slices.SortFunc(all.files, func(a, b file) int { return strings.Compare(a.name, b.name) })

@@ -48,6 +48,9 @@ type reader struct {
 	bytes int
 }
 
+// chartValues is the file with the defaults of a chart.
+const chartValues = "values.yaml"
+
 // place is a folder below the root of a Bundle, or its copy.
 type place struct {
 	// name is its path in the Bundle.
@@ -91,6 +94,7 @@ func (r *reader) folder(at place, patterns ignored) error {
 	}
 	for _, entry := range entries {
 		inner := place{path.Join(at.name, entry.Name()), filepath.Join(at.path, entry.Name()), at.root, at.depth + 1}
+		r.noteValues(at, inner.name)
 		switch {
 		case strings.HasPrefix(entry.Name(), "."), r.excluded[inner.name], patterns.drops(entry.Name(), entry.IsDir()):
 		case entry.IsDir():
@@ -104,6 +108,14 @@ func (r *reader) folder(at place, patterns ignored) error {
 		}
 	}
 	return nil
+}
+
+// noteValues records that the values of a chart do not become a resource.
+func (r *reader) noteValues(at place, name string) {
+	if name == chartValues && r.excluded[chartValues] {
+		_, err := os.Stat(filepath.Join(at.path, "Chart.yaml"))
+		r.lostValues = err == nil
+	}
 }
 
 // file reads a file.

@@ -152,6 +152,9 @@ func (p *packer) make(ctx context.Context, folder Folder, text []byte, file stri
 	if len(read.files) == 0 {
 		return nil, nil
 	}
+	if read.lostValues {
+		warnings = append(warnings, Warning{File: file, Text: "a values file is called values.yaml, so the file values.yaml of the chart does not become a resource and its defaults have no effect; rename the values file"})
+	}
 	p.Settings.apply(spec)
 	p.addTargets(spec, doc.OverrideTargets)
 	name := id

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +130,47 @@ func TestWarningsOfABundle_NameTheirFiles(t *testing.T) {
 	}
 	if text := (Warning{File: "a", Text: "b"}).String(); text != "a: b" {
 		t.Errorf("text %q", text)
+	}
+}
+
+func TestValuesFileThatReplacesTheValuesOfAChart_IsReported(t *testing.T) {
+	options := offline()
+	options.Charts.Fetch = func(_ context.Context, source charts.Source, to string) error {
+		to = filepath.Join(to, source.Version)
+		err := os.MkdirAll(to, 0o700)
+		for _, name := range []string{"Chart.yaml", "values.yaml"} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(to, name), nil, 0o600))
+		}
+		return err
+	}
+	const lost = "app/fleet.yaml: a values file is called values.yaml, so the file values.yaml of the chart does not become a resource and its defaults have no effect; rename the values file"
+	own := map[string]string{"app/Chart.yaml": "", "app/values.yaml": "", "app/env/values.yaml": "", "app/env/more.yaml": ""}
+	for name, test := range map[string]struct {
+		options string
+		want    []string
+	}{
+		"of a downloaded chart":             {"helm: {chart: http://h/web, valuesFiles: [./values.yaml]}", []string{lost}},
+		"of an archive with a top folder":   {"helm: {chart: http://h/web, version: web, valuesFiles: [values.yaml]}", nil},
+		"of the folder, with the same name": {"helm: {chart: ., valuesFiles: [env/values.yaml]}", []string{lost}},
+		"for one target":                    {"helm: {chart: .}\ntargets: [{clusterName: a, helm: {valuesFiles: [values.yaml]}}]", []string{lost}},
+		"it is a values file itself":        {"helm: {chart: ., valuesFiles: [values.yaml]}", nil},
+		"another name":                      {"helm: {chart: ., valuesFiles: [env/more.yaml]}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(own)
+			files["app/fleet.yaml"] = test.options
+			bundles, err := packed(t, files, options, Folder{Path: "app"})
+			if err != nil || len(bundles) != 1 {
+				t.Fatal(bundles, err)
+			}
+			var got []string
+			for _, warning := range bundles[0].Warnings {
+				got = append(got, warning.String())
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("warnings %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 
