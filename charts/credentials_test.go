@@ -2,6 +2,7 @@ package charts_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // renewer is the account of an agent in a namespace that the server lets create tokens of every account: only the
@@ -86,11 +89,14 @@ func TestCredentialPolicy_LetsAgentsRenewOnlyTheirOwnToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, other := renewer(t, admin, "cluster-renewal"), renewer(t, admin, "team-renewal")
+	place := names.ClusterNamespace("fleet-default", "renewal")
+	agent, other, similar := renewer(t, admin, place), renewer(t, admin, "team-renewal"), renewer(t, admin, "cluster-api-renewal-addon1")
+	long, longer := names.ClusterNamespace("fleet-default", strings.Repeat("x", 60)), names.ClusterNamespace("fleet-default", strings.Repeat("x", 34)+"-"+strings.Repeat("x", 20))
+	inLong, inLonger := renewer(t, admin, long), renewer(t, admin, longer)
 	// The server applies new rights and policies after a moment.
 	var foreign, own, unconcerned error
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		foreign, own = tokenOf(ctx, agent, "cluster-renewal", "request-10", time.Hour), tokenOf(ctx, agent, "cluster-renewal", "request-1", time.Hour)
+		foreign, own = tokenOf(ctx, agent, place, "request-10", time.Hour), tokenOf(ctx, agent, place, "request-1", time.Hour)
 		unconcerned = tokenOf(ctx, other, "team-renewal", "request-1", time.Hour)
 		return foreign != nil && own == nil && unconcerned == nil, nil
 	})
@@ -103,15 +109,18 @@ func TestCredentialPolicy_LetsAgentsRenewOnlyTheirOwnToken(t *testing.T) {
 		lifetime           time.Duration
 		denied             bool
 	}{
-		"its own, the whole lifetime":                  {agent, "cluster-renewal", "request-1", 24 * time.Hour, false},
-		"its own, the minimum":                         {agent, "cluster-renewal", "request-1", 10 * time.Minute, false},
-		"its own, the server's default":                {agent, "cluster-renewal", "request-1", 0, false},
-		"its own, a second more":                       {agent, "cluster-renewal", "request-1", 24*time.Hour + time.Second, true},
-		"its own, for ever":                            {agent, "cluster-renewal", "request-1", (1<<32 - 1) * time.Second, true},
-		"another account":                              {agent, "cluster-renewal", "default", time.Hour, true},
-		"an account whose name begins with its own":    {agent, "cluster-renewal", "request-10", time.Hour, true},
-		"an account that is no agent's: not concerned": {other, "team-renewal", "request-10", 48 * time.Hour, false},
-		"a controller: not concerned":                  {admin, "cluster-renewal", "request-1", (1<<32 - 1) * time.Second, false},
+		"its own, the whole lifetime":                   {agent, place, "request-1", 24 * time.Hour, false},
+		"its own, the minimum":                          {agent, place, "request-1", 10 * time.Minute, false},
+		"its own, the server's default":                 {agent, place, "request-1", 0, false},
+		"its own, a second more":                        {agent, place, "request-1", 24*time.Hour + time.Second, true},
+		"its own, for ever":                             {agent, place, "request-1", (1<<32 - 1) * time.Second, true},
+		"another account":                               {agent, place, "default", time.Hour, true},
+		"an account whose name begins with its own":     {agent, place, "request-10", time.Hour, true},
+		"an account that is no agent's: not concerned":  {other, "team-renewal", "request-10", 48 * time.Hour, false},
+		"an account of a namespace with a similar name": {similar, "cluster-api-renewal-addon1", "request-10", 48 * time.Hour, false},
+		"another account of a cut name, 5 digits":       {inLong, long, "request-10", time.Hour, true},
+		"another account of a cut name, 6 digits":       {inLonger, longer, "request-10", time.Hour, true},
+		"a controller: not concerned":                   {admin, place, "request-1", (1<<32 - 1) * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tokenOf(t.Context(), test.client, test.namespace, test.account, test.lifetime)
