@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/bounded"
+	"github.com/fleet-hub/fleet/internal/deploy/schema"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 )
 
@@ -56,9 +57,14 @@ func (r *rendering) render(renderer engine.Engine) error {
 	rendered, err := r.bounds.Render(r.in.Set, r.in.Options.ServiceAccount, r.in.Release, r.in.DeploymentID, func() (map[string]string, error) {
 		values, err := chartutil.ToRenderValuesWithSchemaValidation(c, r.in.Values, chartutil.ReleaseOptions{
 			Name: r.in.Release.Name, Namespace: r.in.Release.Namespace, Revision: r.revision, IsInstall: !r.upgrade, IsUpgrade: r.upgrade,
-		}, known, helm.SkipSchemaValidation)
+		}, known, true)
 		if err != nil {
 			return nil, err
+		}
+		if given, _ := values["Values"].(chartutil.Values); !helm.SkipSchemaValidation {
+			if err := schema.Validate(c, given); err != nil {
+				return nil, err
+			}
 		}
 		return renderer.Render(c, values)
 	})

@@ -35,6 +35,11 @@ func TestValuesSchema_IsLimitedLikeTemplates(t *testing.T) {
 		if err := r.render(engine.Engine{}); err == nil || !strings.Contains(err.Error(), "an earlier rendering") {
 			t.Errorf("the schema is evaluated without the limit: error %v", err)
 		}
+		c.Schema = []byte(`{"$ref": "file:///etc/hostname"}`)
+		if err := (&rendering{in: in, capabilities: r.capabilities}).render(engine.Engine{}); err == nil || !strings.Contains(err.Error(), "cannot refer to a file") {
+			t.Errorf("the schema reads a file: error %v", err)
+		}
+		c.Schema = []byte(`{"required": ["missing"]}`)
 		close(endless)
 		synctest.Wait()
 		want := "values don't meet the specifications of the schema(s) in the following chart(s):\nweb:\n- at '': missing property 'missing'\n"
