@@ -128,7 +128,7 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 		return conditions.ReasonClientIDTaken, "a Cluster of the name that belongs to this clientID exists with another clientID: rename that Cluster, or create one with this clientID"
 	case cluster == nil && len(in.Request.Spec.ClientID) > maxClientID:
 		return conditions.ReasonClientIDTooLong, "the clientID has more than 1024 bytes: set a shorter one in the agent's values"
-	case !in.Request.Status.Granted && isForAnother(in.NamedToken, in.Request.Spec.ClientID):
+	case !in.Request.Status.Granted && requests.IsForAnother(in.NamedToken, in.Request):
 		return conditions.ReasonClientIDNotAllowed, "the token that this request names is for another clientID: create a token for this cluster with `fleet token create`, and install the agent with it"
 	case refused(in):
 		return conditions.ReasonCredentialTaken, "another request has this clientID and clientRandom: repeat the request with another clientRandom"
@@ -225,7 +225,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
-	out.Join, out.Unpin = joinOf(in, cluster), unpins(in, cluster)
+	out.Join, out.Unpin = joinOf(in, cluster), unpinDue(in, cluster) && reports(in, cluster)
 	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}

@@ -32,7 +32,7 @@ func readersOf(in Input) (accounts []rbacv1.Subject) {
 // the workspace. Then the name of the Secret, which cannot be guessed, protects it. A token for another client ID is
 // never among them.
 func readers(in Input) []*fleet.ClusterRegistrationToken {
-	return slices.DeleteFunc(candidates(in), func(t *fleet.ClusterRegistrationToken) bool { return isForAnother(t, in.Request.Spec.ClientID) })
+	return slices.DeleteFunc(candidates(in), func(t *fleet.ClusterRegistrationToken) bool { return requests.IsForAnother(t, in.Request) })
 }
 
 func candidates(in Input) []*fleet.ClusterRegistrationToken {
@@ -47,20 +47,6 @@ func candidates(in Input) []*fleet.ClusterRegistrationToken {
 	all := slices.DeleteFunc(slices.Clone(in.Tokens), func(t *fleet.ClusterRegistrationToken) bool { return t.DeletionTimestamp != nil })
 	slices.SortFunc(all, func(a, b *fleet.ClusterRegistrationToken) int { return strings.Compare(a.Name, b.Name) })
 	return all
-}
-
-// isForAnother reports whether a token is for another client ID. A token without the annotation is for any, and nil for
-// none in particular.
-//
-// A request only claims its token. A client that claims a token that it does not hold gains nothing: only the account of
-// that token can read the answer. A request that claims none is answered for several tokens, so readers leaves out those
-// for other client IDs.
-func isForAnother(token *fleet.ClusterRegistrationToken, clientID string) bool {
-	if token == nil {
-		return false
-	}
-	only, limited := token.Annotations[annotation.TokenForClientID]
-	return limited && only != clientID
 }
 
 func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
@@ -106,20 +92,11 @@ func unreadable(in Input, cluster *fleet.Cluster) bool {
 // SharedName returns the name of a request's objects in the namespace that all workspaces share.
 func SharedName(in Input) string {
 	for _, other := range in.Namesakes {
-		if precedes(other, in.Request) {
+		if requests.Precedes(other, in.Request) {
 			return names.Namesake(in.Request.Namespace, in.Request.Name)
 		}
 	}
 	return in.Request.Name
-}
-
-// precedes orders two requests of one name by creation, and those of the same second by workspace. This order never
-// changes.
-func precedes(a, b *fleet.ClusterRegistration) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Namespace < b.Namespace
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
 // ReaderName returns the name of the Role and the RoleBinding that make one credential readable. shared is the

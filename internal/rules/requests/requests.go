@@ -90,3 +90,25 @@ func grantedAt(request *fleet.ClusterRegistration) string {
 	}
 	return ""
 }
+
+// IsForAnother reports whether a token is for another client ID than that of a request. A token without the annotation is
+// for any. So is nil, for requests that name no token.
+//
+// A request only claims its token. A client that claims a token that it does not hold gains nothing: only the account of
+// that token can read the answer.
+func IsForAnother(token *fleet.ClusterRegistrationToken, request *fleet.ClusterRegistration) bool {
+	if token == nil {
+		return false
+	}
+	only, limited := token.Annotations[annotation.TokenForClientID]
+	return limited && only != request.Spec.ClientID
+}
+
+// Precedes reports whether the first of two requests of one name, in different workspaces, is the older one. In the same
+// second the workspace decides. The order never changes.
+func Precedes(a, b *fleet.ClusterRegistration) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Namespace < b.Namespace
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
