@@ -182,8 +182,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		}
 		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
 		out.Sealed = requests.IsRecovery(in.Request)
-		out.Reader = reader(in, cluster)
-		out.Unreadable = unreadable(in, cluster)
+		out.Reader, out.Unreadable = reader(in, cluster), unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[annotation.AgentKey] != "" && keyOf(in) == "" && isConfirmed(in, cluster)
 	}
 	return out
@@ -212,8 +211,7 @@ func namespaceTaken(in Input, out Outcome) Outcome {
 // done returns the outcome of a request that was answered.
 func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
-	out.EndConfirmation = isConfirmed(in, cluster)
-	out.Unreadable = unreadable(in, cluster)
+	out.EndConfirmation, out.Unreadable = isConfirmed(in, cluster), unreadable(in, cluster)
 	if out.InUse = inUse(in, cluster); out.InUse || reports(in, cluster) {
 		out.RecoveredBy = copies.Record(in.Request, cluster, in.Now)
 	}
@@ -225,7 +223,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
 		}
 	}
-	out.Join, out.Unpin = joinOf(in, cluster), unpinDue(in, cluster) && reports(in, cluster)
+	out.Join, out.Unpin = joinOf(in, cluster), unpins(in, cluster)
 	if len(out.Superseded) == 0 || !usesAnother(in) {
 		return out
 	}

@@ -101,6 +101,11 @@ func unpinDue(in Input, cluster *fleet.Cluster) bool {
 	return replaced != "" && replaced == cluster.Annotations[annotation.AgentKey] && requests.Used(in.Request, cluster)
 }
 
+// unpins reports whether the agent of a request has reported and replaces one whose key the Cluster still has.
+func unpins(in Input, cluster *fleet.Cluster) bool {
+	return unpinDue(in, cluster) && reports(in, cluster)
+}
+
 // superseded returns the older requests of the same client or Cluster, once the agent has reported with the new
 // credential, and its rivals, once it is known that this agent has.
 func superseded(in Input, cluster *fleet.Cluster) []string {
