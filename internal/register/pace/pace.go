@@ -71,17 +71,17 @@ func (p *Pace) Settle(now time.Time, err error) {
 
 // Jitter returns d, randomly up to 50 % shorter or longer. If random fails, it returns d.
 func Jitter(d time.Duration, random io.Reader) time.Duration {
-	return d + d/2*time.Duration(Chance(random)-128)/128
+	return d + d/2*time.Duration(chance(random)-128)/128
 }
 
 // Spread returns d, randomly up to 50 % longer. It is never shorter, because the server asked for d. If random
 // fails, it returns d plus 25 %.
 func Spread(d time.Duration, random io.Reader) time.Duration {
-	return d + d/2*time.Duration(Chance(random))/256
+	return d + d/2*time.Duration(chance(random))/256
 }
 
-// Chance returns a random number from 0 to 255, or 128 if random fails.
-func Chance(random io.Reader) int {
+// chance returns a random number from 0 to 255, or 128 if random fails.
+func chance(random io.Reader) int {
 	var one [1]byte
 	if _, err := io.ReadFull(random, one[:]); err != nil {
 		return 128
@@ -90,4 +90,4 @@ func Chance(random io.Reader) int {
 }
 
 // FineChance returns a random number from 0 to 65535, or 32768, the middle, if random fails.
-func FineChance(random io.Reader) int { return Chance(random)<<8 | (Chance(random) ^ 128) }
+func FineChance(random io.Reader) int { return chance(random)<<8 | (chance(random) ^ 128) }

@@ -3,6 +3,6 @@
 //
 //	ClusterRegistration (and its Cluster) ─► predicates ─► grant, importing, hubaddress
 //
-// Clients write requests. What only the hub writes is its status, and the annotations that end in "at-grant" once it is
-// answered.
+// Clients write requests. What only the hub writes is its status and, once it is answered, annotation "replaces-key" and those
+// that end in "at-grant".
 package requests
