@@ -3,14 +3,12 @@ package join
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v3/pkg/release"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +20,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/join/agentpod"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
@@ -206,7 +205,7 @@ func (f *found) readObjects(ctx context.Context, core kubernetes.Interface) erro
 		f.config, _, _ = config.ParseAgent(settings.Data[names.ConfigKey]) // an invalid one has no client ID
 	}
 	deployment, err := access.Find(ctx, core.AppsV1().Deployments(f.namespace), "Deployment "+agent, names.Agent)
-	f.deployment = deployment != nil
+	f.deployment, f.replaced = deployment != nil, deployment != nil && agentpod.Replaced(deployment)
 	f.imported = f.deployment && settings != nil && settings.Annotations[annotation.HubUID] != ""
 	return err
 }
@@ -311,46 +310,4 @@ func (j *joiner) heartbeat(ctx context.Context, f found) (hubclient.Seen, error)
 		last.LastSeen = time.Time{} // of an earlier identity
 	}
 	return last, nil
-}
-
-// podProblem returns why the agent's pod does not run, with its reason, or empty texts if one runs. It need not be ready: an
-// agent that waits for its registration is not.
-func podProblem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, message string) {
-	for _, condition := range deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return conditions.ReasonAgentPodRejected, condition.Message
-		}
-	}
-	running := false
-	for _, pod := range pods {
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				return conditions.ReasonAgentPodRejected, fmt.Sprintf("pod %s is not scheduled: %s", pod.Name, condition.Message)
-			}
-		}
-		for _, container := range pod.Status.ContainerStatuses {
-			running = running || container.State.Running != nil
-			if message := containerProblem(container); message != "" {
-				return conditions.ReasonAgentPodFailing, "the container of pod " + pod.Name + message
-			}
-		}
-	}
-	if !running {
-		return conditions.ReasonAgentPodFailing, "no pod of the agent has started"
-	}
-	return "", ""
-}
-
-// containerProblem returns why a container does not run, or an empty text.
-func containerProblem(container corev1.ContainerStatus) string {
-	waiting, ended, last := container.State.Waiting, container.State.Terminated, container.LastTerminationState.Terminated
-	switch {
-	case waiting != nil && last != nil && last.Message != "": // CrashLoopBackOff
-		return fmt.Sprintf(" does not run: %s: it has ended with exit code %d: %s", waiting.Reason, last.ExitCode, last.Message)
-	case waiting != nil && waiting.Reason != "ContainerCreating" && waiting.Reason != "PodInitializing":
-		return fmt.Sprintf(" does not run: %s: %s", waiting.Reason, waiting.Message)
-	case ended != nil && ended.ExitCode != 0:
-		return fmt.Sprintf(" has ended with exit code %d: %s", ended.ExitCode, ended.Message)
-	}
-	return ""
 }

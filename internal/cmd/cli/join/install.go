@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/join/agentpod"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -38,6 +40,8 @@ type created struct {
 	// namespace is the UID of the namespace, or nil.
 	namespace *types.UID
 	release   bool
+	// change means that an agent which was there got other values.
+	change bool
 	// kept are the agent's own objects that existed before. The release deletes them when it is uninstalled.
 	kept []ownObject
 }
@@ -71,7 +75,7 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	// agent that was imported, and that its hub has given up.
 	takeOver := !f.exists || f.rejected
 	created, err := j.helm.Install(uninterrupted, j.values, takeOver)
-	j.created.release = created && !f.deployment // an agent that was there stays
+	j.created.release, j.created.change = created && !f.deployment, f.deployment // an agent that was there stays
 	if err != nil {
 		return "", installProblem(j.flags.Target(), j.namespace, err)
 	}
@@ -98,7 +102,8 @@ func installProblem(here remedy.Target, namespace string, err error) error {
 	return failure.With("run the command again: it continues")
 }
 
-// await is phase 5. It returns when the hub has recorded a heartbeat of the agent's present identity.
+// await is phase 5. It returns when the hub has recorded a heartbeat of the agent's present identity. If the agent got other
+// values, its pods have been replaced then.
 func (j *joiner) await(ctx context.Context) (Joined, error) {
 	joined := Joined{Hub: j.text.URL, CA: j.text.Fingerprint(), Workspace: j.text.Workspace}
 	progress := waiting{}
@@ -122,7 +127,8 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 			return false, nil //nolint:nilerr // late reports it
 		}
 		joined.LastSeen = last.LastSeen.UTC().Format(time.RFC3339)
-		return true, nil
+		progress.reported = true
+		return f.replaced || !j.created.change, nil
 	})
 	if err == nil && j.hubSide != nil {
 		err = j.onHub(j.hubSide.await(ctx, joined, j.timeout))
@@ -136,12 +142,12 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 	return joined, err
 }
 
-// waiting is how far phase 5 has come. looks counts the looks at a cluster without a credential, and hinted means that the
-// command which confirms the registration was printed.
+// waiting is how far phase 5 has come: the agent has a credential, and has reported. looks counts the looks at a cluster
+// without a credential, and hinted means that the command which confirms the registration was printed.
 type waiting struct {
-	credential, hinted bool
-	looks              int
-	err                error
+	credential, reported, hinted bool
+	looks                        int
+	err                          error
 }
 
 // hint prints the command that confirms the registration, if the hub waits for it.
@@ -170,6 +176,10 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	}
 	reason, message := j.podCause(ctx)
 	switch {
+	case progress.reported:
+		failure.Problems = []error{fmt.Errorf("the cluster has joined, and no pod of the agent with its present settings was ready within %s: %s", j.timeout, cmp.Or(foreign.Excerpt(message, 1024), "the pods run"))}
+		return failure.Because(cmp.Or(reason, conditions.ReasonAgentPodFailing)).With("correct --image, --values or --set, and run the command again",
+			j.here(fmt.Sprintf("kubectl describe pods -n %s -l app=%s", j.namespace, names.Agent)))
 	case progress.credential:
 		failure.Problems = []error{fmt.Errorf("the agent has its credential and sent no heartbeat within %s", j.timeout)}
 		return lateBecause(failure, conditions.ReasonAgentNotReporting, progress.err).With(logs)
@@ -204,7 +214,7 @@ func (j *joiner) podCause(ctx context.Context) (reason, message string) {
 	if err != nil {
 		return conditions.ReasonAgentNotReporting, "reading pods: " + err.Error()
 	}
-	return podProblem(deployment, pods.Items)
+	return agentpod.Problem(deployment, pods.Items)
 }
 
 // undo removes what this run has created, and returns the error with what could not be removed.

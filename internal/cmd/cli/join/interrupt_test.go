@@ -214,6 +214,35 @@ func TestRejectedIdentity_WaitsForTheNextRegistration(t *testing.T) {
 	}
 }
 
+// The earlier pod of an agent with a wrong image runs on and reports.
+func TestChangedAgent_WaitsForItsNewPod(t *testing.T) {
+	own := newAuthority(t)
+	const status = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/west/status"
+	url, _ := serve(t, own.issue(t, nil), good().with(status, 0, `{"status":{"agent":{"lastSeen":"2026-01-01T00:00:00Z"}}}`))
+	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent, Labels: map[string]string{"app": names.Agent}}
+	waits := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}
+	for name, test := range map[string]struct {
+		change  bool
+		updated int32
+		want    string
+	}{
+		"the new pod does not run": {true, 0, "no pod of the agent with its present settings was ready within 300ms: the container of pod fleet-agent does not run: ErrImagePull: not found"},
+		"it runs":                  {true, 1, ""},
+		"nothing was changed":      {false, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deployed := appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: test.updated, AvailableReplicas: 1}
+			j := joinerOf(t, clitest.Start(t, append(joined(url, own.pem), &appsv1.Deployment{ObjectMeta: at, Status: deployed},
+				&corev1.Pod{ObjectMeta: at, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waits}}})...))
+			j.text, j.timeout, j.created.change = textFor(url, own), 300*time.Millisecond, test.change
+			_, err := j.await(t.Context())
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(exit.Text(err), test.want)) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestTokenThatIsRevokedMeanwhile_IsTheCause(t *testing.T) {
 	own := newAuthority(t)
 	url, _ := serve(t, own.issue(t, nil), good().with("/apis/authentication.k8s.io/v1/selfsubjectreviews", 401, ""))

@@ -82,7 +82,8 @@ Compare the SHA-256 of the hub's CA that phase 2 prints with the one that "fleet
 
 If a phase fails, join removes what it has created, unless --keep is given. It is safe to run join again: it continues, and
 on a cluster that has joined it does nothing and exits with code 0. If --image, --values or --set differ from the values
-of the agent's Helm release, join upgrades the release with them. The other values stay.
+of the agent's Helm release, join upgrades the release with them, and waits until the agent's new pod is ready. The other
+values stay.
 
 With --hub-context, join does both sides: it creates the Cluster and the token on the hub, joins the cluster of --context,
 and waits until the hub has seen it.`,

@@ -10,7 +10,6 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -300,40 +299,6 @@ func TestClockProblem(t *testing.T) {
 	} {
 		if got := clockProblem(test.hub, test.cluster); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-func TestPodProblem(t *testing.T) {
-	waiting := func(reason string) []corev1.Pod {
-		return []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-			{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}},
-		}}}}
-	}
-	rejected := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
-		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"},
-	}}}
-	unscheduled := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no nodes"},
-	}}}}
-	crashing := waiting("CrashLoopBackOff")
-	crashing[0].Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: "NAMESPACE is required"}
-	running := []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}}
-	for name, test := range map[string]struct {
-		deployment      *appsv1.Deployment
-		pods            []corev1.Pod
-		reason, message string
-	}{
-		"quota":    {rejected, nil, conditions.ReasonAgentPodRejected, "exceeded quota"},
-		"no node":  {&appsv1.Deployment{}, unscheduled, conditions.ReasonAgentPodRejected, "pod p is not scheduled: no nodes"},
-		"image":    {&appsv1.Deployment{}, waiting("ImagePullBackOff"), conditions.ReasonAgentPodFailing, "the container of pod p does not run: ImagePullBackOff: m"},
-		"starting": {&appsv1.Deployment{}, waiting("ContainerCreating"), conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
-		"crashing": {&appsv1.Deployment{}, crashing, conditions.ReasonAgentPodFailing, "the container of pod p does not run: CrashLoopBackOff: it has ended with exit code 1: NAMESPACE is required"},
-		"no pod":   {&appsv1.Deployment{}, nil, conditions.ReasonAgentPodFailing, "no pod of the agent has started"},
-		"running, and not ready while it waits for its registration": {&appsv1.Deployment{}, running, "", ""},
-	} {
-		if reason, message := podProblem(test.deployment, test.pods); reason != test.reason || message != test.message {
-			t.Errorf("%s: %s %s", name, reason, message)
 		}
 	}
 }
