@@ -103,8 +103,11 @@ type Agent struct {
 	stages, deploys           *prometheus.HistogramVec
 	way                       *Stages
 
-	mu          sync.Mutex
-	stage       string
+	mu    sync.Mutex
+	stage string
+	// registers means that the agent has lost its identity, or has none, and requests one. An agent with an identity waits for
+	// the hub's answer to it at each start.
+	registers   bool
 	beat        time.Time
 	expiry      *float64
 	lifetime    time.Duration
@@ -139,14 +142,20 @@ func (a *Agent) Stage(stage registering.Stage) {
 	if a.stage == string(stage) {
 		return
 	}
-	asked := a.stage == string(registering.Await) || a.stage == string(registering.Request)
+	answered := a.stage == string(registering.Await) && !a.registers
 	a.stage = string(stage)
 	switch stage {
 	case registering.Use:
-		if _, was := a.way.Arrive(""); was && asked {
+		if answered {
+			a.way.Drop("")
+		}
+		if a.way.Arrive(""); a.registers {
 			a.registrations.WithLabelValues(OutcomeSucceeded).Inc()
 		}
+		a.registers = false
 		return
+	case registering.Request:
+		a.registers = true
 	case registering.AwaitBootstrap, registering.GiveUp:
 		a.registrations.WithLabelValues(OutcomeFailed).Inc()
 	}

@@ -94,6 +94,17 @@ func TestAgentStages(t *testing.T) {
 			`fleet_agent_stage{stage="Standby"} 0`,
 			`fleet_agent_stage{stage="Use"} 1`,
 		}},
+		"the hub accepts an existing identity": {[]registering.Stage{await, use}, []string{
+			`fleet_agent_stage{stage="Standby"} 0`,
+			`fleet_agent_stage{stage="Use"} 1`,
+		}},
+		"an outage after a registration": {[]registering.Stage{request, use, await, use}, []string{
+			`fleet_agent_registration_stage_duration_seconds_count{stage="Request"} 1`,
+			`fleet_agent_registration_stage_duration_seconds_sum{stage="Request"} 1`,
+			`fleet_agent_registrations_total{outcome="succeeded"} 1`,
+			`fleet_agent_stage{stage="Standby"} 0`,
+			`fleet_agent_stage{stage="Use"} 1`,
+		}},
 		"a repeated stage changes nothing": {[]registering.Stage{request, request, request}, []string{
 			`fleet_agent_stage{stage="Request"} 1`,
 			`fleet_agent_stage{stage="Standby"} 0`,

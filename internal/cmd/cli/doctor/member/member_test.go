@@ -113,8 +113,8 @@ func stateFaults() map[string]fault {
 			f.Cluster.Status.Conditions = condition(conditions.AddressKnown, conditions.ReasonHubAddressChanged, "old")
 		}, west, check.Warning, "HubAddressChanged: old", repair},
 		"condition of a cluster of Cluster API": {"cluster-conditions", func(f *Facts) {
-			f.Cluster.Status.Conditions = condition(conditions.FollowsClusterAPI, conditions.ReasonClusterPaused, "paused")
-		}, west, check.Warning, "ClusterPaused: paused", describe1},
+			f.Cluster.Status.Conditions = condition(conditions.FollowsClusterAPI, conditions.ReasonJoinUnknown, "unknown")
+		}, west, check.Warning, "JoinUnknown: unknown", describe1},
 		"no agent has joined with the manifest": {"cluster-heartbeat", func(f *Facts) {
 			never(f)
 			f.Cluster.Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1", annotation.CAPIJoin: "agent"}

@@ -410,10 +410,17 @@ const (
 )
 
 // IsTrouble reports whether a condition needs attention. It does if it is False with a reason, except for reasons that
-// begin with "Awaiting" (work in progress) and for an inherited agent, which waits for a decision of the operator.
+// begin with "Awaiting" (work in progress), for an inherited agent, which waits for a decision of the operator, and for a
+// cluster of Cluster API that the operator has paused or does not select.
 func IsTrouble(condition genericcondition.GenericCondition) bool {
-	return condition.Status == corev1.ConditionFalse && condition.Reason != "" &&
-		!strings.HasPrefix(condition.Reason, "Awaiting") && condition.Reason != ReasonAgentInherited
+	if condition.Status != corev1.ConditionFalse {
+		return false
+	}
+	switch condition.Reason {
+	case "", ReasonAgentInherited, ReasonClusterPaused, ReasonNotSelected:
+		return false
+	}
+	return !strings.HasPrefix(condition.Reason, "Awaiting")
 }
 
 // Get returns the condition of a type, or nil. The result points into the list: do not change it.

@@ -124,6 +124,27 @@ func TestGetCondition(t *testing.T) {
 	}
 }
 
+// States that an operator has chosen, or that pass by themselves, are no trouble.
+func TestIsTrouble(t *testing.T) {
+	for _, test := range []struct {
+		condition condition
+		want      bool
+	}{
+		{condition{Status: "False", Reason: conditions.ReasonImportedTwice}, true},
+		{condition{Status: "True", Reason: conditions.ReasonImportedTwice}, false},
+		{condition{Status: "Unknown", Reason: conditions.ReasonImportedTwice}, false},
+		{condition{Status: "False"}, false},
+		{condition{Status: "False", Reason: conditions.ReasonAwaitingAgent}, false},
+		{condition{Status: "False", Reason: conditions.ReasonAgentInherited}, false},
+		{condition{Status: "False", Reason: conditions.ReasonClusterPaused}, false},
+		{condition{Status: "False", Reason: conditions.ReasonNotSelected}, false},
+	} {
+		if got := conditions.IsTrouble(test.condition); got != test.want {
+			t.Errorf("%+v: %v", test.condition, got)
+		}
+	}
+}
+
 func TestConstants_AreWordsWithADescription(t *testing.T) {
 	word := regexp.MustCompile(`^[A-Z][A-Za-z]+$`) // the format that Kubernetes requires for a reason
 	found := constants(t)
