@@ -14,8 +14,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -32,6 +34,10 @@ func decide(f hubFound, c clusterFound) error {
 	case f.cluster != nil && clusters.ManagedElsewhere(f.cluster):
 		return exit.Errorf(exit.Refused, "another manager owns Cluster %s: delete it there", f.fullName()).Because(conditions.ReasonClusterManagedElsewhere).
 			With("if it is to be deleted here: " + remedy.Command("kubectl", "label", "clusters.fleet.cattle.io", "-n", f.workspace, f.name, fleet.LabelClusterManagement+"-"))
+	case createdAgain(f):
+		return exit.Errorf(exit.Refused, "the hub has created Cluster %s for the clusters.%s of the same name, and would create it again", f.fullName(), capi.Group).With(
+			"exclude it first with capi.clusterSelector or capi.namespaceSelector of the chart fleet (docs/capi.md#turn-it-on), and run the command again",
+			"to delete the cluster with its machines: "+remedy.Command("kubectl", "delete", "clusters."+capi.Group, "-n", f.workspace, f.name))
 	}
 	if problem := c.problem(f); problem != nil {
 		return problem
@@ -40,6 +46,12 @@ func decide(f hubFound, c clusterFound) error {
 		return exit.Errorf(exit.Failed, "Cluster %s does not exist", f.fullName()).With("fleet clusters -A")
 	}
 	return nil
+}
+
+// createdAgain reports whether the hub follows a Cluster of Cluster API, so that it would create this Cluster again. One that is
+// not selected, paused or moved has annotation CAPIKept.
+func createdAgain(f hubFound) bool {
+	return f.config.CAPI.Enabled && capi.IsMarked(f.cluster) && f.cluster.DeletionTimestamp == nil && f.cluster.Annotations[annotation.CAPIKept] == ""
 }
 
 // checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept.

@@ -361,6 +361,39 @@ func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 	}
 }
 
+func TestClusterOfClusterAPI_IsRefusedOnlyIfTheHubWouldCreateItAgain(t *testing.T) {
+	const refused = "exit code 5\nerror: the hub has created Cluster fleet-default/east for the clusters.cluster.x-k8s.io of the same name, and would create it again\n" +
+		"fix: exclude it first with capi.clusterSelector or capi.namespaceSelector of the chart fleet (docs/capi.md#turn-it-on), and run the command again\n" +
+		"fix: to delete the cluster with its machines: kubectl delete clusters.cluster.x-k8s.io -n fleet-default east\n"
+	marked := map[string]string{annotation.CAPICluster: "fleet-default/east/uid-capi"}
+	kept := map[string]string{annotation.CAPICluster: "fleet-default/east/uid-capi", annotation.CAPIKept: "NotSelected"}
+	for name, test := range map[string]struct {
+		enabled, deleting bool
+		annotations       map[string]string
+		refused           bool
+	}{
+		"followed":              {true, false, marked, true},
+		"Cluster API is off":    {false, false, marked, false},
+		"not selected":          {true, false, kept, false},
+		"being deleted already": {true, true, marked, false},
+		"without the mark":      {true, false, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &corev1.ConfigMap{ObjectMeta: at("cattle-fleet-system", "fleet-controller"), Data: map[string]string{"config": fmt.Sprintf(`{"capi": {"enabled": %t}}`, test.enabled)}}
+			w := start(t, onTheHub(config, east(func(c *fleet.Cluster) {
+				c.Annotations = test.annotations
+				if now := metav1.Now(); test.deleting {
+					c.DeletionTimestamp = &now
+				}
+			})), nil)
+			got, _ := w.run(t, "east", "--dry-run")
+			if (got == refused) != test.refused || len(w.hub.Writes()) > 0 {
+				t.Errorf("writes %v:\n%s", w.hub.Writes(), got)
+			}
+		})
+	}
+}
+
 func TestObjectsOfOthers_AreKept(t *testing.T) {
 	sharing := &fleet.Cluster{ObjectMeta: at("team", "x"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", KubeConfigSecretNamespace: "fleet-default"}}
 	own := &corev1.Secret{ObjectMeta: at("fleet-default", "east-kubeconfig")}
