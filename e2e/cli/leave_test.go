@@ -111,7 +111,7 @@ var _ = Describe("An imported cluster", Ordered, func() {
 		var planned unregister.Unregistered
 		Expect(json.Unmarshal([]byte(shown.stdout), &planned)).To(Succeed())
 		Expect(planned.Changes).To(HaveEach(HaveField("Result", "planned")))
-		Expect(planned.Workloads).To(Equal(1))
+		Expect(planned.Workloads).To(HaveValue(Equal(1)))
 
 		left := run(ctx, "", "unregister", moor, "--keep-workloads")
 		Expect(left.code).To(Equal(exit.Done), left.stderr)

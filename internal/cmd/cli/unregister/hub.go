@@ -26,8 +26,10 @@ type hubFound struct {
 	config          config.Config
 	// cluster is nil if it does not exist, for example because an earlier run has deleted it.
 	cluster *fleet.Cluster
-	// workloads are the BundleDeployments without that of the agent, as workspace/Bundle.
+	// workloads are the BundleDeployments without that of the agent, as workspace/Bundle. hidden means that the user may not
+	// list them: tenants have no rights in the namespaces of Clusters.
 	workloads []string
+	hidden    bool
 	// tokens are those that were created for this Cluster.
 	tokens []*fleet.ClusterRegistrationToken
 	// kubeconfig is the Secret that `fleet import` has created, or nil. sharedBy is another Cluster that names it.
@@ -77,6 +79,9 @@ func (f *hubFound) readWorkloads(ctx context.Context, hub *access.Cluster) error
 		f.workloads = append(f.workloads, output.Line(of+"/"+bundle))
 		return nil
 	})
+	if f.hidden = apierrors.IsForbidden(err); f.hidden {
+		return nil
+	}
 	return access.Explain("reading BundleDeployments of namespace "+namespace, err)
 }
 

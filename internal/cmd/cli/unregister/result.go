@@ -18,8 +18,8 @@ type Unregistered struct {
 	// Refused means that the command would delete nothing, because the Cluster has workloads. Changes are those of
 	// --keep-workloads.
 	Refused bool `json:"refused,omitempty"`
-	// Workloads is the number of workloads that stay on the cluster.
-	Workloads int      `json:"workloads"`
+	// Workloads is the number of workloads that stay on the cluster, or nil if the user may not list them.
+	Workloads *int     `json:"workloads,omitempty"`
 	Changes   []Change `json:"changes"`
 	// Next are the commands that remove the agent, if it was not removed.
 	Next []string `json:"next,omitempty"`
@@ -83,18 +83,26 @@ func (u Unregistered) write(out io.Writer, format output.Format) error {
 		_, err := fmt.Fprintln(out, "Only with --keep-workloads would these objects be deleted. Without it, the command deletes nothing:")
 		return err
 	}
-	if u.Workloads > 0 {
-		stay := " stay"
-		if u.Workloads == 1 {
-			stay = " stays"
-		}
-		fmt.Fprintf(out, "%s on the cluster. When it joins again, Bundles of the same names continue with the releases, and those that no Bundle asks for are uninstalled.\n",
-			output.Count(u.Workloads, "workload")+stay)
+	if stay := u.stay(); stay != "" {
+		fmt.Fprintf(out, "%s on the cluster. When it joins again, Bundles of the same names continue with the releases, and those that no Bundle asks for are uninstalled.\n", stay)
 	}
 	if len(u.Next) > 0 {
 		fmt.Fprintf(out, "The agent stays and waits for another registration. To remove it, and the account of an import:\n  %s\n", strings.Join(u.Next, "\n  "))
 	}
 	return nil
+}
+
+// stay returns which workloads stay, or an empty text if the Cluster has no workloads.
+func (u Unregistered) stay() string {
+	switch {
+	case u.Workloads == nil:
+		return "Its workloads, if it has any, stay"
+	case *u.Workloads == 0:
+		return ""
+	case *u.Workloads == 1:
+		return "1 workload stays"
+	}
+	return output.Count(*u.Workloads, "workload") + " stay"
 }
 
 // table prints what a dry run would do. Otherwise each change was printed when it happened.

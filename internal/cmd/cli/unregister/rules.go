@@ -54,9 +54,10 @@ func createdAgain(f hubFound) bool {
 	return f.config.CAPI.Enabled && capi.IsMarked(f.cluster) && f.cluster.DeletionTimestamp == nil && f.cluster.Annotations[annotation.CAPIKept] == ""
 }
 
-// checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept.
+// checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept, or
+// the user may not see them.
 func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
-	if len(f.workloads) == 0 || keepWorkloads || f.cluster.DeletionTimestamp != nil {
+	if len(f.workloads) == 0 && !f.hidden || keepWorkloads || f.cluster.DeletionTimestamp != nil {
 		return nil
 	}
 	keep := []string{"fleet", "unregister", f.name, "-n", f.workspace, "--keep-workloads"}
@@ -66,11 +67,16 @@ func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
 	if c.keepAgent {
 		keep = append(keep, "--keep-agent")
 	}
+	leave := "to leave them on the cluster: " + remedy.Command(keep...)
+	if f.hidden {
+		return exit.Errorf(exit.Refused, "you may not see the workloads of Cluster %s (BundleDeployments of namespace %s)", f.fullName(), clusters.NamespaceOf(f.cluster)).
+			With(leave, "otherwise ask a user who may list them to run the command")
+	}
 	return exit.Errorf(exit.Refused, "Cluster %s has %s: %s", f.fullName(), output.Count(len(f.workloads), "workload"), cut.Names(f.workloads, maxNamed)).With(
 		"to uninstall them, let these Bundles no longer target the cluster, and wait until this prints none: "+
 			remedy.Command("kubectl", "get", "bundledeployments.fleet.cattle.io", "-n", clusters.NamespaceOf(f.cluster),
 				"-l", fleet.LabelBundleName+"!="+names.AgentBundle(f.name)),
-		"to leave them on the cluster: "+remedy.Command(keep...))
+		leave)
 }
 
 // removeAgent returns the commands that remove the agent later.

@@ -65,10 +65,10 @@ func newCommand(o *options) *cobra.Command {
 		Long: `Unregister deletes a Cluster on the hub, the tokens that were created for it, and the kubeconfig that "fleet import" has
 stored. The hub then deletes everything else that it has of the cluster, within seconds.
 
-What runs on the cluster stays as it is. Unregister therefore refuses a Cluster with workloads (exit code 5). To uninstall them,
-let their Bundles no longer target the cluster first. To leave them on the cluster, use --keep-workloads: when the cluster joins
-again, Bundles of the same names continue with their releases. With --dry-run, unregister also prints what it would delete with
---keep-workloads, and ends with the same exit code.
+What runs on the cluster stays as it is. Unregister therefore refuses a Cluster with workloads (exit code 5), and one whose
+workloads you may not list. To uninstall them, let their Bundles no longer target the cluster first. To leave them on the
+cluster, use --keep-workloads: when the cluster joins again, Bundles of the same names continue with their releases. With
+--dry-run, unregister also prints what it would delete with --keep-workloads, and ends with the same exit code.
 
 The agent stays and waits for another registration. With --cluster-context, unregister also removes the agent from that cluster,
 and the service account that "fleet import" has created there. It refuses a cluster whose agent belongs to another Cluster.
@@ -157,7 +157,10 @@ func (o *options) plan(hub, cluster *access.Cluster, onHub hubFound, onCluster c
 // result returns the result without the changes. refusal is why nothing is deleted, or nil.
 func (o *options) result(onHub hubFound, refusal error) Unregistered {
 	result := Unregistered{
-		Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Refused: refusal != nil, Workloads: len(onHub.workloads), Changes: []Change{},
+		Namespace: onHub.workspace, Cluster: o.name, DryRun: o.dryRun, Refused: refusal != nil, Changes: []Change{},
+	}
+	if count := len(onHub.workloads); !onHub.hidden {
+		result.Workloads = &count
 	}
 	if o.clusterContext == "" {
 		for _, command := range removeAgent(onHub) {

@@ -3,6 +3,7 @@ package unregister
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -306,6 +307,30 @@ func TestDryRunWithWorkloads_ListsObjectsAndSaysThatTheyStay(t *testing.T) {
 	}
 	if len(w.hub.Writes())+len(w.east.Writes()) > 0 {
 		t.Errorf("writes: %v %v", w.hub.Writes(), w.east.Writes())
+	}
+}
+
+func TestTenantWithoutRightsInTheNamespaceOfTheCluster_KeepsTheWorkloads(t *testing.T) {
+	namespace := clusters.NamespaceOf(east(nil))
+	begin := func() *world {
+		w := start(t, onTheHub(workload("web")), onTheCluster())
+		w.hub.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/"+namespace+"/bundledeployments", http.StatusForbidden)
+		w.hub.Refuse("GET /api/v1/namespaces/"+namespace+"/serviceaccounts", http.StatusForbidden)
+		return w
+	}
+	w := begin()
+	got, _ := w.run(t, "east")
+	want := "exit code 5\nerror: you may not see the workloads of Cluster fleet-default/east (BundleDeployments of namespace " + namespace + ")\n" +
+		"fix: to leave them on the cluster: fleet unregister east -n fleet-default --keep-workloads\nfix: otherwise ask a user who may list them to run the command\n"
+	if got != want || len(w.hub.Writes()) > 0 {
+		t.Errorf("writes %v, got:\n%s\nwant:\n%s", w.hub.Writes(), got, want)
+	}
+	if planned, _ := w.run(t, "east", "--keep-workloads", "--dry-run", "-o", "json"); strings.Contains(planned, `"workloads"`) {
+		t.Errorf("the unknown number of workloads is shown:\n%s", planned)
+	}
+	kept, code := begin().run(t, "east", "--keep-workloads", "--cluster-context", "east")
+	if code != exit.Done || !strings.Contains(kept, "\nIts workloads, if it has any, stay on the cluster. When it joins again, ") || !strings.Contains(kept, "deleted on east: ") {
+		t.Errorf("--keep-workloads:\n%s", kept)
 	}
 }
 
