@@ -211,7 +211,8 @@ func load(files []file, left int) (*chart.Chart, error) {
 		if err := allowed.spend(f.Name, f.Data, 0); err != nil {
 			return nil, err
 		}
-		buffered = append(buffered, &loader.BufferedFile{Name: f.Name, Data: f.Data})
+		// Helm removes a byte order mark when it reads a folder or an archive, but not here.
+		buffered = append(buffered, &loader.BufferedFile{Name: f.Name, Data: bytes.TrimPrefix(f.Data, []byte("\ufeff"))})
 	}
 	return loader.LoadFiles(buffered)
 }

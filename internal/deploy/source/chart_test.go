@@ -55,6 +55,17 @@ func describeChart(c *chart.Chart) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// Editors on Windows write a byte order mark, which Helm ignores in charts that it reads itself.
+func TestTemplateWithByteOrderMark_IsRead(t *testing.T) {
+	p, err := packageOf(t, map[string]string{"Chart.yaml": "\ufeffapiVersion: v2\nname: web\nversion: 1.2.3\n", "templates/a.yaml": "\ufeffa: 1\n"}, fleet.BundleDeploymentOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(p.Chart.Templates[0].Data); got != "a: 1\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestPackage(t *testing.T) {
 	const chartYAML = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
 	external := ".chart/" + "c2e3a3a6e5f3b9bb53f8ff54b6a0fa4f7dcb5b7ac8d4d3e12a1c8a2b0c9d7e6f"
