@@ -2,6 +2,7 @@ package agentchart
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -43,5 +44,7 @@ func Objects(namespace string) []runtime.Object {
 		&appsv1.Deployment{ObjectMeta: here(names.Agent)},
 		&appsv1.StatefulSet{ObjectMeta: here(names.Agent)},
 		&policyv1.PodDisruptionBudget{ObjectMeta: here(DisruptionBudget)},
+		&corev1.Secret{ObjectMeta: here(names.ReleaseKey)}, // an agent that comes back would take later releases for forged ones
+		&coordinationv1.Lease{ObjectMeta: here(names.Agent)},
 	}
 }

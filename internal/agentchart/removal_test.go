@@ -35,6 +35,8 @@ func TestObjects_AreAllThatAnAgentMayHave(t *testing.T) {
 		"Deployment cattle-fleet-system/fleet-agent",
 		"StatefulSet cattle-fleet-system/fleet-agent",
 		"PodDisruptionBudget cattle-fleet-system/fleet-agent-pod-disruption-budget",
+		"Secret cattle-fleet-system/fleet-agent-release-key",
+		"Lease cattle-fleet-system/fleet-agent",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -149,6 +149,7 @@ func resources() map[schema.GroupVersionKind]string {
 		kind("", "v1", "ConfigMap"):                                   "configmaps",
 		kind("apps", "v1", "Deployment"):                              "deployments",
 		kind("apps", "v1", "StatefulSet"):                             "statefulsets", // old agents
+		kind("coordination.k8s.io", "v1", "Lease"):                    "leases",
 		kind("networking.k8s.io", "v1", "NetworkPolicy"):              "networkpolicies",
 		kind("policy", "v1", "PodDisruptionBudget"):                   "poddisruptionbudgets",
 		kind("scheduling.k8s.io", "v1", "PriorityClass"):              "priorityclasses",

@@ -31,9 +31,6 @@ type ref struct {
 
 // refs returns all objects that an agent may have. Its Deployment comes first, so that the agent ends before its objects go.
 func refs(namespace string) []ref {
-	here := func(kind, resource, group, name string) ref {
-		return ref{schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, kind, namespace, name}
-	}
 	var workloads, others []ref
 	for _, object := range agentchart.Objects(namespace) {
 		one := refOf(object)
@@ -43,7 +40,7 @@ func refs(namespace string) []ref {
 		}
 		others = append(others, one)
 	}
-	return append(append(workloads, others...), here("Secret", "secrets", "", names.ReleaseKey), here("Lease", "leases", "coordination.k8s.io", names.Agent))
+	return append(workloads, others...)
 }
 
 // refOf returns the name of a built-in object.
