@@ -37,9 +37,8 @@ const (
 	originAgent
 )
 
-// Seal marks the revisions that this agent stores. Revisions are Secrets in the namespaces of bundles, where
-// others may write Secrets as well, and the agent executes what they say with its own rights. A nil seal trusts
-// every revision.
+// Seal marks the revisions that this agent stores. Revisions are Secrets in the namespaces of bundles, where others may write
+// Secrets as well, and the agent executes what they say with its own rights. A nil seal trusts every revision.
 type Seal struct {
 	secrets typedcorev1.SecretInterface
 	named   func(placement.Release) int
@@ -55,8 +54,8 @@ func NewSeal(secrets typedcorev1.SecretInterface, named func(placement.Release) 
 	return &Seal{secrets: secrets, named: named}
 }
 
-// origin determines the writer of a revision. An unsealed revision that is older than the key counts as the
-// agent's if its number is not higher than that of the revision which the hub knows.
+// origin determines the writer of a revision. An unsealed revision that is older than the key counts as the agent's if its
+// number is not higher than that of the revision which the hub knows.
 func (s *Seal) origin(ctx context.Context, key placement.Release, number int, secret *corev1.Secret) (origin, error) {
 	if s == nil {
 		return originAgent, nil
@@ -89,8 +88,7 @@ func (s *Seal) put(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// markOf returns the seal of a Secret: an HMAC of its namespace, its name and the release. It is not valid for any
-// other Secret.
+// markOf returns the seal of a Secret: an HMAC of its namespace, its name and the release, so that no other one can have it.
 func markOf(key []byte, secret *corev1.Secret) string {
 	mark := hmac.New(sha256.New, key)
 	fmt.Fprintf(mark, "%s/%s\n", secret.Namespace, secret.Name)
@@ -98,8 +96,7 @@ func markOf(key []byte, secret *corev1.Secret) string {
 	return hex.EncodeToString(mark.Sum(nil))
 }
 
-// load returns the key and its creation time. If the key does not exist, load creates it if create is true, and
-// otherwise returns nil.
+// load returns the key and its creation time. A missing key is created if create is true. Otherwise load returns nil.
 func (s *Seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,15 +104,19 @@ func (s *Seal) load(ctx context.Context, create bool) ([]byte, metav1.Time, erro
 		return s.key, s.since, nil
 	}
 	secret, err := s.secrets.Get(ctx, names.ReleaseKey, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	// helm template prints the hooks of the agent's chart, among them an empty Secret, and kubectl applies them.
+	if apierrors.IsNotFound(err) || err == nil && len(secret.Data) == 0 {
 		if !create {
 			return nil, metav1.Time{}, nil
 		}
-		key := make([]byte, sealKeySize)
-		_, _ = rand.Read(key) // crypto/rand never returns an error
-		secret, err = s.secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: names.ReleaseKey}, Data: map[string][]byte{sealKey: key},
-		}, metav1.CreateOptions{})
+		made := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: names.ReleaseKey}, Data: map[string][]byte{sealKey: make([]byte, sealKeySize)}}
+		_, _ = rand.Read(made.Data[sealKey]) // crypto/rand never returns an error
+		if err != nil {
+			secret, err = s.secrets.Create(ctx, made, metav1.CreateOptions{})
+		} else {
+			secret.Data = made.Data
+			secret, err = s.secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		}
 	}
 	if err != nil {
 		return nil, metav1.Time{}, fmt.Errorf("reading Secret %s with the release key: %w", names.ReleaseKey, err)

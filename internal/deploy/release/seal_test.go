@@ -68,6 +68,22 @@ func older(at metav1.Time) func(*corev1.Secret) {
 	}
 }
 
+// kubectl may have applied the hooks of the agent's chart, among them an empty Secret.
+func TestEmptySealKey_IsFilled(t *testing.T) {
+	client := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: names.ReleaseKey, Namespace: "agents"}})
+	seal := &Seal{secrets: client.CoreV1().Secrets("agents"), named: func(placement.Release) int { return 0 }}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
+	if _, err := seal.origin(t.Context(), placement.Release{}, 1, secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := seal.put(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := seal.origin(t.Context(), placement.Release{}, 1, secret); found != originAgent || err != nil {
+		t.Errorf("origin %v, %v", found, err)
+	}
+}
+
 func TestSealWithoutAKey_MakesOne(t *testing.T) {
 	client := fake.NewClientset()
 	secret := func() *corev1.Secret { return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "x"}} }

@@ -104,8 +104,10 @@ func (s Store) key(ctx context.Context, secret *corev1.Secret) (identity.Key, er
 	if err == nil {
 		return key, nil
 	}
-	s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has pinned it, the next request waits for: fleet confirm-takeover",
-		"secret", secret.Namespace+"/"+secret.Name, "error", err)
+	if len(secret.Data) > 0 { // not a hook of the agent's chart, printed by helm template and applied by kubectl
+		s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has pinned it, the next request waits for: fleet confirm-takeover",
+			"secret", secret.Namespace+"/"+secret.Name, "error", err)
+	}
 	if key, err = identity.NewKey(rand.Reader); err != nil {
 		return identity.Key{}, err
 	}
