@@ -21,7 +21,7 @@ import (
 func TestFirstImport_AppliesTheAgentInOrder(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans,
+	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans, removedOld,
 		"downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"downstream apply ConfigMap cattle-fleet-system/fleet-agent",
@@ -30,7 +30,7 @@ func TestFirstImport_AppliesTheAgentInOrder(t *testing.T) {
 		"downstream apply ServiceAccount cattle-fleet-system/fleet-agent",
 		"downstream apply ServiceAccount cattle-fleet-system/default",
 		"downstream apply NetworkPolicy cattle-fleet-system/default-allow-all",
-		applied, written), dialled, asked, readTarget, readMark, removedID, removedMeans, "downstream apply Namespace cattle-fleet-system",
+		applied, written), dialled, asked, readTarget, readMark, removedID, removedMeans, removedOld, "downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap", applied, written)
 	if behind.closed != 1 {
 		t.Errorf("the connection was closed %d times", behind.closed)
@@ -250,7 +250,7 @@ func TestChangedGeneration_AgentRegistersAgain(t *testing.T) {
 			hub, _ := imported(t, modify)
 			work(t, hub)
 			// The status is reset before the agent is touched: its first heartbeat is a new one.
-			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
+			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, removedOld, applied, written)
 			got := current(t, hub).Status
 			if !got.Agent.LastSeen.IsZero() || got.AgentDeployedGeneration == nil || *got.AgentDeployedGeneration != current(t, hub).Spec.RedeployAgentGeneration {
 				t.Errorf("status %+v", got)

@@ -269,7 +269,7 @@ func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 			expectImported(t, hub, conditions.ReasonAwaitingAgent)
 			hub.Sync()
 			work(t, hub)
-			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, applied, written)
+			expectSome(t, hub, readSecret, dialled, asked, written, removedID, removedMeans, removedOld, applied, written)
 			atRest(t, hub)
 		})
 	}
@@ -350,7 +350,7 @@ func TestChangedKubeconfig_IsProvenOrMovesTheAgent(t *testing.T) {
 		expectAll(t, hub, readSecret, dialRotated, asked, written)
 		hub.Sync()
 		work(t, hub)
-		expectSome(t, hub, readSecret, dialRotated, asked, written, removedID, removedMeans, applied, written)
+		expectSome(t, hub, readSecret, dialRotated, asked, written, removedID, removedMeans, removedOld, applied, written)
 		atRest(t, hub)
 	})
 	t.Run("unreachable cluster: reported and retried", func(t *testing.T) {
@@ -484,6 +484,11 @@ func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 		}}, nil},
 		"an agent of another hub: nothing": {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", otherHub)}, nil},
 		"an agent of this hub: removed":    {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
+		"an identity of this hub: removed": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "c1")}, []string{oldAgent, oldCredentials}},
+		"an identity of another hub, no mark: nothing": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "c1", func(s *corev1.Secret) {
+			s.Data["kubeconfig"] = []byte(storedKubeconfig("https://rancher", "PEM"))
+		})}, nil},
+		"an identity that cannot be read: removed": {"hub-system", "", []hubtest.Object{usual, storedIdentity()}, []string{oldAgent, oldCredentials}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -43,6 +43,7 @@ const (
 	removedID  = "downstream remove Secret cattle-fleet-system/fleet-agent"
 	// removedMeans is what an agent gets its identity with.
 	removedMeans = removedID + "-bootstrap"
+	removedOld   = "downstream remove StatefulSet cattle-fleet-system/fleet-agent"
 	foundID      = "downstream find Secret cattle-fleet-system/fleet-agent"
 	foundMeans   = foundID + "-bootstrap"
 	replacedID   = "downstream replace Secret cattle-fleet-system/fleet-agent"

@@ -115,7 +115,8 @@ func (d *Agent) removeMarked(ctx context.Context, setID string, object metaObjec
 }
 
 // removeLeftovers removes an agent that was in the default system namespace before the hub used another one, and its
-// credentials namespace. If a hub or another hub's agent is there, nothing is removed.
+// credentials namespace. If a hub or another hub's agent is there, nothing is removed. An agent that joined by itself, or that
+// Rancher Fleet installed, has no mark, so its identity decides.
 func (d *Agent) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
@@ -125,6 +126,9 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 		return err
 	}
 	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
+		return err
+	}
+	if own, err := d.isOwn(ctx, names.SystemNamespace); err != nil || !own {
 		return err
 	}
 	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}

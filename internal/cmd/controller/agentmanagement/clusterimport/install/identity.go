@@ -143,6 +143,21 @@ func (d *Agent) isKnown(stored *corev1.Secret) bool {
 	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
+// isOwn reports whether the identity in a namespace is of this hub, or missing: it has the hub's address, or its token has the
+// signing key of the hub's own token.
+func (d *Agent) isOwn(ctx context.Context, namespace string) (bool, error) {
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}}
+	if found, err := d.Downstream.Find(ctx, stored); err != nil || !found {
+		return err == nil, err
+	}
+	server, _, err := kubeconfigs.AddressOf(stored.Data[protocol.KubeconfigKey])
+	if err != nil || d.Values.Bootstrap == nil {
+		return err != nil, nil //nolint:nilerr // an unreadable identity is of no use to its hub
+	}
+	signer := protocol.SigningKeyOf(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]))
+	return server == d.Values.Bootstrap.APIServerURL || signer != "" && signer == protocol.SigningKeyOf(d.Values.Bootstrap.Token), nil
+}
+
 // keptByAnother reports whether there is an identity that its agent reads only at startup, as agents of Rancher Fleet
 // do.
 func (d *Agent) keptByAnother(ctx context.Context) (bool, error) {

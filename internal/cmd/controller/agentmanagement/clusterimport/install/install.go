@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,8 +70,10 @@ func (d *Agent) reinstall(ctx context.Context) error {
 	if err := d.Reset(); err != nil {
 		return err
 	}
-	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start.
-	if err := d.Downstream.Remove(ctx, secretsOf(d.Values.Namespace)...); err != nil {
+	// An apply keeps foreign fields in the bootstrap Secret, and with that the agent could not start. Old releases of Rancher
+	// Fleet run their agent as a StatefulSet, whose pods would use the identity of the new agent.
+	old := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: names.Agent}}
+	if err := d.Downstream.Remove(ctx, append(secretsOf(d.Values.Namespace), old)...); err != nil {
 		return err
 	}
 	if err := d.removeLeftovers(ctx); err != nil {
