@@ -27,24 +27,32 @@ func TestInherited(t *testing.T) {
 		}
 	}
 	of := func(changes ...func(*fleet.Cluster)) *fleet.Cluster { return rulestest.ACluster(changes...) }
+	request := func(granted bool) []*fleet.ClusterRegistration {
+		return []*fleet.ClusterRegistration{rulestest.ARequest(func(r *fleet.ClusterRegistration) { r.Status.Granted = granted })}
+	}
 	tests := map[string]struct {
-		cluster *fleet.Cluster
-		bundle  *fleet.Bundle
-		want    bool
+		cluster  *fleet.Cluster
+		bundle   *fleet.Bundle
+		requests []*fleet.ClusterRegistration
+		want     bool
 	}{
-		"imported agent with a Bundle of Rancher Fleet":    {of(kubeconfig, deployed), theirBundle(), true},
-		"agent with a kubeconfig that has reported":        {of(kubeconfig, heard), theirBundle(), true},
-		"agent without a kubeconfig that has reported":     {of(heard), theirBundle(), true},
-		"agent without a kubeconfig that has not reported": {of(), theirBundle(), true},
-		"annotation with a value other than true":          {of(kubeconfig, deployed, takeOver("soon")), theirBundle(), true},
-		"annotation true: not inherited":                   {of(kubeconfig, deployed, takeOver("true")), theirBundle(), false},
-		"agent that is not deployed yet: not inherited":    {of(kubeconfig), theirBundle(), false},
-		"Bundle of this hub: not inherited":                {of(kubeconfig, deployed), ours, false},
-		"no Bundle: not inherited":                         {of(kubeconfig, deployed), nil, false},
+		"imported agent with a Bundle of Rancher Fleet":              {of(kubeconfig, deployed), theirBundle(), nil, true},
+		"agent with a kubeconfig that has reported":                  {of(kubeconfig, heard), theirBundle(), nil, true},
+		"agent without a kubeconfig that has reported":               {of(heard), theirBundle(), nil, true},
+		"granted agent without a kubeconfig that has not reported":   {of(), theirBundle(), request(true), true},
+		"without a kubeconfig, no agent has asked: not inherited":    {of(), theirBundle(), nil, false},
+		"without a kubeconfig, no agent was granted: not inherited":  {of(), theirBundle(), request(false), false},
+		"without a kubeconfig any more, was deployed with one":       {of(deployed), theirBundle(), nil, true},
+		"another agent was granted, not deployed yet: not inherited": {of(kubeconfig), theirBundle(), request(true), false},
+		"annotation with a value other than true":                    {of(kubeconfig, deployed, takeOver("soon")), theirBundle(), nil, true},
+		"annotation true: not inherited":                             {of(kubeconfig, deployed, takeOver("true")), theirBundle(), nil, false},
+		"agent that is not deployed yet: not inherited":              {of(kubeconfig), theirBundle(), nil, false},
+		"Bundle of this hub: not inherited":                          {of(kubeconfig, deployed), ours, nil, false},
+		"no Bundle: not inherited":                                   {of(kubeconfig, deployed), nil, nil, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := importing.Inherited(test.cluster, test.bundle); got != test.want {
+			if got := importing.Inherited(test.cluster, test.bundle, test.requests); got != test.want {
 				t.Errorf("inherited: %t", got)
 			}
 		})

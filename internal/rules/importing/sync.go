@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,9 +136,9 @@ const AgentInheritedMessage = "the agent was deployed by Rancher Fleet and is le
 
 // Inherited reports whether a Cluster's agent was deployed by Rancher Fleet. Such an agent stays unchanged, whatever
 // the hub's configuration and the Cluster's settings say, until the operator takes it over. It is recognised by its
-// Bundle: only Rancher Fleet stores there what it applied last.
-func Inherited(cluster *fleet.Cluster, bundle *fleet.Bundle) bool {
-	return AppliedElsewhere(bundle) && !NeverDeployed(cluster) && cluster.Annotations[annotation.TakeOverAgent] != "true"
+// Bundle: only Rancher Fleet stores there what it applied last. The requests are the Cluster's ClusterRegistrations.
+func Inherited(cluster *fleet.Cluster, bundle *fleet.Bundle, requests []*fleet.ClusterRegistration) bool {
+	return AppliedElsewhere(bundle) && !NeverDeployed(cluster, requests) && cluster.Annotations[annotation.TakeOverAgent] != "true"
 }
 
 // AppliedElsewhere reports whether a Bundle was last written by Rancher Fleet. Nil was not found.
@@ -149,9 +150,13 @@ func AppliedElsewhere(bundle *fleet.Bundle) bool {
 	return noted
 }
 
-// NeverDeployed reports whether a Cluster that names a kubeconfig has no agent yet. Rancher Fleet writes the Bundle of
-// an agent before it deploys the agent.
-func NeverDeployed(cluster *fleet.Cluster) bool {
+// NeverDeployed reports whether a Cluster has no agent yet, because none was deployed with its kubeconfig, or none has
+// joined it without a kubeconfig. Rancher Fleet writes the Bundle of an agent for every Cluster, with or without an agent.
+func NeverDeployed(cluster *fleet.Cluster, requests []*fleet.ClusterRegistration) bool {
 	status := cluster.Status
-	return cluster.Spec.KubeConfigSecret != "" && status.AgentDeployedGeneration == nil && status.Agent.LastSeen.IsZero()
+	if status.AgentDeployedGeneration != nil || !status.Agent.LastSeen.IsZero() {
+		return false
+	}
+	isGranted := func(request *fleet.ClusterRegistration) bool { return request.Status.Granted }
+	return cluster.Spec.KubeConfigSecret != "" || !slices.ContainsFunc(requests, isGranted)
 }

@@ -41,7 +41,11 @@ func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run)
 	if in.Bundle, err = reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name))); err != nil {
 		return in, err
 	}
-	in.Inherited = importing.Inherited(cluster, in.Bundle)
+	requests, err := h.registrations(cluster)
+	if err != nil {
+		return in, err
+	}
+	in.Inherited = importing.Inherited(cluster, in.Bundle, requests)
 	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
 	if err != nil {
 		return in, err
@@ -185,7 +189,7 @@ func (h *handler) requests(cluster *fleet.Cluster) (found []*fleet.ClusterRegist
 	return found, err
 }
 
-// registrations returns the ClusterRegistrations that were granted for a Cluster.
+// registrations returns the ClusterRegistrations that name a Cluster in their status.
 func (h *handler) registrations(cluster *fleet.Cluster) ([]*fleet.ClusterRegistration, error) {
 	return h.app.ClusterRegistrations.Cache().GetByIndex(hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name)
 }

@@ -46,7 +46,9 @@ type input struct {
 	// workspace is the Cluster's namespace.
 	workspace *corev1.Namespace
 	// bundle is the agent's Bundle.
-	bundle     *fleet.Bundle
+	bundle *fleet.Bundle
+	// requests are the ClusterRegistrations that name the Cluster in their status.
+	requests   []*fleet.ClusterRegistration
 	config     config.Config
 	defaults   importing.AgentDefaults
 	namespaces clusters.Namespaces
@@ -72,10 +74,10 @@ func decide(in input) outcome {
 		return outcome{stage: unmanaged}
 	case notOurs(in):
 		return outcome{stage: unwanted, remove: true}
-	case importing.Inherited(in.cluster, in.bundle):
+	case importing.Inherited(in.cluster, in.bundle, in.requests):
 		return outcome{stage: inherited, reason: conditions.ReasonAgentInherited, message: importing.AgentInheritedMessage}
-	case importing.AppliedElsewhere(in.bundle) && importing.NeverDeployed(in.cluster):
-		return outcome{stage: awaitingAgent, remove: true} // the Bundle would undo what the import is about to deploy
+	case importing.AppliedElsewhere(in.bundle) && importing.NeverDeployed(in.cluster, in.requests):
+		return outcome{stage: awaitingAgent, remove: true} // the Bundle would replace the agent that is about to join
 	}
 	return whereTheAgentIs(in, importing.AgentSettings(in.cluster, in.config, in.defaults, in.namespaces))
 }

@@ -75,6 +75,10 @@ func theirs(in *input) {
 	in.bundle.Annotations = map[string]string{fleet.AnnotationSetApplied: ""}
 }
 
+func wasGranted(in *input) {
+	in.requests = []*fleet.ClusterRegistration{{Status: fleet.ClusterRegistrationStatus{ClusterName: in.cluster.Name, Granted: true}}}
+}
+
 func takeOver(c *fleet.Cluster) {
 	c.Annotations = map[string]string{annotation.TakeOverAgent: "true"}
 }
@@ -132,11 +136,12 @@ func TestDecide(t *testing.T) {
 		"agent registered itself, PriorityClass: managed":             {in: given(east(prioritised)), stage: managed},
 
 		"agent of Rancher Fleet: unchanged":                                                {in: given(east(), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
-		"agent of Rancher Fleet, has not reported: unchanged":                              {in: given(east(silent), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"agent of Rancher Fleet, has not reported: unchanged":                              {in: given(east(silent), theirs, wasGranted), stage: inherited, reason: conditions.ReasonAgentInherited},
+		"no agent has joined, Bundle of Rancher Fleet exists: deleted":                     {in: given(east(silent), theirs), stage: awaitingAgent, remove: true},
 		"agent of Rancher Fleet, another namespace: unchanged":                             {in: given(east(belongsIn("a"), runsIn(system)), theirs), stage: inherited, reason: conditions.ReasonAgentInherited},
 		"agent of Rancher Fleet, manageAgent false: not reported":                          {in: given(east(), theirs, switchedOff), stage: unmanaged},
 		"agent of Rancher Fleet, takeover ordered: managed":                                {in: given(east(takeOver), theirs), stage: managed},
-		"agent of Rancher Fleet, takeover ordered, has not reported: managed":              {in: given(east(takeOver, silent), theirs), stage: managed},
+		"agent of Rancher Fleet, takeover ordered, has not reported: managed":              {in: given(east(takeOver, silent), theirs, wasGranted), stage: managed},
 		"agent of Rancher Fleet, Cluster is being deleted: Bundle is deleted":              {in: given(east(leaving), theirs), stage: unwanted, remove: true},
 		"imported, has not reported, Bundle exists: deleted":                               {in: given(east(silent, imported), theirs), stage: awaitingAgent, remove: true},
 		"another namespace: Bundle is deleted":                                             {in: given(east(belongsIn("a"), runsIn(system)), withBundleIn(system)), stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere},

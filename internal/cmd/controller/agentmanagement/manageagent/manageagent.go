@@ -82,6 +82,10 @@ func (h *handler) gather(cluster *fleet.Cluster) (input, error) {
 	if in.workspace == nil && cluster.DeletionTimestamp == nil {
 		return in, errNoWorkspace // the caches are still being filled
 	}
+	in.requests, err = h.app.ClusterRegistrations.Cache().GetByIndex(hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name)
+	if err != nil {
+		return in, err
+	}
 	in.bundle, err = reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name)))
 	return in, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -443,6 +444,36 @@ func TestManifests_AreRenderedOnceAndBounded(t *testing.T) {
 		if len(m.rendered) > mostManifests {
 			t.Fatalf("%d manifests are kept", len(m.rendered))
 		}
+	}
+}
+
+func TestInheritedBundleWithoutAgent_IsDeletedUntilAnAgentReports(t *testing.T) {
+	const theirAgent = "their agent"
+	inherit := func(requests ...hubtest.Object) *hubtest.Hub {
+		hub := joined(t)
+		theirs := hubtest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east")
+		theirs.Annotations[fleet.AnnotationSetApplied] = "H4sIAAAA"
+		theirs.Spec.Resources[0].Content = theirAgent
+		hub.Put(append(requests, theirs, east(silent))...)
+		handle(t, hub, "ws/east")
+		return hub
+	}
+	request := func(granted bool) *fleet.ClusterRegistration {
+		return &fleet.ClusterRegistration{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "request"},
+			Status:     fleet.ClusterRegistrationStatus{ClusterName: "east", Granted: granted},
+		}
+	}
+	hubtest.ExpectRequests(t, inherit(request(true)), reports)
+
+	hub := inherit(request(false))
+	hubtest.ExpectRequests(t, hub, deletes)
+	hub.Sync()
+	hub.Put(request(true), east())
+	handle(t, hub, "ws/east")
+	hubtest.ExpectRequests(t, hub, creates)
+	if got := hubtest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east"); got.Spec.Resources[0].Content == theirAgent {
+		t.Error("the Bundle still contains the agent of Rancher Fleet")
 	}
 }
 
