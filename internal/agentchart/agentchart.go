@@ -48,8 +48,9 @@ var embedded = sync.OnceValues(func() (*chart.Chart, error) { return Load(charts
 //   - with Config only: the same without the Secret, so that the agent keeps its identity;
 //   - with neither: the objects of the agent's Bundle.
 //
-// In the first two cases, PriorityClass and PodDisruptionBudget are included if v asks for them. An error means
-// that the chart's schema rejects v or that its limits contradict each other. The text names the value.
+// PriorityClass and PodDisruptionBudget are included if v asks for them, in the third case only with
+// SchedulingInBundle. An error means that the chart's schema rejects v or that its limits contradict each other. The
+// text names the value.
 func Render(v importing.AgentValues) ([]runtime.Object, error) {
 	values, err := chartValues(v)
 	if err != nil {

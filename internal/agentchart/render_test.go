@@ -49,6 +49,8 @@ func withScheduling(v *importing.AgentValues) {
 	v.PodDisruptionBudget = &fleet.PodDisruptionBudgetSpec{MinAvailable: "50%"}
 }
 
+func inBundle(v *importing.AgentValues) { v.SchedulingInBundle = true }
+
 func in(namespace string) func(*importing.AgentValues) {
 	return func(v *importing.AgentValues) { v.Namespace, v.Scope = namespace, namespace }
 }
@@ -72,6 +74,8 @@ func TestRenderOrder(t *testing.T) {
 		"an import with scheduling":       {settings(withBootstrap, withConfig, withScheduling), [][]string{{secret, configMap}, scheduling, bundle}},
 		"scheduling without an identity":  {settings(withConfig, withScheduling), [][]string{{configMap}, scheduling, bundle}},
 		"the bundle only names the class": {settings(withScheduling), [][]string{bundle}},
+		"the bundle contains the class":   {settings(withScheduling, inBundle), [][]string{scheduling, bundle}},
+		"nothing to add to the bundle":    {settings(inBundle), [][]string{bundle}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func chartValues(v importing.AgentValues) (map[string]any, error) {
 		return nil, err
 	}
 	values["internal"] = map[string]any{
-		"systemNamespace": v.Namespace, "managedReleaseName": names.Agent, "deployment": way, "image": v.Image,
+		"systemNamespace": v.Namespace, "managedReleaseName": names.Agent, "deployment": way, "scheduling": v.SchedulingInBundle, "image": v.Image,
 	}
 	return plain(values)
 }

@@ -46,6 +46,9 @@ type AgentValues struct {
 	HostNetwork         bool
 	PriorityClass       *fleet.PriorityClassSpec
 	PodDisruptionBudget *fleet.PodDisruptionBudgetSpec
+	// SchedulingInBundle means that the agent's Bundle contains the PriorityClass and the PodDisruptionBudget, because no
+	// import creates them.
+	SchedulingInBundle bool
 	// Bootstrap is rendered as Secret fleet-agent-bootstrap. Nil leaves the agent's identity unchanged.
 	Bootstrap *protocol.Bootstrap
 	// Config is rendered as ConfigMap fleet-agent. Nil renders none, as in the agent's Bundle.

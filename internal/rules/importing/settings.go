@@ -161,6 +161,7 @@ func AgentSettings(cluster *fleet.Cluster, conf config.Config, defaults AgentDef
 	}
 	if custom := spec.AgentSchedulingCustomization; custom != nil {
 		values.PriorityClass, values.PodDisruptionBudget = custom.PriorityClass, custom.PodDisruptionBudget
+		values.SchedulingInBundle = schedulingInBundle(cluster)
 	}
 	return values
 }

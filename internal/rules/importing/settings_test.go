@@ -189,3 +189,30 @@ func hashOf(t *testing.T, v any) string {
 	}
 	return hash
 }
+
+func TestSchedulingInBundle_UntilAnImportHasAppliedIt(t *testing.T) {
+	scheduled := func(c *fleet.Cluster) { c.Spec.AgentSchedulingCustomization = &fleet.AgentSchedulingCustomization{} }
+	kubeconfig := func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "k" }
+	noted := func(c *fleet.Cluster) { c.Status.AgentSchedulingCustomizationHash = "hash" }
+	deployed := func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = new(int64) }
+	tests := map[string]struct {
+		changes []func(*fleet.Cluster)
+		want    bool
+	}{
+		"no kubeconfig":                            {[]func(*fleet.Cluster){scheduled}, true},
+		"no kubeconfig, status written":            {[]func(*fleet.Cluster){scheduled, noted}, true},
+		"nothing to schedule":                      {nil, false},
+		"kubeconfig added, not imported yet":       {[]func(*fleet.Cluster){scheduled, noted, kubeconfig}, true},
+		"kubeconfig added, imported":               {[]func(*fleet.Cluster){scheduled, noted, kubeconfig, deployed}, false},
+		"kubeconfig from the start, not imported":  {[]func(*fleet.Cluster){scheduled, kubeconfig}, false},
+		"kubeconfig from the start, then imported": {[]func(*fleet.Cluster){scheduled, kubeconfig, deployed}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := importing.AgentSettings(rulestest.ACluster(test.changes...), config.Config{}, importing.AgentDefaults{}, clusters.Namespaces{})
+			if got.SchedulingInBundle != test.want {
+				t.Errorf("in the Bundle: %t", got.SchedulingInBundle)
+			}
+		})
+	}
+}

@@ -36,7 +36,7 @@ func bundleOwns(in Input) bool {
 
 // SchedulingApplied reports whether an agent's Deployment may use the PriorityClass of its Cluster: without the class,
 // the API server would reject its pods. The import creates the class and records that in the status. For Clusters
-// without a kubeconfig, the person who installs the agent has to create it.
+// without a kubeconfig, the agent's Bundle contains the class.
 func SchedulingApplied(cluster *fleet.Cluster) bool {
 	custom := cluster.Spec.AgentSchedulingCustomization
 	if cluster.Spec.KubeConfigSecret == "" || custom == nil || custom.PriorityClass == nil {
@@ -44,6 +44,14 @@ func SchedulingApplied(cluster *fleet.Cluster) bool {
 	}
 	hash, err := statusHash(custom)
 	return err == nil && cluster.Status.AgentSchedulingCustomizationHash == hash
+}
+
+// schedulingInBundle reports whether the agent's Bundle contains the PriorityClass and the PodDisruptionBudget, because no
+// import has created them. If a kubeconfig is added later, the Bundle contains them until the first import. Only such a
+// Cluster has their hash in its status before its first import.
+func schedulingInBundle(cluster *fleet.Cluster) bool {
+	status := cluster.Status
+	return cluster.Spec.KubeConfigSecret == "" || status.AgentDeployedGeneration == nil && status.AgentSchedulingCustomizationHash != ""
 }
 
 // inSync reports whether the last import applied exactly what is wanted.

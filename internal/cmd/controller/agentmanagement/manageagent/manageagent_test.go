@@ -447,6 +447,38 @@ func TestManifests_AreRenderedOnceAndBounded(t *testing.T) {
 	}
 }
 
+func TestSchedulingWithoutKubeconfig_ComesWithTheBundle(t *testing.T) {
+	hub := joined(t)
+	kinds := func() (found []string) {
+		for _, line := range strings.Split(hubtest.MustGet[*fleet.Bundle](t, hub, "ws", "fleet-agent-east").Spec.Resources[0].Content, "\n") {
+			if kind, is := strings.CutPrefix(line, "kind: "); is {
+				found = append(found, kind)
+			}
+		}
+		return found
+	}
+	put := func(changes ...func(*fleet.Cluster)) {
+		hub.Put(east(changes...))
+		handle(t, hub, "ws/east")
+		hub.Sync()
+	}
+	before := kinds()
+	put(prioritised)
+	if diff := cmp.Diff(append([]string{"PriorityClass"}, before...), kinds()); diff != "" {
+		t.Errorf("with a class (-want +got):\n%s", diff)
+	}
+	put(limited)
+	if diff := cmp.Diff(append([]string{"PodDisruptionBudget"}, before...), kinds()); diff != "" {
+		t.Errorf("with a budget (-want +got):\n%s", diff)
+	}
+	put(limited, func(c *fleet.Cluster) { c.Spec.AgentSchedulingCustomization.PodDisruptionBudget.MinAvailable = "1" })
+	expectCondition(t, hub, corev1.ConditionFalse, conditions.ReasonSettingsInvalid)
+	put(prioritised, imported, broughtBy(""), func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = new(int64) })
+	if diff := cmp.Diff(before, kinds()); diff != "" {
+		t.Errorf("imported (-want +got):\n%s", diff)
+	}
+}
+
 func TestInheritedBundleWithoutAgent_IsDeletedUntilAnAgentReports(t *testing.T) {
 	const theirAgent = "their agent"
 	inherit := func(requests ...hubtest.Object) *hubtest.Hub {

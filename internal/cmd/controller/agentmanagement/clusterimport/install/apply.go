@@ -35,7 +35,7 @@ func (d *Agent) Apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.Downstream.Apply(ctx, desired(d.AgentDeployment, d.Rendered)...); err != nil {
+	if err := d.Downstream.Apply(ctx, kept(desired(d.AgentDeployment, d.Rendered))...); err != nil {
 		return err
 	}
 	if err := d.dropScheduling(ctx); err != nil {

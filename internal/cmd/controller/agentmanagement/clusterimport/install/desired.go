@@ -47,6 +47,23 @@ func namespaceOf(deploy *importing.AgentDeployment) *corev1.Namespace {
 	}
 }
 
+// resourcePolicy is Helm's annotation for objects that an upgrade or an uninstallation does not delete.
+const resourcePolicy = "helm.sh/resource-policy"
+
+// kept annotates the PriorityClass and the PodDisruptionBudget of objects, which it changes. The agent's Bundle contains both as
+// long as the Cluster has no kubeconfig. Without the annotation, the agent would delete them when its Bundle no longer does.
+func kept(objects []runtime.Object) []runtime.Object {
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *schedulingv1.PriorityClass:
+			object.Annotations[resourcePolicy] = "keep"
+		case *policyv1.PodDisruptionBudget:
+			object.Annotations[resourcePolicy] = "keep"
+		}
+	}
+	return objects
+}
+
 // marked returns copies of objects with the marks of their set.
 func marked(setID string, objects ...runtime.Object) []runtime.Object {
 	hash := names.SetHash(setID, names.Owner{})

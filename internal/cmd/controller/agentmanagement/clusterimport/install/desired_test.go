@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,6 +62,23 @@ func TestDesired_AppliesTheConfigMapBeforeTheBootstrapSecret(t *testing.T) {
 		got = append(got, fmt.Sprintf("%T", object))
 	}
 	if diff := cmp.Diff([]string{"*v1.Namespace", "*v1.ConfigMap", "*v1.Secret", "*v1.ServiceAccount"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The Bundle of an agent contains these objects until its Cluster gets a kubeconfig, and would delete them.
+func TestKept_AnnotatesOnlyPriorityClassAndBudget(t *testing.T) {
+	rendered := []runtime.Object{&corev1.ConfigMap{}, &schedulingv1.PriorityClass{}, &policyv1.PodDisruptionBudget{}}
+	got := map[string]string{}
+	for _, object := range kept(desired(&importing.AgentDeployment{}, rendered)) {
+		m, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[fmt.Sprintf("%T", object)] = m.GetAnnotations()[resourcePolicy]
+	}
+	want := map[string]string{"*v1.Namespace": "", "*v1.ConfigMap": "", "*v1.PriorityClass": "keep", "*v1.PodDisruptionBudget": "keep"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
