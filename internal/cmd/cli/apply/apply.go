@@ -1,7 +1,7 @@
 // Package apply implements `fleet apply`: which Bundles do these folders make, and are they on the hub?
 //
 //	flags, variables, files ─► pack.Options ─► pack.Pack ─► Bundles ─► print (-o)
-//	                                                             └──► sizes ─► prune ─► write
+//	                                                             └──► sizes, dry runs ─► prune ─► write
 //
 // Its flags, variables, messages and exit codes are those of Rancher Fleet, whose GitRepo jobs call it.
 package apply

@@ -191,6 +191,43 @@ func TestNothingIsPruned_IfABundleCannotBeWritten(t *testing.T) {
 	}
 }
 
+// A folder was renamed, and its new Bundle is refused. The Bundle of the old name has to stay, or its workloads are uninstalled.
+func TestNothingIsPruned_IfTheServerRefusesABundle(t *testing.T) {
+	const bundles = "/apis/fleet.cattle.io/v1alpha1/namespaces/ws/bundles"
+	for name, test := range map[string]struct {
+		refuse string
+		code   int
+		want   string
+		fix    string
+	}{
+		"invalid": {"POST " + bundles, http.StatusUnprocessableEntity, "writing Bundle ws/demo-new: refused by the test", ""},
+		"no right to create Bundles": {
+			"POST " + bundles, http.StatusForbidden, "writing Bundle ws/demo-new: refused by the test", "fix: get the right that the message names",
+		},
+		"update that is invalid": {"PUT " + bundles + "/demo-kept", http.StatusUnprocessableEntity, "writing Bundle ws/demo-kept: refused by the test", ""},
+		"nothing is refused":     {"GET /x", http.StatusForbidden, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := clitest.Start(t, bundleOf("demo-old", "demo"), bundleOf("demo-kept", "demo"), bundleOf("demo-other", "demo"))
+			hub.Refuse(test.refuse, test.code)
+			got := write(t, hub, folder(t, map[string]string{
+				"new/cm.yaml": configMap, "new/fleet.yaml": "{}", "kept/cm.yaml": configMap, "kept/fleet.yaml": "{}",
+				"other/cm.yaml": configMap, "other/fleet.yaml": "{}",
+			}))
+			if (got.Code == exit.Done) != (test.want == "") || strings.Count(got.Stderr, "writing Bundle") > 1 ||
+				!strings.Contains(got.Stderr, test.want) || !strings.Contains(got.Stderr, test.fix) {
+				t.Errorf("code %d, standard error:\n%s", got.Code, got.Stderr)
+			}
+			if pruned := hub.Get(bundleOf("demo-old", "")) == nil; pruned != (test.want == "") {
+				t.Errorf("pruned: %v, writes %q", pruned, hub.Writes())
+			}
+			if other := hub.Get(bundleOf("demo-other", "")); other == nil || other.Object["spec"].(map[string]any)["resources"] == nil {
+				t.Errorf("the other Bundle is not written: %v", other)
+			}
+		})
+	}
+}
+
 func TestStandardOutput_ContainsOnlyBundles(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"a/cm.yaml": configMap, "a/fleet.yaml": "nmae: x\n",

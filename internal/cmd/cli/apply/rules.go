@@ -32,6 +32,20 @@ func (p problems) with(err error) error {
 	return fmt.Errorf("%s; %w", text, err)
 }
 
+// joined returns one error for all, with the fixes of each, or nil if there is none.
+func joined(errs []error) error {
+	all := &exit.Error{Code: exit.Failed}
+	for _, err := range errs {
+		if err != nil {
+			all.Add(err)
+		}
+	}
+	if len(all.Problems) == 0 {
+		return nil
+	}
+	return all
+}
+
 // decide returns the Bundles whose size only some stores accept, those that any accepts, and the problems of the others.
 func decide(targets []*target) (large, rest []*target, refused problems) {
 	for _, one := range targets {

@@ -62,21 +62,13 @@ func (c *command) write(ctx context.Context, paths []string, name string, bundle
 	}
 	old := gone(made, targets)
 	addOverwrites(old, targets) // they count for the size, and have no effect while the old Bundles exist
-	large, rest, refused := decide(targets)
-	// What may not fit is tried before anything is deleted.
-	tried, err := w.writeLarge(ctx, large)
-	if err != nil {
+	if err := w.replace(ctx, name, old, targets); err != nil {
 		return err
-	}
-	if refused = append(refused, tried...); len(refused) == 0 {
-		if err := w.prune(ctx, name, old, targets); err != nil {
-			return err
-		}
 	}
 	if len(bundles) == 0 {
 		return nothingFound(paths)
 	}
-	return refused.with(w.each(ctx, rest, w.bundle))
+	return nil
 }
 
 // targetsOf returns the Bundles to write. Of those with the same name it is the last one.
@@ -142,6 +134,59 @@ func (w *writer) each(ctx context.Context, targets []*target, do func(context.Co
 	return group.Wait()
 }
 
+// all calls do for several targets concurrently, also after an error. It returns the errors in the order of the targets.
+func (w *writer) all(ctx context.Context, targets []*target, do func(context.Context, *target) error) []error {
+	errs := make([]error, len(targets))
+	var group errgroup.Group
+	group.SetLimit(w.concurrency)
+	for i, one := range targets {
+		group.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = do(ctx, one)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+	return errs
+}
+
+// replace deletes the old Bundles and writes the others. What may be refused is tried before anything is deleted.
+func (w *writer) replace(ctx context.Context, name string, old []*fleet.Bundle, targets []*target) error {
+	large, rest, refused := decide(targets)
+	tooLarge, err := w.writeLarge(ctx, large)
+	if err != nil {
+		return err
+	}
+	refused = append(refused, tooLarge...)
+	var failed []error
+	if len(old) > 0 && len(refused) == 0 {
+		rest, failed = w.try(ctx, rest)
+	}
+	if len(refused)+len(failed) == 0 {
+		if err := w.prune(ctx, name, old, targets); err != nil {
+			return err
+		}
+	}
+	return refused.with(joined(append(failed, w.each(ctx, rest, w.bundle))))
+}
+
+// try sends the Bundles in dry runs. It returns those that the API server accepts, and the errors of the others.
+func (w *writer) try(ctx context.Context, targets []*target) (accepted []*target, failed []error) {
+	errs := w.all(ctx, targets, func(ctx context.Context, t *target) error {
+		_, err := w.send(ctx, t, metav1.DryRunAll)
+		return err
+	})
+	for i, err := range errs {
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		accepted = append(accepted, targets[i])
+	}
+	return accepted, failed
+}
+
 // readOld reads the objects of a Bundle's name.
 func (w *writer) readOld(ctx context.Context, t *target) error {
 	name := t.Namespace + "/" + t.Name
@@ -170,18 +215,10 @@ func (w *writer) writeLarge(ctx context.Context, large []*target) (problems, err
 }
 
 // bundle writes a Bundle, its values and its ImageScans, unless they are the same already.
-func (w *writer) bundle(ctx context.Context, t *target) (err error) {
-	client, written := w.cluster.Bundles(t.Namespace), t.Bundle.Bundle
-	switch {
-	case t.old == nil:
-		written, err = client.Create(ctx, written, metav1.CreateOptions{})
-	case isSame(t.old, written):
-		written = t.old
-	default:
-		written, err = w.update(ctx, t)
-	}
+func (w *writer) bundle(ctx context.Context, t *target) error {
+	written, err := w.send(ctx, t)
 	if err != nil {
-		return explain(fmt.Sprintf("writing Bundle %s/%s", t.Namespace, t.Name), err)
+		return err
 	}
 	if err := w.writeSecret(ctx, t, written); err != nil {
 		return explain(fmt.Sprintf("writing Secret %s/%s with the values of the Bundle", t.Namespace, t.Name), err)
@@ -189,15 +226,28 @@ func (w *writer) bundle(ctx context.Context, t *target) (err error) {
 	return w.writeScans(ctx, t)
 }
 
+// send creates or updates a Bundle, unless it is the same already. dryRun is that of the options of the request.
+func (w *writer) send(ctx context.Context, t *target, dryRun ...string) (written *fleet.Bundle, err error) {
+	switch {
+	case t.old == nil:
+		written, err = w.cluster.Bundles(t.Namespace).Create(ctx, t.Bundle.Bundle, metav1.CreateOptions{DryRun: dryRun})
+	case isSame(t.old, t.Bundle.Bundle):
+		return t.old, nil
+	default:
+		written, err = w.update(ctx, t, dryRun)
+	}
+	return written, explain(fmt.Sprintf("writing Bundle %s/%s", t.Namespace, t.Name), err)
+}
+
 // mostUpdates is how often a Bundle is updated whose status changes at the same time.
 const mostUpdates = 5
 
 // update updates a Bundle. The hub writes the status of a Bundle that rolls out twice a second, so that the version which was read
 // is soon outdated. A change of the spec is a conflict.
-func (w *writer) update(ctx context.Context, t *target) (*fleet.Bundle, error) {
+func (w *writer) update(ctx context.Context, t *target, dryRun []string) (*fleet.Bundle, error) {
 	client := w.cluster.Bundles(t.Namespace)
 	for updates := 1; ; updates++ {
-		written, err := client.Update(ctx, replaced(t.old, t.Bundle.Bundle), metav1.UpdateOptions{})
+		written, err := client.Update(ctx, replaced(t.old, t.Bundle.Bundle), metav1.UpdateOptions{DryRun: dryRun})
 		if !apierrors.IsConflict(err) || updates == mostUpdates {
 			return written, err
 		}

@@ -408,10 +408,13 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, at key) {
 		return
 	}
 	changed := s.apply(w, r, at, sent)
-	if changed != nil && s.React != nil {
+	if changed != nil && s.React != nil && !isDryRun(r) {
 		s.React(s, r.Method, changed)
 	}
 }
+
+// isDryRun reports whether nothing is to be stored.
+func isDryRun(r *http.Request) bool { return r.URL.Query().Has("dryRun") }
 
 // decode reads a body: JSON, or protobuf for built-in kinds.
 func decode(r *http.Request, body []byte) (map[string]any, error) {
@@ -437,7 +440,10 @@ func decode(r *http.Request, body []byte) (map[string]any, error) {
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[string]any) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	object := &Object{Object: sent}
+	object, store := &Object{Object: sent}, s.store
+	if isDryRun(r) {
+		store = func(key, *Object) {}
+	}
 	switch r.Method {
 	case http.MethodPost:
 		if strings.HasSuffix(at.resource, "accessreviews") {
@@ -450,7 +456,7 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[
 			return nil
 		}
 		object.SetNamespace(at.namespace)
-		s.store(at, object)
+		store(at, object)
 		answer(w, http.StatusCreated, object.Object)
 		return object.DeepCopy()
 	case http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -472,7 +478,7 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, at key, sent map[
 			now := metav1.Unix(1, 0)
 			object.SetDeletionTimestamp(&now)
 		}
-		s.store(at, object)
+		store(at, object)
 		answer(w, http.StatusOK, object.Object)
 		return object.DeepCopy()
 	}
