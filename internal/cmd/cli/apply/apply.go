@@ -8,7 +8,9 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,8 +134,17 @@ func retrying(attempts int, attempt func() error) error {
 	for {
 		err := attempt()
 		attempts--
-		if attempts <= 0 || !apierrors.IsConflict(err) {
+		if attempts <= 0 || !hasConflict(err) {
 			return err
 		}
 	}
+}
+
+// hasConflict reports whether an error, or one of those that joined has joined, is a conflict.
+func hasConflict(err error) bool {
+	var several *exit.Error
+	if errors.As(err, &several) {
+		return slices.ContainsFunc(several.Problems, apierrors.IsConflict)
+	}
+	return apierrors.IsConflict(err)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -225,6 +226,32 @@ func TestNothingIsPruned_IfTheServerRefusesABundle(t *testing.T) {
 				t.Errorf("the other Bundle is not written: %v", other)
 			}
 		})
+	}
+}
+
+// The Secret with the values is written after its Bundle.
+func TestRefusedBundle_DoesNotStopTheOthers(t *testing.T) {
+	const bundles = "/apis/fleet.cattle.io/v1alpha1/namespaces/ws/bundles/"
+	hub := clitest.Start(t, bundleOf("demo-bad", ""), bundleOf("demo-worse", ""), bundleOf("demo-good", ""))
+	for _, bad := range []string{"demo-bad", "demo-worse"} {
+		hub.Refuse("PUT "+bundles+bad, http.StatusUnprocessableEntity)
+	}
+	hub.React = func(_ *clitest.Server, _ string, object *clitest.Object) {
+		if object.GetName() == "demo-good" && object.GetKind() == "Bundle" {
+			time.Sleep(100 * time.Millisecond) // until the others are refused
+		}
+	}
+	files := map[string]string{}
+	for _, name := range []string{"bad", "worse", "good"} {
+		files[name+"/cm.yaml"], files[name+"/fleet.yaml"] = configMap, "helm: {values: {a: 1}}"
+	}
+	got := write(t, hub, folder(t, files))
+	if got.Code != exit.Failed || strings.Count(got.Stderr, "writing Bundle ws/demo-bad: ") != 1 ||
+		strings.Count(got.Stderr, "writing Bundle ws/demo-worse: ") != 1 || strings.Contains(got.Stderr, "canceled") {
+		t.Errorf("code %d, standard error:\n%s", got.Code, got.Stderr)
+	}
+	if hub.Get(secretOf("demo-good", "")) == nil {
+		t.Error("the other Bundle has no Secret")
 	}
 }
 

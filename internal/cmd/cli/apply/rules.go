@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -32,13 +33,15 @@ func (p problems) with(err error) error {
 	return fmt.Errorf("%s; %w", text, err)
 }
 
-// joined returns one error for all, with the fixes of each, or nil if there is none.
+// joined returns one error for all, with the fixes of each. It returns nil if all errors are nil. An interrupt is named once, not for
+// each Bundle that is not written because of it.
 func joined(errs []error) error {
 	all := &exit.Error{Code: exit.Failed}
 	for _, err := range errs {
-		if err != nil {
-			all.Add(err)
+		if err == nil || errors.Is(err, context.Canceled) && errors.Is(all, context.Canceled) {
+			continue
 		}
+		all.Add(err)
 	}
 	if len(all.Problems) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -323,6 +324,8 @@ func TestConflict_IsRetried(t *testing.T) {
 		calls    int
 		fails    bool
 	}{
+		"conflict of the second":     {3, []error{joined([]error{errors.New("x"), conflict}), nil}, 2, false},
+		"conflict and refusal":       {3, []error{problems{"a"}.with(joined([]error{errors.New("x"), conflict})), nil}, 2, false},
 		"success":                    {3, []error{nil}, 1, false},
 		"another error":              {3, []error{errors.New("x")}, 1, true},
 		"conflict, then success":     {3, []error{conflict, nil}, 2, false},
@@ -335,5 +338,22 @@ func TestConflict_IsRetried(t *testing.T) {
 		if calls != test.calls || (err != nil) != test.fails {
 			t.Errorf("%s: %d calls, error %v", name, calls, err)
 		}
+	}
+}
+
+func TestInterrupt_EndsTheWrites(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	w, calls := &writer{concurrency: 1}, 0
+	targets := []*target{targetOf(bundle("a")), targetOf(bundle("b")), targetOf(bundle("c")), targetOf(bundle("d"))}
+	err := joined(w.all(ctx, targets, func(ctx context.Context, one *target) error {
+		calls++
+		interrupt()
+		return explain("writing Bundle ws/"+one.Name, ctx.Err())
+	}))
+	if want := "writing Bundle ws/a: interrupted: context canceled"; calls != 1 || err == nil || err.Error() != want {
+		t.Errorf("%d calls, error %v, want %q", calls, err, want)
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v is not that of an interrupt", err)
 	}
 }

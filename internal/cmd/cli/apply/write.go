@@ -134,7 +134,8 @@ func (w *writer) each(ctx context.Context, targets []*target, do func(context.Co
 	return group.Wait()
 }
 
-// all calls do for several targets concurrently, also after an error. It returns the errors in the order of the targets.
+// all calls do for several targets concurrently. It returns the errors in the order of the targets. Only an interrupt stops it: a
+// write that is cancelled because of another Bundle could leave a Bundle without its Secret.
 func (w *writer) all(ctx context.Context, targets []*target, do func(context.Context, *target) error) []error {
 	errs := make([]error, len(targets))
 	var group errgroup.Group
@@ -168,7 +169,7 @@ func (w *writer) replace(ctx context.Context, name string, old []*fleet.Bundle, 
 			return err
 		}
 	}
-	return refused.with(joined(append(failed, w.each(ctx, rest, w.bundle))))
+	return refused.with(joined(append(failed, w.all(ctx, rest, w.bundle)...)))
 }
 
 // try sends the Bundles in dry runs. It returns those that the API server accepts, and the errors of the others.
