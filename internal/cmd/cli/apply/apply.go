@@ -99,6 +99,9 @@ func (c *command) attempt(ctx context.Context, paths []string, folders []pack.Fo
 	if err := c.warnings(bundles); err != nil {
 		return err
 	}
+	if err := checkTargetNames(bundles); err != nil {
+		return err
+	}
 	if c.output != "" {
 		if len(bundles) == 0 {
 			return nothingFound(paths)

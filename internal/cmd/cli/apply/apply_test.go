@@ -229,6 +229,16 @@ func TestNothingIsPruned_IfTheServerRefusesABundle(t *testing.T) {
 	}
 }
 
+func TestTargetNameThatNoSecretCanContain_FailsBeforeTheFirstRequest(t *testing.T) {
+	hub := clitest.Start(t, bundleOf("demo-old", "demo"))
+	got := write(t, hub, folder(t, map[string]string{
+		"new/cm.yaml": configMap, "new/fleet.yaml": "targetCustomizations: [{name: a/b, helm: {values: {a: 1}}}]",
+	}))
+	if got.Code != exit.Failed || !strings.Contains(got.Stderr, `new: target "a/b" has helm.values`) || len(hub.Requests()) > 0 {
+		t.Errorf("code %d, requests %q, standard error:\n%s", got.Code, hub.Requests(), got.Stderr)
+	}
+}
+
 // The Secret with the values is written after its Bundle.
 func TestRefusedBundle_DoesNotStopTheOthers(t *testing.T) {
 	const bundles = "/apis/fleet.cattle.io/v1alpha1/namespaces/ws/bundles/"

@@ -88,6 +88,10 @@ func TestBadInput_HasAMessage(t *testing.T) {
 			map[string]string{"app/x": "", "app/fleet.yaml": "imageScans: [{image: a, tagName: a}]"}, "-o - demo app", nil,
 			[]string{"failed to process bundle: imagescan is disabled; remove imagescans from your config files, or enable imagescan"},
 		},
+		"target with a name that is no key of a Secret": {
+			map[string]string{"app/x": "", "app/fleet.yaml": "targetCustomizations: [{name: a/b}, {name: the east, helm: {values: {a: 1}}}]"}, "-o - demo app", nil,
+			[]string{`app: target "the east" has helm.values, so its name may contain only letters, digits, '-', '_' and '.'`},
+		},
 		"missing values file": {
 			map[string]string{"app/fleet.yaml": "helm: {chart: ., valuesFiles: [v.yaml]}"}, "-o - demo app", nil,
 			[]string{reading + "reading values file: app/v.yaml: open app/v.yaml: no such file or directory"},

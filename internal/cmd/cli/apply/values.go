@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fleet-hub/fleet/internal/pack"
 	"github.com/fleet-hub/fleet/internal/rules/delivery"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -50,6 +52,24 @@ func takeValues(bundle *fleet.Bundle) (map[string][]byte, error) {
 		dropValuesFiles(&bundle.Spec.Targets[i].BundleDeploymentOptions)
 	}
 	return data, nil
+}
+
+// checkTargetNames returns an error if a Secret cannot contain the values of a target, whose name is their key. They are checked before
+// anything is deleted or written.
+func checkTargetNames(bundles []*pack.Bundle) error {
+	for _, bundle := range bundles {
+		for _, target := range bundle.Spec.Targets {
+			text, err := delivery.TakeValues(&target.BundleDeploymentOptions) // of a copy
+			if err != nil {
+				return fmt.Errorf("%s: %w", bundle.Folder, err)
+			}
+			if text != nil && target.Name != "" && len(validation.IsConfigMapKey(target.Name)) > 0 {
+				return fmt.Errorf("%s: target %q has helm.values, so its name may contain only letters, digits, '-', '_' and '.'",
+					bundle.Folder, target.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // dropValuesFiles removes the names of the values files, which are merged into the values. TakeValues has not copied the
