@@ -39,12 +39,12 @@ func (r *reader) patterns(at place, parents ignored) (ignored, error) {
 }
 
 // parseIgnored reads patterns: one for each line. Errors do not contain the line, which may come from a file that is
-// not meant for others.
+// not meant for others. Editors may put a byte order mark at the start.
 func parseIgnored(text string) (ignored, warnings, error) {
 	var patterns ignored
 	var found warnings
 	number := 0
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		number++
 		pattern := trimBlanks(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"))
 		if pattern == "" || strings.HasPrefix(pattern, "#") {

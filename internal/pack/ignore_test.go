@@ -23,6 +23,7 @@ func TestIgnored_DropsNames(t *testing.T) {
 		"blanks at the end":            {"a  \nb\\ ", "a", "", "a\\ b", ""},
 		"blanks at the start":          {" a", "", "", "a", ""},
 		"line ends of Windows":         {"a\r\nb\r\n", "a b", "", "", ""},
+		"byte order mark":              {"\ufeffa\n\ufeffb", "a \ufeffb", "", "b", ""},
 		"no line end at the end":       {"a\nb", "a b", "", "", ""},
 		"negation is an ordinary name": {"!a", "!a", "", "a", ""},
 		"escaped star":                 {`\*`, "*", "", "a", ""},
