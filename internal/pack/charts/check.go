@@ -78,6 +78,32 @@ func readFiles(dir, rule string, limits unpack.Limits) ([]*loader.BufferedFile, 
 	return files, check.explain(err)
 }
 
+// readDefinition returns the files of a chart that can list its dependencies. Links in other files do not matter for them.
+func readDefinition(dir string, limits unpack.Limits) ([]*loader.BufferedFile, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var files []*loader.BufferedFile
+	check := &checker{left: limits.Memory, limits: limits}
+	for _, name := range []string{"Chart.yaml", "requirements.yaml"} {
+		info, err := root.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%q of the chart: %w", name, err)
+		}
+		data, err := check.file(root, name, info)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, &loader.BufferedFile{Name: name, Data: data})
+	}
+	return files, nil
+}
+
 // infoOf describes a file or folder, or the file that a link leads to.
 func infoOf(root *os.Root, name string, entry fs.DirEntry) (fs.FileInfo, error) {
 	info, err := root.Stat(name)

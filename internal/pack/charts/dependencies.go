@@ -22,19 +22,27 @@ import (
 
 // Complete returns the folder of a chart with the dependencies that its Chart.yaml lists in charts/. If none is missing, it
 // is dir. Otherwise it is a copy, with charts/ and Chart.lock, which the caller removes. Progress messages are written to
-// progress. It fails if the chart cannot be loaded.
+// progress. It fails if the chart cannot be loaded. Of a chart without dependencies, only the files that could list them are read.
 func Complete(ctx context.Context, dir string, auth Auth, progress io.Writer) (complete string, remove func(), err error) {
 	return completeWithin(ctx, dir, auth, progress, unpack.DefaultLimits())
 }
 
 func completeWithin(ctx context.Context, dir string, auth Auth, progress io.Writer, limits unpack.Limits) (complete string, remove func(), err error) {
-	loaded, err := load(dir, limits)
+	listed, err := load(readDefinition(dir, limits))
+	if err != nil {
+		return "", nil, err
+	}
+	unchanged := func() {}
+	if len(listed.Metadata.Dependencies) == 0 {
+		return dir, unchanged, nil
+	}
+	loaded, err := load(readFiles(dir, gitFolder, limits))
 	if err != nil {
 		return "", nil, err
 	}
 	dependencies := loaded.Metadata.Dependencies
-	if len(dependencies) == 0 || action.CheckDependencies(loaded, dependencies) == nil {
-		return dir, func() {}, nil
+	if action.CheckDependencies(loaded, dependencies) == nil {
+		return dir, unchanged, nil
 	}
 	temporary, err := os.MkdirTemp("", "fleet-chart-")
 	if err != nil {
@@ -91,9 +99,8 @@ func copyTo(from, to string, limits unpack.Limits) error {
 	return copyLocal(&address{path: from}, "", "", into)
 }
 
-// load loads the chart in a folder.
-func load(dir string, limits unpack.Limits) (*chart.Chart, error) {
-	files, err := readFiles(dir, gitFolder, limits)
+// load loads the files of a chart. err is the error of reading them.
+func load(files []*loader.BufferedFile, err error) (*chart.Chart, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,8 @@ func allow(prefix string) func(string) bool {
 	return func(repository string) bool { return strings.HasPrefix(repository, prefix) }
 }
 
-// Helm refuses files of more than 5 MiB, and charts with more files than the limit are refused.
+// Helm refuses files of more than 5 MiB, and charts with more files than the limit are refused. Of charts without dependencies, only
+// the files that could list them are read.
 func TestFilesThatDoNotBelongToTheChart_AreNotRead(t *testing.T) {
 	large := strings.Repeat("x", 6<<20)
 	for name, dependency := range map[string]string{"without dependencies": "apiVersion: v2\nname: app\nversion: 0.1.0\n", "with a missing one": parent + "file://../web"} {
@@ -44,7 +45,7 @@ func TestFilesThatDoNotBelongToTheChart_AreNotRead(t *testing.T) {
 					"web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.0\n",
 				})
 				complete, remove, err := charts.Complete(t.Context(), filepath.Join(dir, "app"), charts.Auth{}, io.Discard)
-				if test.ok != (err == nil) {
+				if ok := test.ok || name == "without dependencies"; ok != (err == nil) {
 					t.Fatal(err)
 				}
 				if err != nil {
@@ -122,15 +123,29 @@ func TestMissingDependency_IsFetched(t *testing.T) {
 }
 
 func TestChartThatCannotBeLoaded_Fails(t *testing.T) {
+	const leaf = "apiVersion: v1\nname: app\nversion: 0.1.0\n"
 	outside := t.TempDir()
+	write(t, outside, map[string]string{"Chart.yaml": leaf})
 	for name, test := range map[string]struct {
 		content map[string]string
 		links   map[string]string
 		want    string
 	}{
 		"no chart":         {map[string]string{"Chart.yaml": "x"}, nil, "loading chart"},
-		"link out of it":   {map[string]string{"Chart.yaml": "name: app"}, map[string]string{"l": outside}, `symlink "l"`},
-		"link to a folder": {map[string]string{"Chart.yaml": "name: app"}, map[string]string{"l": "."}, `symlink "l"`},
+		"link out of it":   {map[string]string{"Chart.yaml": parent + "file://web"}, map[string]string{"l": outside}, `symlink "l"`},
+		"link to a folder": {map[string]string{"Chart.yaml": parent + "file://web"}, map[string]string{"l": "."}, `symlink "l"`},
+		"Chart.yaml is a link out of it": {
+			map[string]string{"x": ""}, map[string]string{"Chart.yaml": filepath.Join(outside, "Chart.yaml")}, `"Chart.yaml" of the chart: `,
+		},
+		"requirements.yaml is a link out of it": {
+			map[string]string{"Chart.yaml": leaf}, map[string]string{"requirements.yaml": filepath.Join(outside, "Chart.yaml")}, `"requirements.yaml" of the chart: `,
+		},
+		"dependency in requirements.yaml": {
+			map[string]string{"Chart.yaml": leaf, "requirements.yaml": "dependencies: [{name: web, version: 1.x.x, repository: \"file://gone\"}]"}, nil, "gone",
+		},
+		"requirements.yaml that is too large": {
+			map[string]string{"Chart.yaml": leaf, "requirements.yaml": strings.Repeat("#", 6<<20)}, nil, "larger than the maximum file size",
+		},
 		"link in a dependency": {
 			map[string]string{"Chart.yaml": parent + "file://web", "web/Chart.yaml": "name: web"}, map[string]string{"web/l": ".."}, `symlink "web/l"`,
 		},

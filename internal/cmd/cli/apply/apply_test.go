@@ -297,6 +297,38 @@ func TestStandardOutput_ContainsOnlyBundles(t *testing.T) {
 	}
 }
 
+// Nothing of these charts has to be loaded, because they have no dependencies.
+func TestLinksInAChart_AreThoseOfItsBundle(t *testing.T) {
+	const chart = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		code  exit.Code
+		want  string
+	}{
+		"link to a file of the Bundle": {
+			map[string]string{
+				"app/fleet.yaml": "helm: {chart: web}", "app/common/_h.tpl": "SHARED", "app/web/Chart.yaml": chart,
+				"app/web/templates/_h.tpl": "-> ../../common/_h.tpl",
+			}, exit.Done, "- content: SHARED\n    name: web/templates/_h.tpl",
+		},
+		"link that is excluded": {
+			map[string]string{"app/fleet.yaml": "{}", "app/Chart.yaml": chart, "app/docs": "-> ../shared", "app/.fleetignore": "docs\n", "shared/x": ""},
+			exit.Done, "name: Chart.yaml",
+		},
+		"link out of the Bundle": {
+			map[string]string{"app/fleet.yaml": "{}", "app/Chart.yaml": chart, "app/templates/a": "-> ../../secret", "secret": "CANARY"},
+			exit.Failed, `symlink "templates/a": target escapes bundle directory`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := apply(t, folder(t, test.files), nil, "-o", "-", "demo", "app")
+			if got.Code != test.code || !strings.Contains(got.Stdout+got.Stderr, test.want) || strings.Contains(got.Stdout+got.Stderr, "CANARY") {
+				t.Errorf("code %d, standard error:\n%s\nstandard output:\n%s", got.Code, got.Stderr, got.Stdout)
+			}
+		})
+	}
+}
+
 func TestStrict_SeparatesBundlesAndFailsOnWarnings(t *testing.T) {
 	dir := folder(t, map[string]string{"a/cm.yaml": configMap, "a/fleet.yaml": "{}", "b/cm.yaml": configMap, "b/fleet.yaml": "{}", "c/cm.yaml": configMap, "c/fleet.yaml": "x: 1"})
 	for name, test := range map[string]struct {
