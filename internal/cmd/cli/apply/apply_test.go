@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -239,23 +238,18 @@ func TestTargetNameThatNoSecretCanContain_FailsBeforeTheFirstRequest(t *testing.
 	}
 }
 
-// The Secret with the values is written after its Bundle.
+// The Bundles are written in the order of their names.
 func TestRefusedBundle_DoesNotStopTheOthers(t *testing.T) {
 	const bundles = "/apis/fleet.cattle.io/v1alpha1/namespaces/ws/bundles/"
 	hub := clitest.Start(t, bundleOf("demo-bad", ""), bundleOf("demo-worse", ""), bundleOf("demo-good", ""))
 	for _, bad := range []string{"demo-bad", "demo-worse"} {
 		hub.Refuse("PUT "+bundles+bad, http.StatusUnprocessableEntity)
 	}
-	hub.React = func(_ *clitest.Server, _ string, object *clitest.Object) {
-		if object.GetName() == "demo-good" && object.GetKind() == "Bundle" {
-			time.Sleep(100 * time.Millisecond) // until the others are refused
-		}
-	}
 	files := map[string]string{}
 	for _, name := range []string{"bad", "worse", "good"} {
 		files[name+"/cm.yaml"], files[name+"/fleet.yaml"] = configMap, "helm: {values: {a: 1}}"
 	}
-	got := write(t, hub, folder(t, files))
+	got := write(t, hub, folder(t, files), "--bundle-creation-max-concurrency", "1")
 	if got.Code != exit.Failed || strings.Count(got.Stderr, "writing Bundle ws/demo-bad: ") != 1 ||
 		strings.Count(got.Stderr, "writing Bundle ws/demo-worse: ") != 1 || strings.Contains(got.Stderr, "canceled") {
 		t.Errorf("code %d, standard error:\n%s", got.Code, got.Stderr)
