@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -62,6 +63,10 @@ func (c *keyChecker) checkKey(key, value *yaml.Node, kind reflect.Type, fields m
 	where := path + key.Value
 	if isInternal(kind, key.Value) {
 		c.add(key.Line, "key %q is ignored: only hubs set it", where)
+		return
+	}
+	if name, ignored := rootOnly(where); ignored {
+		c.add(key.Line, "key %q is ignored in a target; set %s for all clusters, outside of targets", where, name)
 		return
 	}
 	for name, field := range fields {
@@ -124,6 +129,20 @@ func isInternal(kind reflect.Type, key string) bool {
 		return false
 	}
 	return slices.ContainsFunc(internal, func(name string) bool { return strings.EqualFold(name, key) })
+}
+
+// rootOnly reports whether a key of a target is ignored, because only those of the Bundle itself have an effect.
+func rootOnly(where string) (name string, ignored bool) {
+	list, inner, _ := strings.Cut(where, ".")
+	if !strings.EqualFold(list, "targets") && !strings.EqualFold(list, "targetCustomizations") {
+		return "", false
+	}
+	for _, name := range targeting.RootOnly() {
+		if strings.EqualFold(name, inner) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // nearest returns the name that a key probably stands for, or empty.

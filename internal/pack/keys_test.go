@@ -90,6 +90,15 @@ func TestKeys_WithoutEffectAreWarnings(t *testing.T) {
 				`app/fleet.yaml:4: key "targets.overwrites" is ignored: only hubs set it`,
 			},
 		},
+		"keys that only the root sets": {
+			"createNamespace: false\nhelm: {maxHistory: 3}\ntargets:\n- deleteNamespace: true\n  Helm:\n    skipschemavalidation: true\n" +
+				"targetCustomizations:\n- ignore: {conditions: []}\n  keepResources: true\n",
+			[]string{
+				`app/fleet.yaml:4: key "targets.deleteNamespace" is ignored in a target; set deleteNamespace for all clusters, outside of targets`,
+				`app/fleet.yaml:6: key "targets.Helm.skipschemavalidation" is ignored in a target; set helm.skipSchemaValidation for all clusters, outside of targets`,
+				`app/fleet.yaml:8: key "targetCustomizations.ignore" is ignored in a target; set ignore for all clusters, outside of targets`,
+			},
+		},
 		"keys behind an alias are checked once": {
 			"targets:\n- &a {nmae: x}\n- *a\n", []string{`app/fleet.yaml:2: unknown key "targets.nmae" is ignored; did you mean "targets.name"?`},
 		},

@@ -20,6 +20,15 @@ func Merge(base fleet.BundleDeploymentOptions, overlays ...fleet.BundleDeploymen
 	return m.out
 }
 
+// RootOnly returns the keys of options that Merge takes only from the Bundle. Nothing else applies those of targets either. Keys that
+// fleet.yaml may not contain are not among them.
+func RootOnly() []string {
+	return []string{
+		"createNamespace", "deleteNamespace", "deleteCRDResources", "ignore",
+		"helm.maxHistory", "helm.skipSchemaValidation", "helm.disableDependencyUpdate",
+	}
+}
+
 // merger merges overlays into options. It remembers the places of entries in the lists that are merged by key.
 type merger struct {
 	out                               fleet.BundleDeploymentOptions

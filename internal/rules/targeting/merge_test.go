@@ -1,6 +1,9 @@
 package targeting
 
 import (
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -159,5 +162,59 @@ func TestDeploymentID_UnencodableValueIsAnError(t *testing.T) {
 	in := fleet.BundleDeploymentOptions{Helm: targetingtest.Helm("a", func() {})}
 	if id, err := DeploymentID("s-1", in); err == nil {
 		t.Errorf("ID = %s, want an error", id)
+	}
+}
+
+// Each field of a target that Merge does not change is listed, except for those that other code handles.
+func TestRootOnly_AreTheKeysThatMergeIgnores(t *testing.T) {
+	elsewhere := []string{
+		"namespaceLabels", "namespaceAnnotations", // merged for the namespace of the release
+		"helm.valuesFiles",                             // merged into the values
+		"overwrites", "allowedTargetNamespaceSelector", // not read from a fleet.yaml
+	}
+	var ignored []string
+	check := func(prefix string, kind reflect.Type, options func(field int) fleet.BundleDeploymentOptions) {
+		for i := range kind.NumField() {
+			name, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+			base := fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}
+			if key := prefix + name; key != "helm" && !slices.Contains(elsewhere, key) && reflect.DeepEqual(Merge(base, options(i)), base) {
+				ignored = append(ignored, key)
+			}
+		}
+	}
+	check("", reflect.TypeFor[fleet.BundleDeploymentOptions](), func(field int) fleet.BundleDeploymentOptions {
+		var options fleet.BundleDeploymentOptions
+		fill(reflect.ValueOf(&options).Elem().Field(field))
+		return options
+	})
+	check("helm.", reflect.TypeFor[fleet.HelmOptions](), func(field int) fleet.BundleDeploymentOptions {
+		options := fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}
+		fill(reflect.ValueOf(options.Helm).Elem().Field(field))
+		return options
+	})
+	want := RootOnly()
+	slices.Sort(want)
+	slices.Sort(ignored)
+	if !slices.Equal(ignored, want) {
+		t.Errorf("ignored %q, want %q", ignored, want)
+	}
+}
+
+// fill sets a field to a value that is not empty.
+func fill(field reflect.Value) {
+	switch field.Kind() {
+	case reflect.String:
+		field.SetString("x")
+	case reflect.Bool:
+		field.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		field.SetInt(3)
+	case reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
+	case reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+	case reflect.Map:
+		field.Set(reflect.MakeMap(field.Type()))
+		field.SetMapIndex(reflect.ValueOf("x"), reflect.Zero(field.Type().Elem()))
 	}
 }
