@@ -121,6 +121,13 @@ func TestKeys_WithoutEffectAreWarnings(t *testing.T) {
 			"helm:\n  valuesFiles: [v.yaml]\n",
 			[]string{`app/fleet.yaml:2: helm.valuesFiles are not read without helm.chart, and do not become resources; set helm.chart to the folder of the chart (. for this one)`},
 		},
+		"overlays": {
+			"yaml: {overlays: [prod]}\ntargets:\n- yaml: {overlays: [typo, prod, ../web, file]}\n",
+			[]string{
+				`app/fleet.yaml:1: overlay "typo" has no effect, because there is no folder overlays/typo`,
+				`app/fleet.yaml:1: overlay "file" has no effect, because there is no folder overlays/file`,
+			},
+		},
 		"chart out of the folder": {
 			"helm:\n  chart: ../\n",
 			[]string{`app/fleet.yaml:2: chart "../" is not in the folder DIR: its files do not become resources, and agents do not find it; move it there`},
@@ -136,7 +143,7 @@ func TestKeys_WithoutEffectAreWarnings(t *testing.T) {
 		"text that only one parser reads": {"name: a\nx: \"\\x41\"\n", []string{`app/fleet.yaml:2: unknown key "x" is ignored`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := folder(t, map[string]string{"web.tgz": "", "web/Chart.yaml": ""})
+			dir := folder(t, map[string]string{"web.tgz": "", "web/Chart.yaml": "", "overlays/prod/x": "", "overlays/file": ""})
 			want := []string{}
 			for _, line := range test.want {
 				want = append(want, strings.ReplaceAll(line, "DIR", dir))

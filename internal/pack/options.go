@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -39,6 +40,9 @@ func parseOptions(text []byte) (*document, error) {
 	doc.Targets = append(doc.Targets, doc.TargetCustomizations...)
 	for i := range doc.Targets {
 		completeTarget(&doc.Targets[i], i, doc.Helm)
+	}
+	if slices.Contains(overlays(&doc.BundleSpec), "") {
+		return nil, errors.New("validating fleet.yaml: yaml.overlays contains an empty name: write the name of a folder in overlays/")
 	}
 	return &doc, nil
 }

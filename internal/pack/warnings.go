@@ -78,6 +78,7 @@ func warningsOf(text []byte, doc *document, folder string) warnings {
 	}
 	withoutEffect(&found, root.Content[0], doc)
 	misplacedCharts(&found, root.Content[0], &doc.BundleSpec, folder)
+	missingOverlays(&found, root.Content[0], &doc.BundleSpec, folder)
 	return found
 }
 
@@ -118,6 +119,32 @@ func misplacedCharts(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, f
 	for i := range spec.Targets {
 		check(spec.Targets[i].Helm)
 	}
+}
+
+// missingOverlays warns of overlays without a folder. Names that lead out of the folder are left to agents, which refuse them.
+func missingOverlays(found *warnings, root *yaml.Node, spec *fleet.BundleSpec, folder string) {
+	for _, name := range overlays(spec) {
+		path := filepath.Join("overlays", name)
+		if !filepath.IsLocal(name) {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(folder, path)); err != nil || !info.IsDir() {
+			found.add(lineOf(root, "overlays", ""), "overlay %q has no effect, because there is no folder %s", shortened(name), shortened(path))
+		}
+	}
+}
+
+// overlays returns the names of the overlays of a Bundle and its targets.
+func overlays(spec *fleet.BundleSpec) (names []string) {
+	if spec.YAML != nil {
+		names = slices.Clone(spec.YAML.Overlays)
+	}
+	for i := range spec.Targets {
+		if yaml := spec.Targets[i].YAML; yaml != nil {
+			names = append(names, yaml.Overlays...)
+		}
+	}
+	return names
 }
 
 // lineOf returns the line of the first key with this name, and with this value unless it is empty. It returns 0 if there

@@ -92,6 +92,10 @@ func TestBadInput_HasAMessage(t *testing.T) {
 			map[string]string{"app/x": "", "app/fleet.yaml": "targetCustomizations: [{name: a/b}, {name: the east, helm: {values: {a: 1}}}]"}, "-o - demo app", nil,
 			[]string{`app: target "the east" has helm.values, so its name may contain only letters, digits, '-', '_' and '.'`},
 		},
+		"overlay without a name": {
+			map[string]string{"app/x": "", "app/fleet.yaml": "targets: [{yaml: {overlays: [\"\"]}}]"}, "-o - demo app", nil,
+			[]string{"failed to process bundle: validating fleet.yaml: yaml.overlays contains an empty name: write the name of a folder in overlays/"},
+		},
 		"missing values file": {
 			map[string]string{"app/fleet.yaml": "helm: {chart: ., valuesFiles: [v.yaml]}"}, "-o - demo app", nil,
 			[]string{reading + "reading values file: app/v.yaml: open app/v.yaml: no such file or directory"},
