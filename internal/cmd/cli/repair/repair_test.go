@@ -204,6 +204,8 @@ func TestSecondRun_Continues(t *testing.T) {
 func TestTakeover_IsExplained(t *testing.T) {
 	const live = "an agent that registered with another token reports as Cluster fleet-default/west (last seen 2m ago). The request waits (TakeoverPending) " +
 		"until you run: fleet confirm-takeover west REQUEST -n fleet-default. That agent works until the new one has reported"
+	const revoked = "the key of the agent of Cluster fleet-default/west was revoked: the request waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default. " +
+		"Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key"
 	for name, test := range map[string]struct {
 		cluster func(*fleet.Cluster)
 		objects []runtime.Object
@@ -221,10 +223,10 @@ func TestTakeover_IsExplained(t *testing.T) {
 		},
 		"the key was revoked": {
 			func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.BlockedKey: "key"} }, []runtime.Object{granted("west", "uid-first")},
-			"the key of the agent of Cluster fleet-default/west was revoked: the request waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default. " +
-				"Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key",
+			revoked,
 		},
-		"the agent is silent": {condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
+		"the key was revoked, and its registration deleted": {func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.BlockedKey: "key"} }, nil, revoked},
+		"the agent is silent":                               {condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, append(test.objects, cluster("west", test.cluster))...)

@@ -110,11 +110,11 @@ type registered struct {
 func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	name := c.Namespace + "/" + c.Name
 	switch {
-	case !r.any || c.Status.Agent.LastSeen.IsZero():
-		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
 	case revocation.IsBlocked(c):
 		return fmt.Sprintf("the key of the agent of Cluster %s was revoked: the request waits (TakeoverPending) until you run: %s. Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, "+
 			"so that the agent creates another key", name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
+	case !r.any || c.Status.Agent.LastSeen.IsZero():
+		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
 	case c.Annotations[annotation.AgentKey] != "":
 		return fmt.Sprintf("the agent of Cluster %s has a key: the hub grants its request at once. A request from another cluster, or after the loss of the key, waits (TakeoverPending) until you run: %s",
 			name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
