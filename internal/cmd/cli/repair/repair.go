@@ -27,8 +27,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	rules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // defaultTimeout limits the wait for the agent, or for the values of the token.
@@ -157,6 +159,9 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", c.Namespace, c.Name), err)
 		}
 	}
+	if revocation.IsBlocked(c) {
+		fmt.Fprintln(o.streams.ErrOut, o.flags.Target().On(revoked(c)))
+	}
 	seen, err := o.await(ctx, hub, c)
 	if err != nil {
 		return err
@@ -179,9 +184,26 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Clust
 			return false, "", problem
 		}
 		done, state := reinstalled(now)
+		if isInstalled(now) && !done && revocation.IsBlocked(now) {
+			state = cmp.Or(o.pending(ctx, hub, now), state)
+		}
 		return done, state, nil
 	})
 	return now, err
+}
+
+// pending describes the registration of a Cluster that waits for a confirmation. It returns an empty text if no registration waits,
+// or if the user may not read them.
+func (o *options) pending(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) string {
+	waiting, _ := access.Select(ctx, hub.Registrations(c.Namespace), metav1.ListOptions{}, func(r *fleet.ClusterRegistration) bool {
+		return isPending(r, c)
+	})
+	last := newest(waiting)
+	if last == nil {
+		return ""
+	}
+	return o.flags.Target().On(fmt.Sprintf("ClusterRegistration %s/%s waits (TakeoverPending) until you run: %s",
+		last.Namespace, last.Name, remedy.OfRegistration(last, conditions.ReasonTakeoverPending)))
 }
 
 // rejoin prints the text with which the agent joins again.

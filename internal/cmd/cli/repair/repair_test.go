@@ -318,3 +318,28 @@ func TestAgentDoesNotComeInTime_NamesTheCause(t *testing.T) {
 		})
 	}
 }
+
+func TestImportedClusterWithARevokedKey_NamesTheRequestToConfirm(t *testing.T) {
+	request := func(name, cluster, reason string, age time.Duration) *fleet.ClusterRegistration {
+		r := &fleet.ClusterRegistration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: name, CreationTimestamp: ago(age)}}
+		r.Status.ClusterName = cluster
+		r.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Granted, Status: "False", Reason: reason}}
+		return r
+	}
+	blocked := func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.BlockedKey: "key"} }
+	server := clitest.Start(t, cluster("east", and(imported, blocked)), request("earlier", "east", conditions.ReasonTakeoverPending, time.Hour),
+		request("other", "west", conditions.ReasonTakeoverPending, 0), request("refused", "east", conditions.ReasonTokenUnknown, 0))
+	server.React = func(s *clitest.Server, _ string, _ *clitest.Object) {
+		s.Put(request("request-2", "east", conditions.ReasonTakeoverPending, time.Minute))
+		s.Put(cluster("east", and(imported, blocked, func(c *fleet.Cluster) { c.Status.Agent.LastSeen = metav1.Time{} })))
+	}
+	got, code := run(t, server, "east", "--timeout", "50ms", "--context", "hub")
+	for _, want := range []string{
+		"the key of the agent of Cluster fleet-default/east was revoked: the request waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east REQUEST -n fleet-default\nwaiting up to",
+		"error: ClusterRegistration fleet-default/request-2 waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east request-2 -n fleet-default\n",
+	} {
+		if !strings.Contains(got, want) || code != exit.Timeout {
+			t.Errorf("code %d, got:\n%s\nwant:\n%s", code, got, want)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func decide(c *fleet.Cluster, bootstrap config.Bootstrap) (step, error) {
 	if problem := importProblem(c, exit.Preflight); problem != nil {
 		return "", problem
 	}
-	if deployed := c.Status.AgentDeployedGeneration; deployed == nil || *deployed != c.Spec.RedeployAgentGeneration {
+	if !isInstalled(c) {
 		return stepWait, nil
 	}
 	return stepReinstall, nil
@@ -77,11 +77,16 @@ func nextGeneration(c *fleet.Cluster) int64 {
 	return c.Spec.RedeployAgentGeneration + 1
 }
 
+// isInstalled reports whether the hub has finished the last installation that was requested.
+func isInstalled(c *fleet.Cluster) bool {
+	deployed := c.Status.AgentDeployedGeneration
+	return deployed != nil && *deployed == c.Spec.RedeployAgentGeneration
+}
+
 // reinstalled reports whether the hub has installed the agent again and the new agent has reported. state describes what
 // is missing. The hub clears the last heartbeat before it removes the earlier agent.
 func reinstalled(c *fleet.Cluster) (done bool, state string) {
-	deployed := c.Status.AgentDeployedGeneration
-	installed := deployed != nil && *deployed == c.Spec.RedeployAgentGeneration
+	installed := isInstalled(c)
 	if installed && !c.Status.Agent.LastSeen.IsZero() {
 		return true, ""
 	}
@@ -111,8 +116,7 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	name := c.Namespace + "/" + c.Name
 	switch {
 	case revocation.IsBlocked(c):
-		return fmt.Sprintf("the key of the agent of Cluster %s was revoked: the request waits (TakeoverPending) until you run: %s. Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, "+
-			"so that the agent creates another key", name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
+		return revoked(c) + ". Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key"
 	case !r.any || c.Status.Agent.LastSeen.IsZero():
 		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
 	case c.Annotations[annotation.AgentKey] != "":
@@ -131,7 +135,19 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	return text
 }
 
-// newest returns the newest granted registration of a Cluster, or nil.
+// revoked describes what the hub does with a request of the agent of a Cluster whose key was revoked.
+func revoked(c *fleet.Cluster) string {
+	return fmt.Sprintf("the key of the agent of Cluster %s/%s was revoked: the request waits (TakeoverPending) until you run: %s",
+		c.Namespace, c.Name, remedy.Command("fleet", "confirm-takeover", c.Name, "REQUEST", "-n", c.Namespace))
+}
+
+// isPending reports whether a registration waits for a confirmation that it may replace the agent of a Cluster.
+func isPending(r *fleet.ClusterRegistration, c *fleet.Cluster) bool {
+	granted := conditions.Get(r.Status.Conditions, conditions.Granted)
+	return r.Status.ClusterName == c.Name && granted != nil && granted.Status == corev1.ConditionFalse && granted.Reason == conditions.ReasonTakeoverPending
+}
+
+// newest returns the newest registration, or nil.
 func newest(requests []*fleet.ClusterRegistration) *fleet.ClusterRegistration {
 	if len(requests) == 0 {
 		return nil
