@@ -78,7 +78,8 @@ it reports. If the agent has joined with a token, repair creates a token for thi
 access to the cluster. It also says whether the hub grants the request at once, or whether it waits for
 "fleet confirm-takeover" because another agent reports as this Cluster. The text contains a secret.
 
-It is safe to run repair again: it waits for an installation that has begun, and prints the text of a token that still exists.`,
+It is safe to run repair again. As long as the hub installs the agent, repair waits for that. Once the agent is installed, a
+second run installs it again: to let a slow agent report, use --timeout. Repair prints the text of a token that still exists.`,
 		Example: `  fleet repair east
   fleet repair west --ttl 1h
   fleet repair west --format values > west.yaml`,
@@ -174,7 +175,7 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Clust
 	name := c.Namespace + "/" + c.Name
 	err = await.Wait{
 		For: "the agent of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
-		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "run the command again: it continues"},
+		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again"},
 	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
 		var err error
 		if now, err = hub.Clusters(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err != nil {

@@ -290,13 +290,14 @@ func TestBadInput_IsRefusedWithTheWayOut(t *testing.T) {
 }
 
 func TestAgentDoesNotComeInTime_NamesTheCause(t *testing.T) {
+	const again = "fix: to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again\n"
 	for name, test := range map[string]struct {
 		after func(*fleet.Cluster)
 		code  exit.Code
 		want  string
 	}{
 		"unreachable": {condition(conditions.Imported, "False", conditions.ReasonDownstreamUnreachable, "no server answers"), exit.Timeout,
-			"error: waited 50ms for the agent of Cluster fleet-default/east\nerror: no server answers\nfix: fleet clusters describe east -n fleet-default\nfix: run the command again: it continues\n"},
+			"error: waited 50ms for the agent of Cluster fleet-default/east\nerror: no server answers\nfix: fleet clusters describe east -n fleet-default\n" + again},
 		"refused": {condition(conditions.Imported, "False", conditions.ReasonAnotherHub, "the agent belongs to another hub"), exit.Refused,
 			"error: the hub cannot install the agent of Cluster fleet-default/east: the agent belongs to another hub\nreason: AnotherHub (docs/conditions.md)\n" +
 				"fix: do what the message says, then: fleet repair east -n fleet-default\n"},
@@ -304,7 +305,7 @@ func TestAgentDoesNotComeInTime_NamesTheCause(t *testing.T) {
 			generation := int64(1)
 			c.Status.AgentDeployedGeneration, c.Status.Agent.LastSeen = &generation, metav1.Time{}
 		}), exit.Timeout,
-			"error: waited 50ms for the agent of Cluster fleet-default/east\nerror: the pod fails\nfix: fleet clusters describe east -n fleet-default\nfix: run the command again: it continues\n"},
+			"error: waited 50ms for the agent of Cluster fleet-default/east\nerror: the pod fails\nfix: fleet clusters describe east -n fleet-default\n" + again},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, cluster("east", imported))

@@ -93,7 +93,7 @@ func reinstalled(c *fleet.Cluster) (done bool, state string) {
 	state = "the hub has not installed the agent yet"
 	kind := conditions.Imported
 	if installed {
-		state, kind = "the agent is installed and has not reported yet", conditions.AgentReporting
+		state, kind = "the agent is installed and has not reported yet: it registers", conditions.AgentReporting
 	}
 	if condition := conditions.Get(c.Status.Conditions, kind); condition != nil && condition.Status == corev1.ConditionFalse && condition.Message != "" {
 		state = output.Line(condition.Message)
