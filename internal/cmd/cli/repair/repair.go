@@ -36,6 +36,9 @@ import (
 // defaultTimeout limits the wait for the agent, or for the values of the token.
 const defaultTimeout = 3 * time.Minute
 
+// retryTime is how long the hub may take to try an import again, until the problem of the last one counts.
+const retryTime = 30 * time.Second
+
 // Repaired is the result.
 type Repaired struct {
 	Namespace string `json:"namespace"`
@@ -170,9 +173,9 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 	return o.print(Repaired{Namespace: c.Namespace, Cluster: c.Name, LastSeen: rules.LastSeen(seen)})
 }
 
-// await waits until the hub has installed the agent and the agent has reported.
+// await waits until the hub has installed the agent and the agent has reported. c is the Cluster before the write.
 func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) (now *fleet.Cluster, err error) {
-	name := c.Namespace + "/" + c.Name
+	name, begun := c.Namespace+"/"+c.Name, o.clock()
 	err = await.Wait{
 		For: "the agent of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
 		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again"},
@@ -182,6 +185,9 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Clust
 			return false, "", access.Explain("reading Cluster "+name, err)
 		}
 		if problem := importProblem(now, exit.Refused); problem != nil {
+			if isEarlier(c, now) && o.clock().Sub(begun) < retryTime {
+				return false, problem.Error(), nil
+			}
 			return false, "", problem
 		}
 		done, state := reinstalled(now)

@@ -269,8 +269,8 @@ func TestBadInput_IsRefusedWithTheWayOut(t *testing.T) {
 			"error: the hub cannot install the agent of Cluster fleet-default/east: the certificate has expired\nreason: KubeconfigExpired (docs/conditions.md)\n" +
 				"fix: kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig --dry-run=client -o yaml | kubectl apply -f -\n"},
 		"a problem without a command": {[]string{"east"},
-			[]runtime.Object{cluster("east", and(imported, condition(conditions.Imported, "False", conditions.ReasonAdmissionDenied, "a webhook denies it")))}, exit.Preflight,
-			"error: the hub cannot install the agent of Cluster fleet-default/east: a webhook denies it\nreason: AdmissionDenied (docs/conditions.md)\n" +
+			[]runtime.Object{cluster("east", and(imported, condition(conditions.Imported, "False", conditions.ReasonPullSecretMissing, "a Secret is missing")))}, exit.Preflight,
+			"error: the hub cannot install the agent of Cluster fleet-default/east: a Secret is missing\nreason: PullSecretMissing (docs/conditions.md)\n" +
 				"fix: do what the message says, then: fleet repair east -n fleet-default\n"},
 		"a token of another Cluster": {[]string{"west"}, []runtime.Object{cluster("west", nil), token("west-repair", "uid-1", "east")}, exit.Refused,
 			"error: token fleet-default/west-repair exists already\nfix: fleet token show west-repair -n fleet-default --with-secret\nfix: or choose another name\n"},
@@ -342,5 +342,42 @@ func TestImportedClusterWithARevokedKey_NamesTheRequestToConfirm(t *testing.T) {
 		if !strings.Contains(got, want) || code != exit.Timeout {
 			t.Errorf("code %d, got:\n%s\nwant:\n%s", code, got, want)
 		}
+	}
+}
+
+func TestCauseOnTheOtherCluster_IsTriedAgain(t *testing.T) {
+	const refused = "error: the hub cannot install the agent of Cluster fleet-default/east: a webhook denies it\nreason: AdmissionDenied (docs/conditions.md)\n"
+	denied := func(at string) func(*fleet.Cluster) {
+		return and(imported, condition(conditions.Imported, "False", conditions.ReasonAdmissionDenied, "a webhook denies it"), func(c *fleet.Cluster) {
+			c.Status.Conditions[0].LastUpdateTime = at
+		})
+	}
+	later := func(by time.Duration) func() time.Time {
+		calls := 0
+		return func() time.Time { calls++; return noon().Add(time.Duration(calls-1) * by) }
+	}
+	for name, test := range map[string]struct {
+		react func(*clitest.Server, string, *clitest.Object)
+		clock func() time.Time
+		code  exit.Code
+		want  string
+	}{
+		"corrected":              {hub(t), noon, exit.Done, "repaired Cluster fleet-default/east: its agent reports\n"},
+		"not tried yet":          {nil, noon, exit.Timeout, "error: waited 50ms for the agent of Cluster fleet-default/east\nerror: the hub cannot install the agent of Cluster fleet-default/east: a webhook denies it\n"},
+		"the same after a while": {nil, later(31 * time.Second), exit.Refused, refused},
+		"denied again": {func(s *clitest.Server, _ string, _ *clitest.Object) {
+			s.Put(cluster("east", denied("2030-01-02T12:00:00Z")))
+		},
+			noon, exit.Refused, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := clitest.Start(t, cluster("east", denied("2030-01-02T11:00:00Z")))
+			server.React = test.react
+			t.Setenv("KUBECONFIG", server.Kubeconfig)
+			got := clitest.Call(t.Context(), func(streams genericiooptions.IOStreams) *cobra.Command { return repair.New(streams, test.clock) }, "east", "--timeout", "50ms")
+			if got.Code != test.code || !strings.Contains(got.String(), test.want) || len(server.Writes()) != 1 {
+				t.Errorf("code %d, writes %v:\n%s\nwant:\n%s", got.Code, server.Writes(), got, test.want)
+			}
+		})
 	}
 }

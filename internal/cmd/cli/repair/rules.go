@@ -47,6 +47,9 @@ func decide(c *fleet.Cluster, bootstrap config.Bootstrap) (step, error) {
 		return stepJoin, nil
 	}
 	if problem := importProblem(c, exit.Preflight); problem != nil {
+		if isOutside(problem.Reason) {
+			return stepReinstall, nil
+		}
 		return "", problem
 	}
 	if !isInstalled(c) {
@@ -67,6 +70,24 @@ func importProblem(c *fleet.Cluster, code exit.Code) *exit.Error {
 		return failure.With(fix)
 	}
 	return failure.With("do what the message says, then: " + remedy.Command("fleet", "repair", c.Name, "-n", c.Namespace))
+}
+
+// isOutside reports whether a person corrects the cause of a reason of StopsImport on the other cluster. The hub gets no event of
+// that, and tries again at once only for another generation.
+func isOutside(reason string) bool {
+	switch reason {
+	case conditions.ReasonAnotherHub, conditions.ReasonAdmissionDenied, conditions.ReasonTLSUntrusted, conditions.ReasonDownstreamAnswerRefused,
+		conditions.ReasonNamespaceTaken:
+		return true
+	}
+	return false
+}
+
+// isEarlier reports whether the problem of an import is still that from before the write. The same failure of the next import
+// does not change the condition.
+func isEarlier(before, now *fleet.Cluster) bool {
+	was, is := conditions.Get(before.Status.Conditions, conditions.Imported), conditions.Get(now.Status.Conditions, conditions.Imported)
+	return was != nil && is != nil && isOutside(is.Reason) && was.Reason == is.Reason && was.LastUpdateTime == is.LastUpdateTime
 }
 
 // nextGeneration returns a generation that differs from the last one.
