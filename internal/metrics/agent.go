@@ -105,8 +105,7 @@ type Agent struct {
 
 	mu    sync.Mutex
 	stage string
-	// registers means that the agent has lost its identity, or has none, and requests one. An agent with an identity waits for
-	// the hub's answer to it at each start.
+	// registers means that the agent requests an identity. An agent that stored one waits for the hub's answer at each start.
 	registers   bool
 	beat        time.Time
 	expiry      *float64

@@ -1,5 +1,4 @@
-// Package agentpod tells how an agent's Deployment gets on while `fleet join` waits: why does no pod run, and have the pods
-// been replaced?
+// Package agentpod judges an agent's Deployment while `fleet join` waits: why does no pod run, and have the pods been replaced?
 package agentpod
 
 import (
