@@ -108,27 +108,7 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 	joined := Joined{Hub: j.text.URL, CA: j.text.Fingerprint(), Workspace: j.text.Workspace}
 	progress := waiting{}
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(ctx context.Context) (bool, error) {
-		f := found{namespace: j.namespace}
-		if progress.err = f.readObjects(ctx, j.cluster.Core); progress.err != nil {
-			return false, nil //nolint:nilerr // late reports it
-		}
-		if progress.credential = f.identity != nil && sameHub(j.text, f.server, f.identity.ClusterNamespace); !progress.credential {
-			j.hint(ctx, &progress)
-			return false, nil
-		}
-		joined.Cluster = f.identity.ClusterName
-		last, err := j.heartbeat(ctx, f)
-		if hubclient.HasCode(err, http.StatusUnauthorized) { // an earlier identity, which the agent replaces
-			progress.credential, progress.err = false, nil
-			j.hint(ctx, &progress)
-			return false, nil
-		}
-		if progress.err = err; err != nil || last.LastSeen.IsZero() {
-			return false, nil //nolint:nilerr // late reports it
-		}
-		joined.LastSeen = last.LastSeen.UTC().Format(time.RFC3339)
-		progress.reported = true
-		return f.replaced || !j.created.change, nil
+		return j.hasJoined(ctx, &progress, &joined), nil
 	})
 	if err == nil && j.hubSide != nil {
 		err = j.onHub(j.hubSide.await(ctx, joined, j.timeout))
@@ -140,6 +120,31 @@ func (j *joiner) await(ctx context.Context) (Joined, error) {
 		return joined, ctx.Err()
 	}
 	return joined, err
+}
+
+// hasJoined is one look of await. An error does not end the wait: late reports the last one.
+func (j *joiner) hasJoined(ctx context.Context, progress *waiting, joined *Joined) bool {
+	f := found{namespace: j.namespace}
+	if progress.err = f.readObjects(ctx, j.cluster.Core); progress.err != nil {
+		return false
+	}
+	if progress.credential = f.identity != nil && sameHub(j.text, f.server, f.identity.ClusterNamespace); !progress.credential {
+		j.hint(ctx, progress)
+		return false
+	}
+	joined.Cluster = f.identity.ClusterName
+	last, err := j.heartbeat(ctx, f)
+	if hubclient.HasCode(err, http.StatusUnauthorized) { // an earlier identity, which the agent replaces
+		progress.credential, progress.err = false, nil
+		j.hint(ctx, progress)
+		return false
+	}
+	if progress.err = err; err != nil || last.LastSeen.IsZero() {
+		return false
+	}
+	joined.LastSeen = last.LastSeen.UTC().Format(time.RFC3339)
+	progress.reported = true
+	return f.replaced || !j.created.change
 }
 
 // waiting is how far phase 5 has come: the agent has a credential, and has reported. looks counts the looks at a cluster

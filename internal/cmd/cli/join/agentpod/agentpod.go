@@ -3,6 +3,7 @@ package agentpod
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,10 +30,8 @@ func Problem(deployment *appsv1.Deployment, pods []corev1.Pod) (reason, message 
 		}
 	}
 	running := false
-	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil {
-			continue
-		}
+	isGoing := func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }
+	for _, pod := range slices.DeleteFunc(slices.Clone(pods), isGoing) {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
 				return conditions.ReasonAgentPodRejected, fmt.Sprintf("pod %s is not scheduled: %s", pod.Name, condition.Message)
