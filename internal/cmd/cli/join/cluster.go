@@ -205,7 +205,9 @@ func (f *found) readObjects(ctx context.Context, core kubernetes.Interface) erro
 		f.config, _, _ = config.ParseAgent(settings.Data[names.ConfigKey]) // an invalid one has no client ID
 	}
 	deployment, err := access.Find(ctx, core.AppsV1().Deployments(f.namespace), "Deployment "+agent, names.Agent)
-	f.deployment, f.replaced = deployment != nil, deployment != nil && agentpod.Replaced(deployment)
+	if f.deployment = deployment != nil; f.deployment {
+		f.generation, f.replaced = deployment.Generation, agentpod.Replaced(deployment)
+	}
 	f.imported = f.deployment && settings != nil && settings.Annotations[annotation.HubUID] != ""
 	return err
 }

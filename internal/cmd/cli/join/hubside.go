@@ -164,6 +164,13 @@ func refusal(r *fleet.ClusterRegistration, kept bool) *exit.Error {
 	return failure
 }
 
+// keep makes undo remove nothing: the cluster has joined.
+func (h *hubSide) keep() {
+	if h != nil {
+		h.made = token.Made{}
+	}
+}
+
 // undo removes what this run has created on the hub.
 func (h *hubSide) undo(ctx context.Context) error {
 	if h == nil {

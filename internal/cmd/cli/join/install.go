@@ -40,8 +40,8 @@ type created struct {
 	// namespace is the UID of the namespace, or nil.
 	namespace *types.UID
 	release   bool
-	// change means that an agent which was there got other values.
-	change bool
+	// before is the generation of the Deployment of an agent that was there, or zero.
+	before int64
 	// kept are the agent's own objects that existed before. The release deletes them when it is uninstalled.
 	kept []ownObject
 }
@@ -75,7 +75,7 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	// agent that was imported, and that its hub has given up.
 	takeOver := !f.exists || f.rejected
 	created, err := j.helm.Install(uninterrupted, j.values, takeOver)
-	j.created.release, j.created.change = created && !f.deployment, f.deployment // an agent that was there stays
+	j.created.release, j.created.before = created && !f.deployment, f.generation // an agent that was there stays
 	if err != nil {
 		return "", installProblem(j.flags.Target(), j.namespace, err)
 	}
@@ -144,7 +144,11 @@ func (j *joiner) hasJoined(ctx context.Context, progress *waiting, joined *Joine
 	}
 	joined.LastSeen = last.LastSeen.UTC().Format(time.RFC3339)
 	progress.reported = true
-	return f.replaced || !j.created.change
+	if j.created.before == 0 || f.generation == j.created.before || f.replaced {
+		return true
+	}
+	j.hubSide.keep()
+	return false
 }
 
 // waiting is how far phase 5 has come: the agent has a credential, and has reported. looks counts the looks at a cluster

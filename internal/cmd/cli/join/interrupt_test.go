@@ -19,12 +19,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/token"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -222,20 +224,29 @@ func TestChangedAgent_WaitsForItsNewPod(t *testing.T) {
 	at := metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent, Labels: map[string]string{"app": names.Agent}}
 	waits := corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}}
 	for name, test := range map[string]struct {
-		change  bool
+		before  int64
 		updated int32
 		want    string
 	}{
-		"the new pod does not run": {true, 0, "no pod of the agent with its present settings was ready within 300ms: the container of pod fleet-agent does not run: ErrImagePull: not found"},
-		"it runs":                  {true, 1, ""},
-		"nothing was changed":      {false, 0, ""},
+		"the new pod does not run": {1, 0, "no pod of the agent with its present settings was ready within 300ms: the container of pod fleet-agent does not run: ErrImagePull: not found"},
+		"it runs":                  {1, 1, ""},
+		"its pods are the same":    {2, 0, ""},
+		"the agent is new":         {0, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deployed := appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: test.updated, AvailableReplicas: 1}
-			j := joinerOf(t, clitest.Start(t, append(joined(url, own.pem), &appsv1.Deployment{ObjectMeta: at, Status: deployed},
+			deployed := appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 1, UpdatedReplicas: test.updated, AvailableReplicas: 1}
+			changed := at
+			changed.Generation = 2
+			j := joinerOf(t, clitest.Start(t, append(joined(url, own.pem), &appsv1.Deployment{ObjectMeta: changed, Status: deployed},
 				&corev1.Pod{ObjectMeta: at, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waits}}})...))
-			j.text, j.timeout, j.created.change = textFor(url, own), 300*time.Millisecond, test.change
+			j.text, j.timeout, j.created.before = textFor(url, own), 300*time.Millisecond, test.before
+			if test.want != "" {
+				j.hubSide = &hubSide{made: token.Made{Cluster: types.NamespacedName{Name: "west"}}}
+			}
 			_, err := j.await(t.Context())
+			if j.hubSide != nil && j.hubSide.made.Cluster.Name != "" {
+				t.Error("the Cluster that has joined is deleted")
+			}
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(exit.Text(err), test.want)) {
 				t.Errorf("got %v", err)
 			}

@@ -49,9 +49,10 @@ type found struct {
 	config    config.Agent
 	// systemUID is the UID of the cluster's namespace kube-system: the client ID of an agent without a configured one.
 	systemUID string
-	// deployment means that Deployment fleet-agent exists. imported means that a hub has applied it. replaced means that all its
-	// pods are available and have its present template.
+	// deployment means that Deployment fleet-agent exists, and generation is its generation. imported means that a hub has applied
+	// it. replaced means that all its pods are available and have its present template.
 	deployment, imported, replaced bool
+	generation                     int64
 	// release is the status of the Helm release fleet-agent, or empty. earlier are its values. changes means that the user wants
 	// other ones.
 	release release.Status
