@@ -39,6 +39,9 @@ const defaultTimeout = 3 * time.Minute
 // retryTime is how long the hub may take to try an import again, until the problem of the last one counts.
 const retryTime = 30 * time.Second
 
+// looksPerHint is how many looks at the Cluster, one a second, there are for each look at its registrations.
+const looksPerHint = 5
+
 // Repaired is the result.
 type Repaired struct {
 	Namespace string `json:"namespace"`
@@ -176,6 +179,7 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 // await waits until the hub has installed the agent and the agent has reported. c is the Cluster before the write.
 func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Cluster) (now *fleet.Cluster, err error) {
 	name, begun := c.Namespace+"/"+c.Name, o.clock()
+	looks, hint := 0, ""
 	err = await.Wait{
 		For: "the agent of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
 		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again"},
@@ -191,10 +195,13 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Clust
 			return false, "", problem
 		}
 		done, state := reinstalled(now)
-		if isInstalled(now) && !done && revocation.IsBlocked(now) {
-			state = cmp.Or(o.pending(ctx, hub, now), state)
+		if hint == "" && looks%looksPerHint == 0 && isInstalled(now) && !done && revocation.IsBlocked(now) {
+			if hint = o.pending(ctx, hub, now); hint != "" {
+				fmt.Fprintln(o.streams.ErrOut, hint)
+			}
 		}
-		return done, state, nil
+		looks++
+		return done, cmp.Or(hint, state), nil
 	})
 	return now, err
 }

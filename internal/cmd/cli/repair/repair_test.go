@@ -336,7 +336,8 @@ func TestImportedClusterWithARevokedKey_NamesTheRequestToConfirm(t *testing.T) {
 	}
 	got, code := run(t, server, "east", "--timeout", "50ms", "--context", "hub")
 	for _, want := range []string{
-		"the key of the agent of Cluster fleet-default/east was revoked: the request waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east REQUEST -n fleet-default\nwaiting up to",
+		"the key of the agent of Cluster fleet-default/east was revoked: the request waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east REQUEST -n fleet-default\n" +
+			"ClusterRegistration fleet-default/request-2 waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east request-2 -n fleet-default\nwaiting up to",
 		"error: ClusterRegistration fleet-default/request-2 waits (TakeoverPending) until you run: fleet --context hub confirm-takeover east request-2 -n fleet-default\n",
 	} {
 		if !strings.Contains(got, want) || code != exit.Timeout {
