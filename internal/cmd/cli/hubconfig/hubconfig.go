@@ -17,10 +17,10 @@ import (
 )
 
 // Read returns the configuration of a hub. If it cannot be read, Read returns the default of the chart fleet, which
-// registers the hub in the workspace fleet-local.
+// registers the hub in the workspace fleet-local, with clusters of Cluster API: the hub may register those, too.
 func Read(ctx context.Context, hub kubernetes.Interface) config.Config {
 	fallback := config.Default(version.Version)
-	fallback.Bootstrap.Namespace = names.LocalWorkspace
+	fallback.Bootstrap.Namespace, fallback.CAPI.Enabled = names.LocalWorkspace, true
 	found, err := Find(ctx, hub, config.Default(version.Version))
 	if err != nil {
 		return fallback

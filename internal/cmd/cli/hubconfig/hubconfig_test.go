@@ -36,3 +36,10 @@ func TestAgentImage_IsThatOfTheHub(t *testing.T) {
 		})
 	}
 }
+
+// Tenants may not read the configuration. A Cluster with the mark of Cluster API then counts as one that the hub creates again.
+func TestConfigurationThatCannotBeRead_FollowsClusterAPI(t *testing.T) {
+	if found := Read(t.Context(), fake.NewClientset()); !found.CAPI.Enabled || found.Bootstrap.Namespace != "fleet-local" {
+		t.Errorf("%+v", found)
+	}
+}
