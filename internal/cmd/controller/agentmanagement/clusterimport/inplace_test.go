@@ -488,7 +488,13 @@ func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 		"an identity of another hub, no mark: nothing": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "c1", func(s *corev1.Secret) {
 			s.Data["kubeconfig"] = []byte(storedKubeconfig("https://rancher", "PEM"))
 		})}, nil},
-		"an identity that cannot be read: removed": {"hub-system", "", []hubtest.Object{usual, storedIdentity()}, []string{oldAgent, oldCredentials}},
+		"the means to register at another hub: nothing": {"hub-system", "", []hubtest.Object{usual, func() *corev1.Secret {
+			secret := means("token")
+			secret.Data["apiServerURL"] = []byte("https://rancher")
+			return secret
+		}()}, nil},
+		"the means to register at this hub: removed": {"hub-system", "", []hubtest.Object{usual, means("token")}, []string{oldAgent, oldCredentials}},
+		"an identity that cannot be read: removed":   {"hub-system", "", []hubtest.Object{usual, storedIdentity()}, []string{oldAgent, oldCredentials}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -143,19 +143,41 @@ func (d *Agent) isKnown(stored *corev1.Secret) bool {
 	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
-// isOwn reports whether the identity in a namespace is of this hub, or missing: it has the hub's address, or its token has the
-// signing key of the hub's own token.
+// isOwn reports whether what an agent in a namespace registers or reports with leads to this hub, or is missing: it has the hub's
+// address, or its token has the signing key of the hub's own token.
 func (d *Agent) isOwn(ctx context.Context, namespace string) (bool, error) {
-	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Agent}}
-	if found, err := d.Downstream.Find(ctx, stored); err != nil || !found {
-		return err == nil, err
+	for _, name := range []string{names.Agent, names.AgentBootstrap} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		found, err := d.Downstream.Find(ctx, secret)
+		if err != nil {
+			return false, err
+		}
+		if server, token := leadsTo(secret); found && server != "" {
+			return d.isHere(server, token), nil
+		}
 	}
-	server, _, err := kubeconfigs.AddressOf(stored.Data[protocol.KubeconfigKey])
-	if err != nil || d.Values.Bootstrap == nil {
-		return err != nil, nil //nolint:nilerr // an unreadable identity is of no use to its hub
+	return true, nil
+}
+
+// leadsTo returns the address and the token in an agent's Secret, or empty texts if no agent can use it.
+func leadsTo(secret *corev1.Secret) (server, token string) {
+	if given, err := protocol.ParseBootstrap(secret.Data); err == nil {
+		return given.APIServerURL, given.Token
 	}
-	signer := protocol.SigningKeyOf(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]))
-	return server == d.Values.Bootstrap.APIServerURL || signer != "" && signer == protocol.SigningKeyOf(d.Values.Bootstrap.Token), nil
+	server, _, err := kubeconfigs.AddressOf(secret.Data[protocol.KubeconfigKey])
+	if err != nil {
+		return "", ""
+	}
+	return server, kubeconfigs.TokenOf(secret.Data[protocol.KubeconfigKey])
+}
+
+func (d *Agent) isHere(server, token string) bool {
+	own := d.Values.Bootstrap
+	if own == nil {
+		return false
+	}
+	signer := protocol.SigningKeyOf(token)
+	return server == own.APIServerURL || signer != "" && signer == protocol.SigningKeyOf(own.Token)
 }
 
 // keptByAnother reports whether there is an identity that its agent reads only at startup, as agents of Rancher Fleet
