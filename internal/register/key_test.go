@@ -73,6 +73,9 @@ func signOnce(t *testing.T, a *agent) string {
 
 func TestRecoveryKey_IsCreatedOnceAndReused(t *testing.T) {
 	foreign := recoverySecret("kube-system", corev1.SecretTypeOpaque, []byte("theirs"))
+	hook := func(namespace string) *corev1.Secret { // of the agent's chart, printed by helm template and applied by kubectl
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: recoveryName}, Type: corev1.SecretTypeOpaque}
+	}
 	for name, test := range map[string]struct {
 		forbid  []string
 		objects []runtime.Object
@@ -82,6 +85,7 @@ func TestRecoveryKey_IsCreatedOnceAndReused(t *testing.T) {
 		"kube-system may not be written: own namespace":       {forbid: []string{"create kube-system"}, where: agentNS},
 		"kube-system may not be read or written: own":         {forbid: []string{"get kube-system", "create kube-system"}, where: agentNS},
 		"name in kube-system is taken: own namespace":         {objects: []runtime.Object{foreign}, where: agentNS},
+		"empty Secrets of printed hooks: kube-system":         {objects: []runtime.Object{hook("kube-system"), hook(agentNS)}, where: "kube-system"},
 		"key is truncated: it is replaced":                    {objects: []runtime.Object{recoverySecret("kube-system", protocol.SecretTypeRecovery, []byte("-----BEGIN PRI"))}, where: "kube-system"},
 		"key in the own namespace is empty: it is replaced":   {objects: []runtime.Object{recoverySecret(agentNS, protocol.SecretTypeRecovery, nil)}, where: agentNS},
 		"key of an earlier process in the own namespace: own": {objects: []runtime.Object{recoverySecret(agentNS, protocol.SecretTypeRecovery, encodedKey(t))}, where: agentNS},

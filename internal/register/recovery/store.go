@@ -92,10 +92,24 @@ func (s Store) read(ctx context.Context, namespace string) (*corev1.Secret, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, s.Name(), err)
 	}
+	if secret.Type == corev1.SecretTypeOpaque && len(secret.Data) == 0 {
+		return nil, s.discard(ctx, secret)
+	}
 	if secret.Type != protocol.SecretTypeRecovery {
 		return nil, fmt.Errorf("reading Secret %s/%s of type %s: %w", namespace, s.Name(), secret.Type, ErrForeign)
 	}
 	return secret, nil
+}
+
+// discard deletes an empty Secret, and returns an error as if there was none. helm template prints the hooks of the agent's chart,
+// among them this Secret, and kubectl applies them. The type of a Secret cannot be changed.
+func (s Store) discard(ctx context.Context, secret *corev1.Secret) error {
+	found := metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
+	err := s.Local.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &found})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the empty Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return apierrors.NewNotFound(corev1.Resource("secrets"), secret.Name)
 }
 
 // key returns the key in the Secret. A damaged key cannot be recovered, so it is replaced. The other values stay.
@@ -104,10 +118,8 @@ func (s Store) key(ctx context.Context, secret *corev1.Secret) (identity.Key, er
 	if err == nil {
 		return key, nil
 	}
-	if len(secret.Data) > 0 { // not a hook of the agent's chart, printed by helm template and applied by kubectl
-		s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has pinned it, the next request waits for: fleet confirm-takeover",
-			"secret", secret.Namespace+"/"+secret.Name, "error", err)
-	}
+	s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has pinned it, the next request waits for: fleet confirm-takeover",
+		"secret", secret.Namespace+"/"+secret.Name, "error", err)
 	if key, err = identity.NewKey(rand.Reader); err != nil {
 		return identity.Key{}, err
 	}
