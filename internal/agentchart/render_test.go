@@ -55,6 +55,20 @@ func in(namespace string) func(*importing.AgentValues) {
 	return func(v *importing.AgentValues) { v.Namespace, v.Scope = namespace, namespace }
 }
 
+// All agents of a cluster use the class: no agent may delete it with its Bundle.
+func TestClassInABundle_IsKept(t *testing.T) {
+	for _, object := range mustRender(t, settings(withScheduling, inBundle)) {
+		accessor, err := meta.Accessor(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keeps := accessor.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+		if isClass := accessor.GetName() == agentchart.PriorityClass; keeps != isClass {
+			t.Errorf("%s is kept: %v", accessor.GetName(), keeps)
+		}
+	}
+}
+
 // TestRenderOrder checks which objects each combination of settings renders, in the order of their application.
 func TestRenderOrder(t *testing.T) {
 	bundle := []string{
