@@ -24,6 +24,8 @@ type Credentials struct {
 	// Expression selects the repositories to which user name, password and SSH key are sent. If it is empty, they are
 	// sent to none.
 	Expression string
+	// ProxyCA are certificates in PEM of a proxy, which all clients trust.
+	ProxyCA []byte
 }
 
 // ParseByPath reads the file with the credentials of folders.
@@ -54,6 +56,14 @@ func ParseByPath(text []byte) (map[string]charts.Auth, error) {
 
 // of returns the credentials of a folder: those of its path, or those of the first glob that matches it.
 func (c Credentials) of(folder string) (charts.Auth, error) {
+	auth, err := c.ofPath(folder)
+	if len(c.ProxyCA) > 0 {
+		auth.CABundle = slices.Concat(auth.CABundle, []byte("\n"), c.ProxyCA)
+	}
+	return auth, err
+}
+
+func (c Credentials) ofPath(folder string) (charts.Auth, error) {
 	if c.ByPath == nil {
 		return c.Default, nil
 	}

@@ -22,6 +22,12 @@ func TestCredentials_AreThoseOfTheFolder(t *testing.T) {
 	if got, err := (Credentials{Default: charts.Auth{Username: "default"}}).of("a"); err != nil || got.Username != "default" {
 		t.Errorf("default: %v, error %v", got, err)
 	}
+	for folder, want := range map[string]string{"a": "own\nproxy", "elsewhere": "\nproxy"} {
+		got, err := Credentials{ByPath: map[string]charts.Auth{"a": {CABundle: []byte("own")}}, ProxyCA: []byte("proxy")}.of(folder)
+		if err != nil || string(got.CABundle) != want {
+			t.Errorf("%s trusts %q, %v", folder, got.CABundle, err)
+		}
+	}
 	if _, err := (Credentials{ByPath: map[string]charts.Auth{"[": {}}}).of("a"); err == nil || !strings.Contains(err.Error(), `path "["`) {
 		t.Errorf("invalid glob: error %v", err)
 	}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -91,7 +92,7 @@ func (f *flags) bindSettings(to *pflag.FlagSet) {
 func (f *flags) bindCredentials(to *pflag.FlagSet) {
 	to.StringVar(&f.username, "username", "", "user for chart repositories (variable HELM_USERNAME); needs --password-file")
 	to.StringVar(&f.passwordFile, "password-file", "", "file with the password for chart repositories; needs --username")
-	to.StringVar(&f.caFile, "cacerts-file", "", "file with CA certificates of chart repositories")
+	to.StringVar(&f.caFile, "cacerts-file", "", "file with CA certificates of chart repositories; those of a proxy can be in variable PROXY_CA_BUNDLE")
 	to.StringVar(&f.sshKeyFile, "ssh-privatekey-file", "", "file with the SSH key for charts in git repositories")
 	to.BoolVar(&f.basicHTTP, "helm-basic-http", false, "use plain HTTP for charts in OCI registries")
 	to.BoolVar(&f.insecure, "helm-insecure-skip-tls", false, "accept any certificate of chart repositories")
@@ -209,9 +210,15 @@ func (c *command) labelled() map[string]string {
 	return labels
 }
 
+// proxyCA is the variable with the certificates of a proxy that reads TLS.
+const proxyCA = "PROXY_CA_BUNDLE"
+
 // credentials returns the credentials for charts.
 func (c *command) credentials() (pack.Credentials, error) {
-	credentials := pack.Credentials{Expression: c.expression}
+	credentials := pack.Credentials{Expression: c.expression, ProxyCA: []byte(c.environment(proxyCA))}
+	if len(credentials.ProxyCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(credentials.ProxyCA) {
+		return credentials, fmt.Errorf("variable %s contains no certificate in PEM", proxyCA)
+	}
 	if c.byPathFile != "" {
 		text, err := readInput(c.byPathFile)
 		if err == nil {

@@ -48,6 +48,14 @@ func TestVariables_CountOnlyWithoutTheFlag(t *testing.T) {
 	}
 }
 
+func TestCertificatesOfAProxy_AreChecked(t *testing.T) {
+	dir := folder(t, map[string]string{"cm.yaml": configMap})
+	got := apply(t, dir, map[string]string{"PROXY_CA_BUNDLE": "/etc/ca.pem"}, "-o", "-", "demo")
+	if got.Code == 0 || !strings.Contains(got.Stderr, "variable PROXY_CA_BUNDLE contains no certificate in PEM") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestLabels_AreSplitAtTheFirstSign(t *testing.T) {
 	dir := folder(t, map[string]string{"cm.yaml": configMap})
 	got := printed(t, dir, nil, "-l", "a=1,b=x=y", "--label", "c", "-l", "a=2", "demo")
