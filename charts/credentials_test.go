@@ -135,7 +135,7 @@ func TestCredentialPolicy_LetsAgentsRenewOnlyTheirOwnToken(t *testing.T) {
 }
 
 func TestCredentialPolicy_ExistsOnlyWithALifetime(t *testing.T) {
-	for values, want := range map[string]int{"": 2, "agentCredential: {lifetime: 0}": 0, "agentCredential: {lifetime: '0'}": 0, "agentCredential: {lifetime: 10m}": 2} {
+	for values, want := range map[string]int{"": 2, "agentCredential: {lifetime: 0}": 0, "agentCredential: {lifetime: 0h0m}": 0, "agentCredential: {lifetime: '0'}": 0, "agentCredential: {lifetime: 10m}": 2} {
 		if got := len(objectsOf(t, map[string]string{"p.yaml": mustRender(t, controllers(values))["credentials.yaml"]})); got != want {
 			t.Errorf("%q: %d objects, want %d", values, got, want)
 		}

@@ -135,6 +135,12 @@ name). The rule is that of client-go. leader.Lead defines the meaning of 0. A le
 {{- include "fleet.registry" $root -}}{{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion -}}
 {{- end -}}
 
+{{/* agentCredential.lifetime, or empty if it is zero in any form, such as 0, 0s or 0h0m. */}}
+{{- define "fleet.credentialLifetime" -}}
+{{- $lifetime := toString (.Values.agentCredential).lifetime -}}
+{{- if regexMatch "[1-9]" $lifetime }}{{ $lifetime }}{{ end -}}
+{{- end -}}
+
 {{/* The default registry with a trailing slash, or empty. */}}
 {{- define "fleet.registry" -}}
 {{- with ((.Values.global).cattle).systemDefaultRegistry }}{{ trimSuffix "/" . }}/{{ end -}}
@@ -178,8 +184,8 @@ The controllers' configuration. Its keys are those of config.Config. Omitted key
 -}}
 {{- with .Values.garbageCollectionInterval }}{{ $_ := set $config "garbageCollectionInterval" (toString .) }}{{ end -}}
 {{- with .Values.refusedKubeconfigCIDRs }}{{ $_ := set $config "refusedKubeconfigCIDRs" . }}{{ end -}}
-{{- $lifetime := toString (.Values.agentCredential).lifetime -}}
-{{- if not (has $lifetime (list "0" "0s" "")) }}{{ $_ := set $config "agentCredentialLifetime" $lifetime }}{{ end -}}
+{{- $lifetime := include "fleet.credentialLifetime" . -}}
+{{- if $lifetime }}{{ $_ := set $config "agentCredentialLifetime" $lifetime }}{{ end -}}
 {{- if eq (toString (.Values.agentCredential).readmit) "false" }}{{ $_ := set $config "agentCredentialReadmit" false }}{{ end -}}
 {{- $capi := dict -}}
 {{- range $key, $value := .Values.capi }}{{ if $value }}{{ $_ := set $capi $key $value }}{{ end }}{{ end -}}
