@@ -137,8 +137,9 @@ type serving struct {
 
 // renewal is when the token in use is renewed next.
 type renewal struct {
-	token string
-	due   time.Time
+	token    string
+	due      time.Time
+	document string // the hub document that was read for it
 }
 
 // kept is the content of the recovery Secret, as last read or written.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
@@ -113,7 +114,7 @@ func TestAgentAtRest_SendsEightAndFourRequestsADay(t *testing.T) {
 				w, c := newWorld(t), &tally{hub: map[string]int{}, own: map[string]int{}}
 				k := w.keeper()
 				k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
-				w.document = k.signed(w, 5, hubURL, w.ca)
+				w.document = k.sign(w, identity.Document{URL: hubURL, CA: w.ca, Lifetime: day, Serial: 5, AddressSerial: 5})
 				first := tokenFor(0, day)
 				w.accounts[first] = true
 				w.identitySecret(first)

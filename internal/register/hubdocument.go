@@ -21,9 +21,13 @@ func (a *agent) refreshDocument(ctx context.Context) error {
 	if a.kept.data.HubKey == "" {
 		return nil
 	}
-	text, err := a.readDocument(ctx, a.found.Access)
-	if err != nil || text == "" {
-		return err
+	text := a.renewal.document
+	a.renewal.document = ""
+	if text == "" {
+		var err error
+		if text, err = a.readDocument(ctx, a.found.Access); err != nil || text == "" {
+			return err
+		}
 	}
 	return a.takeDocument(ctx, text, true)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/register/pace"
@@ -65,7 +66,7 @@ func (a *agent) renewToken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	token, err := hubclient.RequestToken(ctx, current, of)
+	token, err := hubclient.RequestToken(ctx, current, of, a.lifetimeWanted(ctx, of.Lifetime))
 	if err != nil {
 		return fmt.Errorf("requesting a token of account %s/%s: %w", of.Namespace, of.Account, err)
 	}
@@ -86,4 +87,25 @@ func (a *agent) renewToken(ctx context.Context) error {
 		a.OnRenew(token)
 	}
 	return nil
+}
+
+// lifetimeWanted returns the lifetime of credentials in the hub document. It returns the current one if there is no document
+// that the agent accepts. The document that it has read is left to the refresh that follows.
+func (a *agent) lifetimeWanted(ctx context.Context, current time.Duration) time.Duration {
+	if a.kept.data.HubKey == "" {
+		return current
+	}
+	text, err := a.readDocument(ctx, a.found.Access)
+	if err != nil {
+		return current
+	}
+	document, err := identity.VerifyDocument(a.kept.data.HubKey, text)
+	if err != nil || document.Serial < a.kept.data.Serial {
+		return current
+	}
+	a.renewal.document = text
+	if document.Lifetime == 0 { // credentials do not expire
+		return protocol.TokenLifetime
+	}
+	return document.Lifetime
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
@@ -52,6 +53,13 @@ func (w *world) times(text string) (n int) {
 	return n
 }
 
+// lifetimeInDocument makes the hub publish this lifetime of credentials.
+func (w *world) lifetimeInDocument(lifetime time.Duration) {
+	k := w.keeper()
+	k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
+	w.document = k.sign(w, identity.Document{URL: hubURL, CA: w.ca, Lifetime: lifetime, Serial: 5, AddressSerial: 5})
+}
+
 func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
@@ -70,6 +78,13 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 		"the hub is down when it is due": {lifetime: day, run: 6 * time.Hour, renewed: 1, last: day, prepare: func(w *world) {
 			w.later(1*time.Hour, "hub", "is down", func() { w.down = true })
 			w.later(4*time.Hour, "hub", "is back", func() { w.down = false })
+		}},
+		"the hub has raised the lifetime": {lifetime: day, run: 4 * time.Hour, renewed: 1, last: 7 * day, prepare: func(w *world) { w.lifetimeInDocument(7 * day) }},
+		"credentials of the hub no longer expire": {lifetime: day, run: 30 * day, renewed: 1, last: protocol.TokenLifetime,
+			prepare: func(w *world) { w.lifetimeInDocument(0) }},
+		"a hub that denies the lifetime of its document": {lifetime: day, run: 4 * time.Hour, renewed: 1, last: day, prepare: func(w *world) {
+			w.lifetimeInDocument(0)
+			w.renewal.limit = day
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -12,14 +13,19 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 )
 
-// RequestToken requests a token with the lifetime of the current one. A hub that has lowered the lifetime since denies
-// it, so shorter ones are tried, down to the minimum of the TokenRequest API.
-func RequestToken(ctx context.Context, hub Hub, of protocol.Renewal) (string, error) {
-	for lifetime := max(of.Lifetime, protocol.MinTokenLifetime); ; lifetime = max(lifetime/2, protocol.MinTokenLifetime) {
+// RequestToken requests a token with the wanted lifetime. A hub may deny it, as while it changes that lifetime. Then the
+// lifetime of the current token is tried, and then shorter ones, down to the minimum of the TokenRequest API.
+func RequestToken(ctx context.Context, hub Hub, of protocol.Renewal, wanted time.Duration) (string, error) {
+	for lifetime := max(wanted, protocol.MinTokenLifetime); ; {
 		token, err := hub.Renew(ctx, of.Namespace, of.Account, lifetime)
 		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || lifetime == protocol.MinTokenLifetime {
 			return token, err
 		}
+		shorter := lifetime / 2
+		if lifetime > of.Lifetime {
+			shorter = of.Lifetime
+		}
+		lifetime = max(shorter, protocol.MinTokenLifetime)
 	}
 }
 
