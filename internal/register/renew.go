@@ -89,8 +89,8 @@ func (a *agent) renewToken(ctx context.Context) error {
 	return nil
 }
 
-// lifetimeWanted returns the lifetime of credentials in the hub document. It returns the current one if there is no document
-// that the agent accepts. The document that it has read is left to the refresh that follows.
+// lifetimeWanted returns the lifetime of credentials in the hub document. It returns the current one if the agent accepts no
+// document. What it has read is left to the refresh that follows.
 func (a *agent) lifetimeWanted(ctx context.Context, current time.Duration) time.Duration {
 	if a.kept.data.HubKey == "" {
 		return current
