@@ -29,7 +29,8 @@ func (a agent) renew(ctx context.Context, account string, lifetime time.Duration
 }
 
 // TestExpiringCredential_IsRenewedByItsAgent sets a lifetime while the controllers run. An agent that announces renewal gets a credential
-// with it, renews it with the rights that it has, and can do nothing else with these rights.
+// with it, renews it with the rights that it has, and can do nothing else with these rights. When the lifetime is set to 0, it
+// renews it for the last time.
 func TestExpiringCredential_IsRenewedByItsAgent(t *testing.T) {
 	g, hub := NewWithT(t), hub(t)
 	release := chart(control.Plane(t).Hub, map[string]any{})
@@ -79,4 +80,13 @@ func TestExpiringCredential_IsRenewedByItsAgent(t *testing.T) {
 	lasting := register(t, holder, ws, "lasting", "random")
 	_, expires := protocol.RenewalOf(lasting.credential.Token)
 	g.Expect(expires).To(BeFalse(), "an agent that does not announce renewal")
+
+	release.Values["agentCredential"] = map[string]any{"lifetime": "0"}
+	g.Expect(release.Install(t.Context())).To(Succeed())
+	eventually(t, func(g Gomega) { // the policy is gone after a moment
+		last, err := next.renew(t.Context(), own.Account, protocol.TokenLifetime)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, expires := protocol.RenewalOf(last)
+		g.Expect(expires).To(BeFalse())
+	})
 }
