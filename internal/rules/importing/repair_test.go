@@ -24,11 +24,11 @@ func TestImport_CarriesOutRepairs(t *testing.T) {
 	accounts := func(in *importing.Input) { in.Accounts = []types.UID{"u-account"} }
 	noToken := func(in *importing.Input) { in.Token, in.Values = nil, nil }
 	type result struct {
-		Stage                   importing.Stage
-		Supervise               bool
-		Token                   string // delivered
-		New, InspectOnly, Known bool
-		Creates, Renews, Only   bool // Only means that no heartbeat is reset
+		Stage                             importing.Stage
+		Supervise                         bool
+		Token                             string // delivered
+		New, InspectOnly, Known, Corrects bool
+		Creates, Renews, Only             bool // Only means that no heartbeat is reset
 	}
 	tests := map[string]struct {
 		in   importing.Input
@@ -39,8 +39,8 @@ func TestImport_CarriesOutRepairs(t *testing.T) {
 		"agent is stale: inspected":                                  {in: carriedOut(seenIn("cattle-fleet-system"), stale), want: result{Stage: importing.InSync, Supervise: true, Only: true}},
 		"stale agent of Rancher Fleet: not inspected":                {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited), want: result{Stage: importing.InSync, Only: true}},
 		"stale agent of Rancher Fleet: not repaired":                 {in: carriedOut(seenIn("cattle-fleet-system"), stale, inherited, repair(supervision.RepairIdentity)), want: result{Stage: importing.InSync, Only: true}},
-		"repair of objects: applied again":                           {in: carriedOut(repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
-		"repair of objects, agent is stale: applied again":           {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Only: true}},
+		"repair of objects: applied again":                           {in: carriedOut(repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Corrects: true, Only: true}},
+		"repair of objects, agent is stale: applied again":           {in: carriedOut(seenIn("cattle-fleet-system"), stale, repair(supervision.RepairObjects)), want: result{Stage: importing.NeedsAgent, Corrects: true, Only: true}},
 		"repair of the identity: token is delivered":                 {in: carriedOut(repair(supervision.RepairIdentity)), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
 		"repair of the identity: live accounts are passed on":        {in: carriedOut(repair(supervision.RepairIdentity), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Known: true, Only: true}},
 		"repair of a rejected token: no live accounts are passed on": {in: carriedOut(repair(supervision.RepairRejected), accounts), want: result{Stage: importing.NeedsAgent, Token: "import-jwt", Only: true}},
@@ -54,6 +54,7 @@ func TestImport_CarriesOutRepairs(t *testing.T) {
 			got := result{Stage: out.Stage, Supervise: out.Supervise, Creates: out.CreateToken != nil, Renews: out.RenewToken, Only: !out.Done.ResetAgent}
 			if out.Deploy != nil {
 				got.New, got.InspectOnly, got.Known = out.Deploy.NewRegistration, out.Deploy.InspectOnly, len(out.Deploy.Accounts) > 0
+				got.Corrects = out.Deploy.Corrects
 				if out.Deploy.Values.Bootstrap != nil {
 					got.Token = out.Deploy.Values.Bootstrap.Token
 				}

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
@@ -202,7 +203,7 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 }
 
 // If the agent's pod does not run and the settings now give it another image, that image is applied.
-func TestCorrectedImage_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
+func TestCorrectedSetting_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 	deployment := func(modify func(*corev1.PodSpec)) *appsv1.Deployment {
 		d := awaited().Deployment
 		d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent // as API servers fill it in
@@ -222,6 +223,32 @@ func TestCorrectedImage_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 			}
 		}
 	}
+	env := func(variables ...corev1.EnvVar) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Containers[0].Env = variables }
+	}
+	from := func(version string) corev1.EnvVar {
+		return corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: version, FieldPath: "metadata.namespace"}}}
+	}
+	secure := func(s *corev1.PodSpec) {
+		yes := true
+		s.SecurityContext, s.Containers[0].SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes}, &corev1.SecurityContext{Privileged: new(bool)}
+	}
+	defaulted := func(s *corev1.PodSpec) { // as API servers fill it in
+		s.SecurityContext, s.DNSPolicy, s.SchedulerName = &corev1.PodSecurityContext{}, corev1.DNSClusterFirst, "default-scheduler"
+	}
+	affinity := func(s *corev1.PodSpec) {
+		s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	}
+	memory := func(limit string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
+		}
+	}
+	tolerations := func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "k"}} }
+	selector := func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a": "b"} }
+	host := func(s *corev1.PodSpec) { s.HostNetwork = true }
+	class := func(s *corev1.PodSpec) { s.PriorityClassName = "c" }
+	command := func(s *corev1.PodSpec) { s.Containers[0].Command = []string{"fleetagent", "--debug"} }
 	same, fails := func(*corev1.PodSpec) {}, withPods(pod("p", waits("ImagePullBackOff")))
 	tests := map[string]struct {
 		is, wanted *appsv1.Deployment
@@ -239,6 +266,22 @@ func TestCorrectedImage_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 		"a pull secret":                            {deployment(same), deployment(secrets("s")), fails, supervision.RepairObjects},
 		"pull secret removed":                      {deployment(secrets("s")), deployment(same), fails, supervision.RepairObjects},
 		"the same pull secrets":                    {deployment(secrets("s", "t")), deployment(secrets("s", "t")), fails, supervision.RepairNone},
+		"a security context":                       {deployment(same), deployment(secure), fails, supervision.RepairObjects},
+		"security context removed":                 {deployment(secure), deployment(same), fails, supervision.RepairObjects},
+		"fields of the API server":                 {deployment(defaulted), deployment(same), fails, supervision.RepairNone},
+		"affinity removed":                         {deployment(affinity), deployment(same), fails, supervision.RepairObjects},
+		"another limit":                            {deployment(memory("1Mi")), deployment(memory("1Gi")), fails, supervision.RepairObjects},
+		"the same limit, written differently":      {deployment(memory("1Gi")), deployment(memory("1024Mi")), fails, supervision.RepairNone},
+		"limit removed":                            {deployment(memory("1Mi")), deployment(same), fails, supervision.RepairObjects},
+		"a toleration":                             {deployment(same), deployment(tolerations), fails, supervision.RepairObjects},
+		"another node selector":                    {deployment(selector), deployment(same), fails, supervision.RepairObjects},
+		"host network removed":                     {deployment(host), deployment(same), fails, supervision.RepairObjects},
+		"a priority class":                         {deployment(same), deployment(class), fails, supervision.RepairObjects},
+		"another command":                          {deployment(same), deployment(command), fails, supervision.RepairObjects},
+		"variable removed":                         {deployment(env(corev1.EnvVar{Name: "A"})), deployment(same), fails, supervision.RepairObjects},
+		"variable emptied":                         {deployment(env(corev1.EnvVar{Name: "A", Value: "x"})), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairObjects},
+		"a value instead of a source":              {deployment(env(from("v1"))), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairObjects},
+		"a source, with the version filled in":     {deployment(env(from("v1"))), deployment(env(from(""))), fails, supervision.RepairNone},
 		"no container":                             {deployment(func(s *corev1.PodSpec) { s.Containers = nil }), deployment(image("v2")), fails, supervision.RepairNone},
 		"another image, and no identity":           {deployment(same), deployment(image("v2")), func(in *supervision.Input) { fails(in); in.Delivered = "" }, supervision.RepairIdentity},
 	}

@@ -106,7 +106,8 @@ func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
 func (h *handler) stateOf(cluster *fleet.Cluster) string {
 	conf := h.app.Config.Get()
 	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)),
-		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets)
+		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets,
+		conf.AgentWorkers, conf.AgentCheckinInterval)
 }
 
 // reportInspection writes why an agent does not report, or that no reason was found. It writes nothing about an agent that

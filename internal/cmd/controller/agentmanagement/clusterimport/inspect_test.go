@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -38,6 +39,7 @@ const (
 	agentNamespace = "cattle-fleet-system"
 	deletesToken   = "delete ClusterRegistrationToken ws/" + tokenName
 	createsToken   = "create ClusterRegistrationToken ws/" + tokenName
+	replacedAgent  = "downstream replace Deployment " + agentNamespace + "/fleet-agent"
 	appliedMeans   = "downstream apply Secret " + agentNamespace + "/fleet-agent-bootstrap"
 )
 
@@ -113,6 +115,11 @@ func awaited(t *testing.T, there ...hubtest.Object) (*hubtest.Hub, *downstream) 
 	t.Helper()
 	hub, behind := ready(t, cluster())
 	work(t, hub)
+	for _, object := range there { // a Deployment is as the hub has applied it
+		if found, is := object.(*appsv1.Deployment); is {
+			found.Spec.Template = *install.Find[*appsv1.Deployment](behind.applied).Spec.Template.DeepCopy()
+		}
+	}
 	behind.there = there
 	hub.Sync()
 	hub.Requests()
@@ -276,7 +283,11 @@ func TestMissingDeployment_IsAppliedAgain(t *testing.T) {
 			hub.Sync()
 			hub.Requests()
 			work(t, hub) // repairs
-			expectSome(t, hub, readSecret, dialled, asked, applied)
+			requests := []string{readSecret, dialled, asked, applied}
+			if len(there) > 1 {
+				requests = slices.Insert(requests, 3, replacedAgent)
+			}
+			expectSome(t, hub, requests...)
 			if got := current(t, hub).Status; got.AgentDeployedGeneration == nil {
 				t.Error("the agent has to register anew")
 			}
@@ -288,9 +299,7 @@ func TestMissingDeployment_IsAppliedAgain(t *testing.T) {
 
 // A corrected image in the configuration is applied at once.
 func TestCorrectedImage_IsAppliedToAFailingAgent(t *testing.T) {
-	failing := agentDeployment(1)
-	failing.Spec.Template.Spec.Containers = []corev1.Container{{Image: "fleet-agent:dev"}}
-	hub, _ := awaited(t, failing, means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}))
+	hub, _ := awaited(t, agentDeployment(1), means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}))
 	work(t, hub)
 	expectImported(t, hub, conditions.ReasonAgentPodFailing)
 	hub.Sync()
@@ -302,9 +311,37 @@ func TestCorrectedImage_IsAppliedToAFailingAgent(t *testing.T) {
 	hub.Sync()
 	hub.Requests()
 	work(t, hub) // repairs
-	expectSome(t, hub, readSecret, dialled, asked, applied, written)
+	expectSome(t, hub, readSecret, dialled, asked, replacedAgent, applied, written)
 	if got := current(t, hub).Status; got.AgentDeployedGeneration == nil {
 		t.Error("the agent has to register anew")
+	}
+}
+
+// A setting that the agent got with its Bundle and that is no longer wanted is removed. If a webhook adds it again, the hub
+// tries once per inspection.
+func TestSettingThatIsNoLongerWanted_IsRemovedFromAFailingAgent(t *testing.T) {
+	hub, behind := awaited(t, agentDeployment(1), means("bearer"), podOf(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}))
+	bad := func() {
+		container := &behind.there[0].(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+		container.Env = append(container.Env, corev1.EnvVar{Name: "HTTPS_PROXY", Value: "wrong"})
+	}
+	for looks := 1; looks < 4; looks++ {
+		bad()
+		work(t, hub) // looks
+		hub.Sync()
+		hub.Requests()
+		work(t, hub) // repairs
+		if requests := hub.Requests(); !slices.Contains(requests, replacedAgent) || !slices.Contains(requests, applied) {
+			t.Fatalf("look %d: requests %q", looks, requests)
+		}
+		env := behind.there[0].(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Env
+		if slices.ContainsFunc(env, func(v corev1.EnvVar) bool { return v.Name == "HTTPS_PROXY" }) {
+			t.Errorf("look %d: the variable is still there", looks)
+		}
+		hub.Sync()
+		handle(t, hub)
+		hub.Pass(expectRetry(t, hub, supervisionrule.NextLook(looks, false)))
+		hub.Requests()
 	}
 }
 

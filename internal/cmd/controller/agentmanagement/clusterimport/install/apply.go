@@ -35,6 +35,9 @@ func (d *Agent) Apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.correct(ctx); err != nil {
+		return err
+	}
 	if err := d.Downstream.Apply(ctx, kept(desired(d.AgentDeployment, d.Rendered))...); err != nil {
 		return err
 	}
@@ -45,6 +48,22 @@ func (d *Agent) Apply(ctx context.Context) error {
 		return err
 	}
 	return d.restart(ctx, replaced) // a pod keeps the priority that its class had when the pod was created
+}
+
+// correct replaces the pod template of an agent that does not run, before the API server gets to see old and new settings
+// together: it would refuse, for example, a variable with a value and a source.
+func (d *Agent) correct(ctx context.Context) error {
+	wanted := Find[*appsv1.Deployment](d.Rendered)
+	if !d.Corrects || d.BesideBundle || wanted == nil {
+		return nil
+	}
+	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
+	found, err := d.Downstream.Find(ctx, live)
+	if err != nil || !found {
+		return err
+	}
+	live.Spec.Template.Spec = wanted.Spec.Template.Spec
+	return d.Downstream.Replace(ctx, live)
 }
 
 // restart replaces the agent's pods if wanted.
