@@ -62,8 +62,9 @@ func (d *deployer) removeLeft(ctx context.Context, name string, kept bool) error
 }
 
 // takeDown uninstalls one release of a BundleDeployment. If its objects have to stay, it only deletes the history,
-// and returns true. It does not touch a release that belongs to another owner, or objects in keep. It calls beforePurge
-// between the objects and the history. If the objects stay, an error of beforePurge keeps the history.
+// and returns true. It does not touch a release that belongs to another owner, or objects in keep. If the release has one of
+// those, its hooks do not run. It calls beforePurge between the objects and the history. If the objects stay, an error of
+// beforePurge keeps the history.
 func (d *deployer) takeDown(ctx context.Context, name string, key placement.Release, keep []manifest.Ref, beforePurge func(kept bool) error) (kept bool, err error) {
 	h, err := d.releaser.History(ctx, key)
 	if err != nil {
@@ -105,6 +106,9 @@ func (d *deployer) uninstall(ctx context.Context, h *release.History, name strin
 	if err != nil {
 		return err
 	}
+	// Another release has taken over an object: hooks that clean up after the workload would act on the running one.
+	moved := func(text string) bool { return manifest.ContainsAny(text, h.Key.Namespace, keep) }
+	hooks = hooks && !slices.ContainsFunc(h.ManifestsToUninstall(), moved)
 	confined := cmp.Or(marks[annotation.TargetNamespace], d.inventory.Confinement(h.Key))
 	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep, BeforePurge: beforePurge})
 }

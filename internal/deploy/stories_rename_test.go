@@ -104,6 +104,34 @@ func TestFailedRenameReverted_ObjectsStay(t *testing.T) {
 	}
 }
 
+// The hooks with which a chart cleans up do not run while another release has its objects.
+func TestRename_RunsNoDeleteHooks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "rename-hooks")
+	l.start()
+	test := l.renames()["release name"]
+	files := deploytest.With(test.objects, map[string]string{"hook.yaml": hookOf("cleanup", l.Name, "pre-delete,post-delete")})
+	l.apply(bundle{Name: "x", Files: files, Options: test.old})
+	l.expectStatus("x", ready)
+	broken := deploytest.With(files, map[string]string{"bad.yaml": refusedService})
+	l.apply(bundle{Name: "x", Files: broken, Options: test.changed})
+	l.expectStatus("x", says(conditions.Deployed, "100000"))
+	l.apply(bundle{Name: "x", Files: files, Options: test.old})
+	l.expectNoRelease(l.Name, "shop")
+	l.expectStatus("x", ready)
+	l.apply(bundle{Name: "x", Files: files, Options: test.changed})
+	l.expectNoRelease(l.Name, "x")
+	l.expectStatus("x", ready)
+	if l.configMapIsThere(l.Name, "cleanup") {
+		t.Error("a hook of the former release was run")
+	}
+	l.delete("x")
+	l.expectNoRelease(l.Name, "shop")
+	if !l.configMapIsThere(l.Name, "cleanup") {
+		t.Error("the hook was not run when the bundle was deleted")
+	}
+}
+
 // The failed change sets a field of an object that it does not reach. Another client has set that field.
 func TestFailedRenameReverted_FieldsOfOthersStay(t *testing.T) {
 	t.Parallel()

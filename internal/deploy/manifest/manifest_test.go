@@ -78,3 +78,32 @@ func TestSurplus(t *testing.T) {
 		t.Errorf("of nothing: %v", got)
 	}
 }
+
+func TestContainsAny(t *testing.T) {
+	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other}\n" +
+		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: role}\n"
+	ref := func(group, version, kind, namespace, name string) Ref {
+		return Ref{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Namespace: namespace, Name: name}
+	}
+	tests := map[string]struct {
+		text string
+		ref  Ref
+		want bool
+	}{
+		"namespace of the release":           {text, ref("apps", "v1", "Deployment", "home", "web"), true},
+		"another version of the kind":        {text, ref("apps", "v2", "Deployment", "home", "web"), true},
+		"the same name in another namespace": {text, ref("apps", "v1", "Deployment", "other", "web"), false},
+		"another kind":                       {text, ref("apps", "v1", "StatefulSet", "home", "web"), false},
+		"own namespace":                      {text, ref("", "v1", "Secret", "other", "s"), true},
+		"not in its own namespace":           {text, ref("", "v1", "Secret", "home", "s"), false},
+		"cluster-scoped object":              {text, ref("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "role"), true},
+		"unreadable manifest":                {"a: [", ref("apps", "v1", "Deployment", "home", "web"), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := ContainsAny(test.text, "home", []Ref{ref("", "v1", "Namespace", "", "n"), test.ref}); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

@@ -1,9 +1,11 @@
 package manifest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -75,21 +77,44 @@ type Revision struct {
 	Former []Ref
 }
 
+// identity identifies an object in all versions of its kind.
+type identity struct {
+	kind            schema.GroupKind
+	namespace, name string
+}
+
+// identitiesOf returns the identities of objects as a set.
+func identitiesOf(refs []Ref) map[identity]bool {
+	found := map[identity]bool{}
+	for _, ref := range refs {
+		found[identity{ref.GroupKind(), ref.Namespace, ref.Name}] = true
+	}
+	return found
+}
+
+// ContainsAny reports whether a manifest of a release contains one of the objects. Namespaced objects without a namespace
+// are in that of the release.
+func ContainsAny(text, namespace string, refs []Ref) bool {
+	objects, err := Parse([]byte(text))
+	if err != nil {
+		return false
+	}
+	wanted := identitiesOf(refs)
+	return slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool {
+		one := identity{object.GroupVersionKind().GroupKind(), "", object.GetName()}
+		clusterScoped := wanted[one]
+		one.namespace = cmp.Or(object.GetNamespace(), namespace)
+		return clusterScoped || wanted[one]
+	})
+}
+
 // Surplus returns the objects of a revision that the next revision does not have. The version of a kind does not
 // matter: an object is the same in all versions.
 func Surplus(former, refs []Ref) []Ref {
-	type identity struct {
-		kind            schema.GroupKind
-		namespace, name string
-	}
-	of := func(ref Ref) identity { return identity{ref.GroupKind(), ref.Namespace, ref.Name} }
-	kept := map[identity]bool{}
-	for _, ref := range refs {
-		kept[of(ref)] = true
-	}
+	kept := identitiesOf(refs)
 	var left []Ref
 	for _, ref := range former {
-		if !kept[of(ref)] {
+		if !kept[identity{ref.GroupKind(), ref.Namespace, ref.Name}] {
 			left = append(left, ref)
 		}
 	}
