@@ -191,7 +191,7 @@ func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bd *fleet
 		return "", false, fmt.Errorf("reading Secret %s/%s: %w", namespace, name, err)
 	}
 	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data)
-	isRight, same, err := c.compareCopy("Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	isRight, same, err := c.compareCopy(bd, "Secret", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
 	if isRight || err != nil {
 		return current.ResourceVersion, false, err
 	}
@@ -220,7 +220,7 @@ func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bd *fl
 		return "", false, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	sameData := equality.Semantic.DeepEqual(current.Data, wanted.Data) && equality.Semantic.DeepEqual(current.BinaryData, wanted.BinaryData)
-	isRight, same, err := c.compareCopy("ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
+	isRight, same, err := c.compareCopy(bd, "ConfigMap", current.ObjectMeta, &wanted.ObjectMeta, sameData, again)
 	if isRight || err != nil {
 		return current.ResourceVersion, false, err
 	}

@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestCopyMeta(t *testing.T) {
@@ -50,6 +53,46 @@ func TestCheckWorkspace(t *testing.T) {
 	}
 	if err := checkWorkspace(bd, "Secret", &metav1.ObjectMeta{Name: "s"}); err != nil {
 		t.Errorf("a copy that does not say where it is from: %v", err)
+	}
+}
+
+func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
+	meta := func(labels, annotations map[string]string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "web", Name: "s", Labels: labels, Annotations: annotations}
+	}
+	theirs := meta(map[string]string{"app.kubernetes.io/managed-by": "Helm"}, map[string]string{"meta.helm.sh/release-name": "theirs"})
+	takes := fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{TakeOwnership: true}}
+	tests := map[string]struct {
+		current  metav1.ObjectMeta
+		options  fleet.BundleDeploymentOptions
+		sameData bool
+		again    bool
+		refused  bool
+	}{
+		"object of another owner":                           {current: theirs, refused: true},
+		"object of another owner, helm":                     {current: theirs, options: fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}, refused: true},
+		"object of another owner with the same data":        {current: theirs, sameData: true, refused: true},
+		"object of another owner, takeOwnership":            {current: theirs, options: takes},
+		"copy of this agent":                                {current: meta(map[string]string{fleet.LabelBundleDeployment: "x"}, map[string]string{fleet.AnnotationAgentNamespace: "agents"})},
+		"copy of an agent of Rancher Fleet":                 {current: meta(map[string]string{fleet.LabelBundleDeployment: "x"}, nil)},
+		"copy of another BundleDeployment":                  {current: meta(map[string]string{fleet.LabelBundleDeployment: "y"}, nil)},
+		"copy that outlived its Bundle":                     {current: meta(nil, map[string]string{fleet.AnnotationAgentNamespace: "agents"})},
+		"copy that lost its label and its annotation":       {current: meta(nil, nil), again: true},
+		"object without labels where no copy has been made": {current: meta(nil, nil), refused: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &Copier{Options: Options{AgentNamespace: "agents"}}
+			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: fleet.BundleDeploymentSpec{Options: test.options}}
+			wanted := c.copyMeta(metav1.ObjectMeta{Name: "s"}, "x", "web")
+			_, _, err := c.compareCopy(bd, "Secret", test.current, &wanted, test.sameData, test.again)
+			if (err != nil) != test.refused {
+				t.Fatalf("error %v", err)
+			}
+			if test.refused && (outcome.ReasonOf(err) != conditions.ReasonObjectTaken || !strings.Contains(err.Error(), "kubectl delete secret -n web s")) {
+				t.Errorf("%s: %v", outcome.ReasonOf(err), err)
+			}
+		})
 	}
 }
 

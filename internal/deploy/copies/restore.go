@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,9 +136,12 @@ func (c copied) modified(missing bool) fleet.ModifiedStatus {
 
 // compareCopy reports whether a copy is correct (isRight), and whether it differs only in the agent that made it
 // (same). A restored copy may have additional labels and annotations, and it may carry the label of another
-// BundleDeployment that needs the same copy. A copy of another agent is an error.
-func (c *Copier) compareCopy(kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
+// BundleDeployment that needs the same copy. A copy of another agent is an error. Otherwise, an object that is not a copy is.
+func (c *Copier) compareCopy(bd *fleet.BundleDeployment, kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
 	if !again {
+		if err := mayReplace(bd, kind, current); err != nil {
+			return false, false, err
+		}
 		same = sameData && sameMeta(current, *wanted)
 		return same && c.copiedIt(current), same, nil
 	}
@@ -148,6 +152,19 @@ func (c *Copier) compareCopy(kind string, current metav1.ObjectMeta, wanted *met
 		wanted.Labels[fleet.LabelBundleDeployment] = other
 	}
 	return sameData && contains(current.Labels, wanted.Labels) && contains(current.Annotations, wanted.Annotations), false, nil
+}
+
+// mayReplace returns an error for an object that is not a copy, even if its data are the same: it would later be deleted like
+// a copy. The copies of Rancher Fleet's agents have only the label, those that outlived their Bundle only the annotation.
+func mayReplace(bd *fleet.BundleDeployment, kind string, found metav1.ObjectMeta) error {
+	isCopy := found.Labels[fleet.LabelBundleDeployment] != "" || found.Annotations[fleet.AnnotationAgentNamespace] != ""
+	if helm := bd.Spec.Options.Helm; isCopy || helm != nil && helm.TakeOwnership {
+		return nil
+	}
+	return outcome.Because(conditions.ReasonObjectTaken, fmt.Errorf(
+		"downstreamResources: %s %s/%s exists on the cluster and is not a copy; rename the original, remove that object with "+
+			"\"kubectl delete %s -n %s %s\", or set helm.takeOwnership to replace it", kind, found.Namespace, found.Name,
+		strings.ToLower(kind), found.Namespace, found.Name))
 }
 
 // contains reports whether all has every entry of part.
