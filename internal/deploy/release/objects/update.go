@@ -231,16 +231,16 @@ func (c *Client) took(target *resource.Info, answer runtime.Object, err error) e
 // threeWayPatch returns the patch that brings live to target and removes fields that are in before but not in
 // target. It is "{}" if nothing changes.
 func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Object) (types.PatchType, []byte, error) {
-	var texts [3][]byte
-	for i, object := range []runtime.Object{before, target.Object, live} {
-		text, err := json.Marshal(object)
-		if err != nil {
-			return "", nil, fmt.Errorf("encoding: %w", err)
-		}
-		texts[i] = text
+	versions, err := copiesOf(before, target.Object, live)
+	if err != nil {
+		return "", nil, err
 	}
 	versioned := kube.AsVersioned(target)
 	if _, unknown := versioned.(runtime.Unstructured); unknown {
+		texts, err := encode(versions)
+		if err != nil {
+			return "", nil, err
+		}
 		patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(texts[0], texts[1], texts[2],
 			mergepatch.RequireKeyUnchanged("apiVersion"), mergepatch.RequireKeyUnchanged("kind"),
 			mergepatch.RequireMetadataKeyUnchanged("name"))
@@ -250,8 +250,51 @@ func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Ob
 	if err != nil {
 		return "", nil, fmt.Errorf("reading the schema: %w", err)
 	}
+	whole := replaceLists(versions[0], versions[1], versions[2], lookup)
+	texts, err := encode(versions)
+	if err != nil {
+		return "", nil, err
+	}
 	patch, err := strategicpatch.CreateThreeWayMergePatch(texts[0], texts[1], texts[2], lookup, true)
-	return types.StrategicMergePatchType, patch, err
+	if err != nil || !whole {
+		return types.StrategicMergePatchType, patch, err
+	}
+	patch, err = wholeListsPatch(live, texts[2], patch, lookup)
+	return types.MergePatchType, patch, err
+}
+
+// wholeListsPatch applies a strategic merge patch to current, the live object without the lists that replaceLists has removed.
+// It returns the JSON merge patch that makes the same of the live object. The API server cannot apply the strategic merge patch:
+// it sorts such a list by its key, even if the patch replaces the list.
+func wholeListsPatch(live runtime.Object, current, patch []byte, lookup strategicpatch.LookupPatchMeta) ([]byte, error) {
+	merged, err := strategicpatch.StrategicMergePatchUsingLookupPatchMeta(current, patch, lookup)
+	if err != nil {
+		return nil, fmt.Errorf("merging: %w", err)
+	}
+	text, err := json.Marshal(live)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return jsonmergepatch.CreateThreeWayJSONMergePatch(text, merged, text)
+}
+
+// copiesOf returns copies of the content of three versions of an object.
+func copiesOf(objects ...runtime.Object) (versions [3]map[string]any, err error) {
+	for i, object := range objects {
+		if versions[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(object.DeepCopyObject()); err != nil {
+			return versions, fmt.Errorf("copying: %w", err)
+		}
+	}
+	return versions, nil
+}
+
+func encode(versions [3]map[string]any) (texts [3][]byte, err error) {
+	for i, version := range versions {
+		if texts[i], err = json.Marshal(version); err != nil {
+			return texts, fmt.Errorf("encoding: %w", err)
+		}
+	}
+	return texts, nil
 }
 
 // mayDelete reports whether an object that left the release may be deleted. The annotation helm.sh/resource-policy
