@@ -43,7 +43,8 @@ func normalise(object *unstructured.Unstructured) map[string]any {
 	}
 	switch kind := object.GroupVersionKind().GroupKind(); {
 	case isSecret(kind):
-		encodeStrings(out)
+		EncodeStrings(out)
+		delete(out, "stringData")
 	case kind.Group == groupRBAC:
 		normaliseRBAC(out)
 	case kind.Group == groupAdmission:
@@ -58,22 +59,28 @@ func normalise(object *unstructured.Unstructured) map[string]any {
 
 func isSecret(kind schema.GroupKind) bool { return kind == schema.GroupKind{Kind: "Secret"} }
 
-// encodeStrings moves the text in stringData of a Secret to data, as the server does.
-func encodeStrings(secret map[string]any) {
+// EncodeStrings moves the text in stringData of a Secret to data, as the API server does. Values that are not text stay, because
+// the API server rejects them.
+func EncodeStrings(secret map[string]any) {
 	texts, ok := secret["stringData"].(map[string]any)
-	delete(secret, "stringData")
-	if !ok || len(texts) == 0 {
+	if !ok {
 		return
 	}
-	data, ok := secret["data"].(map[string]any)
-	if !ok {
-		data = map[string]any{}
-		secret["data"] = data
-	}
 	for key, value := range texts {
-		if text, ok := value.(string); ok {
-			data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+		text, ok := value.(string)
+		if !ok {
+			continue
 		}
+		data, ok := secret["data"].(map[string]any)
+		if !ok {
+			data = map[string]any{}
+			secret["data"] = data
+		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+		delete(texts, key)
+	}
+	if len(texts) == 0 {
+		delete(secret, "stringData")
 	}
 }
 

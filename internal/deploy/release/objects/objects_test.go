@@ -42,6 +42,9 @@ func TestThreeWayPatch(t *testing.T) {
 	custom := func(spec string) string {
 		return "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: " + spec + "\n"
 	}
+	secret := func(fields string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: web}\n" + fields + "\n"
+	}
 	containers := func(list string) string { return "{template: {spec: {containers: [" + list + "]}}}" }
 	tests := map[string]struct{ before, target, live, want string }{
 		"nothing changed":                                    {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{}`},
@@ -50,6 +53,14 @@ func TestThreeWayPatch(t *testing.T) {
 		"the bundle removed a field":                         {deployment("{replicas: 1, paused: true}"), deployment("{replicas: 1}"), deployment("{replicas: 1, paused: true}"), `{"spec":{"paused":null}}`},
 		"another writer added a field":                       {deployment("{replicas: 1}"), deployment("{replicas: 1}"), deployment("{replicas: 1, minReadySeconds: 5}"), `{}`},
 		"lists of built-in kinds are keyed":                  {deployment(containers("{name: a, image: v1}")), deployment(containers("{name: a, image: v2}")), deployment(containers("{name: side, image: z}, {name: a, image: v1}")), `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"image":"v2","name":"a"}]}}}}`},
+		"a Secret's text did not change":                     {secret("stringData: {a: x}"), secret("stringData: {a: x}"), secret("data: {a: eA==, other: eA==}"), `{}`},
+		"a Secret's text changed":                            {secret("stringData: {a: x}"), secret("stringData: {a: text}"), secret("data: {a: eA==}"), `{"data":{"a":"dGV4dA=="}}`},
+		"a Secret's text lost a key":                         {secret("stringData: {a: x, b: text}"), secret("stringData: {a: x}"), secret("data: {a: eA==, b: dGV4dA==}"), `{"data":{"b":null}}`},
+		"a Secret lost all text":                             {secret("stringData: {a: x}"), secret("type: Opaque"), secret("data: {a: eA==, other: eA==}\ntype: Opaque"), `{"data":{"a":null}}`},
+		"a Secret's text moved to its data":                  {secret("stringData: {a: x, b: text}"), secret("data: {a: eA==}"), secret("data: {a: eA==, b: dGV4dA==}"), `{"data":{"b":null}}`},
+		"a Secret's data moved to its text":                  {secret("data: {a: eA==, b: dGV4dA==}"), secret("stringData: {a: z}"), secret("data: {a: eA==, b: dGV4dA==}"), `{"data":{"a":"eg==","b":null}}`},
+		"a Secret's text is a number, which is rejected":     {secret("stringData: {a: x}"), secret("stringData: {a: 1, b: text}"), secret("data: {a: eA==}"), `{"data":{"a":null,"b":"dGV4dA=="},"stringData":{"a":1}}`},
+		"a Secret's text is not a map, which is rejected":    {secret("stringData: {a: x}"), secret("stringData: text"), secret("data: {a: eA==}"), `{"data":{"a":null},"stringData":"text"}`},
 		"a custom resource did not change":                   {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{}`},
 		"a custom resource was changed":                      {custom("{a: 1}"), custom("{a: 1}"), custom("{a: 2}"), `{"spec":{"a":1}}`},
 		"a custom resource lost a field":                     {custom("{a: 1, b: 2}"), custom("{a: 1}"), custom("{a: 1, b: 2}"), `{"spec":{"b":null}}`},

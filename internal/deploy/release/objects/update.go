@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -235,6 +237,9 @@ func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Ob
 	if err != nil {
 		return "", nil, err
 	}
+	if target.Mapping.GroupVersionKind.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
+		encodeSecret(versions[0], versions[1])
+	}
 	versioned := kube.AsVersioned(target)
 	if _, unknown := versioned.(runtime.Unstructured); unknown {
 		texts, err := encode(versions)
@@ -261,6 +266,17 @@ func threeWayPatch(before runtime.Object, target *resource.Info, live runtime.Ob
 	}
 	patch, err = wholeListsPatch(live, texts[2], patch, lookup)
 	return types.MergePatchType, patch, err
+}
+
+// encodeSecret encodes the text in two versions of a Secret. The API server stores no stringData, so that a key that is no longer
+// there would stay in data. If target has no data, only the former keys go: other writers may have added some.
+func encodeSecret(before, target map[string]any) {
+	_, hadText := before["stringData"].(map[string]any)
+	drift.EncodeStrings(before)
+	drift.EncodeStrings(target)
+	if hadText && target["data"] == nil {
+		target["data"] = map[string]any{}
+	}
 }
 
 // wholeListsPatch applies a strategic merge patch to current, the live object without the lists that replaceLists has removed.
