@@ -16,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
@@ -248,14 +250,9 @@ func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropaga
 	var mu sync.Mutex
 	result := &kube.Result{}
 	err := inBatches(list, func(info *resource.Info) error {
-		allowed, err := may(info)
-		if err != nil || !allowed {
+		deleted, err := c.deleteIf(may, info, policy)
+		if err != nil || !deleted {
 			return err
-		}
-		options := &metav1.DeleteOptions{PropagationPolicy: &policy}
-		_, err = c.helper(info).DeleteWithOptions(info.Namespace, info.Name, options)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting %s: %w", describeInfo(info), err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -267,6 +264,41 @@ func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropaga
 		return result, []error{err}
 	}
 	return result, nil
+}
+
+// deleteIf deletes an object that may be deleted. If may has read the object and it has changed since, deleteIf asks again: the
+// object may belong to another release now.
+func (c *Client) deleteIf(may func(*resource.Info) (bool, error), info *resource.Info,
+	policy metav1.DeletionPropagation) (deleted bool, err error) {
+	deployed := info.Object
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		info.Object = deployed // may compares the live object with it
+		allowed, err := may(info)
+		if err != nil || !allowed {
+			return err
+		}
+		options := &metav1.DeleteOptions{PropagationPolicy: &policy}
+		if info.Object != deployed {
+			options.Preconditions = preconditionsOf(info.Object)
+		}
+		_, err = c.helper(info).DeleteWithOptions(info.Namespace, info.Name, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting %s: %w", describeInfo(info), err)
+		}
+		deleted = true
+		return nil
+	})
+	return deleted, err
+}
+
+// preconditionsOf returns the preconditions for deleting this version of an object, or nil if its API has no versions.
+func preconditionsOf(object runtime.Object) *metav1.Preconditions {
+	live, ok := object.(*unstructured.Unstructured)
+	if !ok || live.GetUID() == "" || live.GetResourceVersion() == "" {
+		return nil
+	}
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 
 func (c *Client) setDeletionError(err error) {

@@ -1,0 +1,99 @@
+package objects
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/kube"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest/fake"
+
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+)
+
+// storedMap is the ConfigMap that an API server has. Each entry of owners is a version of it.
+type storedMap struct {
+	owners  []string
+	changes int  // how often the object changes between a read and a deletion
+	missing bool // the object is deleted meanwhile
+	deleted bool
+	reads   int
+}
+
+func (s *storedMap) serve(r *http.Request) (*http.Response, error) {
+	version := min(s.reads, len(s.owners)-1)
+	switch r.Method {
+	case http.MethodGet:
+		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"web","uid":"u",
+			"resourceVersion":"%d","annotations":{%q:%q,%q:"web"}}}`, s.reads, ReleaseNameAnnotation, s.owners[version], ReleaseNamespaceAnnotation)
+		s.reads++
+		return answer(http.StatusOK, text), nil
+	case http.MethodDelete:
+		var options metav1.DeleteOptions
+		if err := json.NewDecoder(r.Body).Decode(&options); err != nil {
+			return nil, err
+		}
+		if s.missing {
+			return answer(http.StatusNotFound, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`), nil
+		}
+		if conditions := options.Preconditions; conditions != nil && s.reads <= s.changes {
+			if *conditions.UID != "u" || *conditions.ResourceVersion != fmt.Sprint(s.reads-1) {
+				return nil, fmt.Errorf("preconditions %v", conditions)
+			}
+			return answer(http.StatusConflict, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`), nil
+		}
+		s.deleted = true
+		return answer(http.StatusOK, `{"apiVersion":"v1","kind":"Status","status":"Success"}`), nil
+	}
+	return nil, fmt.Errorf("unexpected %s", r.Method)
+}
+
+func answer(code int, text string) *http.Response {
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(text))}
+}
+
+func TestDeletion_DecidesAgainAfterAConflict(t *testing.T) {
+	tests := map[string]struct {
+		stored  storedMap
+		hook    bool
+		deleted bool
+		fails   bool
+	}{
+		"unchanged: deleted":                      {storedMap{owners: []string{"mine"}}, false, true, false},
+		"changed once: deleted":                   {storedMap{owners: []string{"mine"}, changes: 1}, false, true, false},
+		"another release takes it: stays":         {storedMap{owners: []string{"mine", "other"}, changes: 1}, false, false, false},
+		"changes each time: error":                {storedMap{owners: []string{"mine"}, changes: 100}, false, false, true},
+		"deleted meanwhile: no error":             {storedMap{owners: []string{"mine"}, missing: true}, false, false, false},
+		"a hook's object is deleted without read": {storedMap{owners: []string{"other"}, changes: 100}, true, true, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			info := infoOf(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web, uid: manifest, resourceVersion: '7'}\n")
+			info.Client = &fake.RESTClient{
+				NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+				Client:               fake.CreateHTTPClient(test.stored.serve),
+			}
+			c := New(nil, placement.Release{Namespace: "web", Name: "mine"}, nil)
+			remove := func() (*kube.Result, []error) {
+				return c.DeleteWithPropagationPolicy(kube.ResourceList{info}, metav1.DeletePropagationBackground)
+			}
+			if test.hook {
+				remove = func() (*kube.Result, []error) { return c.Delete(kube.ResourceList{info}) }
+			}
+			_, errs := remove()
+			if test.stored.deleted != test.deleted || (len(errs) > 0) != test.fails {
+				t.Errorf("deleted %t, errors %v", test.stored.deleted, errs)
+			}
+			if test.fails && !strings.Contains(fmt.Sprint(errs), "deleting configmap.v1 web/a") {
+				t.Errorf("errors %v", errs)
+			}
+		})
+	}
+}
