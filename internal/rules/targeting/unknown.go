@@ -64,26 +64,28 @@ func (s *Selection) NamesCluster(cluster *fleet.Cluster) bool {
 // mostUnknown limits the number of groups for which PicksIf and Undecided evaluate the targets.
 const mostUnknown = 50
 
-// PicksIf reports whether the Bundle would go to a cluster that was also in groups of these names, with any labels.
-// Callers should keep deployments that exist because of a deleted group, because no user asked to remove them. If the
-// Bundle names very many groups that do not exist, it returns true without a look at the targets.
+// PicksIf reports whether the Bundle would go to a cluster that was also in one of the groups of these names, with any
+// labels. Callers should keep deployments that exist because of a deleted group, because no user asked to remove them.
+// If the Bundle names very many groups that do not exist, it returns true without a look at the targets.
+//
+// It tries one group at a time: a deployment that exists because of one group stays, even if another group excludes it.
 func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []GroupRef) bool {
-	in := slices.Clone(groups.Of(cluster))
-	added := map[string]bool{}
+	names := map[string]bool{} // several targets may name the same group
 	for _, ref := range unknown {
-		if added[ref.Name] {
-			continue // several targets may name the same group
-		}
-		if len(added) == mostUnknown {
+		names[ref.Name] = true
+	}
+	if len(names) > mostUnknown {
+		return true
+	}
+	in := groups.Of(cluster)
+	for name := range names {
+		group := &fleet.ClusterGroup{}
+		group.Name, group.Namespace, group.UID = name, cluster.Namespace, unknownGroup
+		if _, picked := s.choose(cluster, append(slices.Clone(in), group)); picked {
 			return true
 		}
-		added[ref.Name] = true
-		group := &fleet.ClusterGroup{}
-		group.Name, group.Namespace, group.UID = ref.Name, cluster.Namespace, unknownGroup
-		in = append(in, group)
 	}
-	_, picked := s.choose(cluster, in)
-	return picked
+	return false
 }
 
 // unknownGroup is the UID of a group that does not exist. Any group selector may match its labels.
