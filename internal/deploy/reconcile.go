@@ -226,7 +226,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return nil
 	}
 	written, err := d.hub.Report(ctx, bd, status)
-	if apierrors.IsNotFound(err) {
+	if hub.IsDeleted(err) {
 		return nil // deleted in the meantime; the delete event triggers the cleanup
 	}
 	if err != nil {

@@ -186,6 +186,7 @@ type hubServer struct {
 	mu      sync.Mutex
 	patches []string
 	answer  int
+	proxy   bool // answers without a Status
 }
 
 func (s *hubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -193,6 +194,10 @@ func (s *hubServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
 	s.patches = append(s.patches, r.Method+" "+r.URL.Path+" "+string(body))
+	if s.proxy {
+		http.Error(w, "404 page not found", s.answer)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(s.answer)
 	if s.answer != http.StatusOK {
@@ -264,9 +269,19 @@ func TestReports_AreSentOnlyForChanges(t *testing.T) {
 }
 
 func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
-	for answer, wantErr := range map[int]bool{http.StatusOK: false, http.StatusNotFound: false, http.StatusInternalServerError: true} {
-		t.Run(fmt.Sprint(answer), func(t *testing.T) {
-			server := &hubServer{answer: answer}
+	tests := map[string]struct {
+		answer  int
+		proxy   bool
+		wantErr bool
+	}{
+		"accepted":                           {answer: http.StatusOK},
+		"deleted":                            {answer: http.StatusNotFound},
+		"not found by a proxy without route": {answer: http.StatusNotFound, proxy: true, wantErr: true},
+		"internal error":                     {answer: http.StatusInternalServerError, wantErr: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := &hubServer{answer: test.answer, proxy: test.proxy}
 			listener := httptest.NewServer(server)
 			defer listener.Close()
 			now := deploytest.Noon()
@@ -278,10 +293,10 @@ func TestFailedReport_ReturnsErrorUnlessDeleted(t *testing.T) {
 			bd, r := deploytest.Deployment(), &record{}
 			status := bd.Status.DeepCopy()
 			status.Ready = true
-			if err := d.report(t.Context(), bd, r, status); (err != nil) != wantErr {
+			if err := d.report(t.Context(), bd, r, status); (err != nil) != test.wantErr {
 				t.Errorf("got %v", err)
 			}
-			if r.status != status || (r.written != nil) != (answer == http.StatusOK) {
+			if r.status != status || (r.written != nil) != (test.answer == http.StatusOK) {
 				t.Errorf("remembered %v, written %v", r.status, r.written)
 			}
 			got := strings.Join(server.take(), "\n")

@@ -85,16 +85,22 @@ func (h *Hub) All() []*fleet.BundleDeployment {
 // ConfirmGone checks with a get request whether a BundleDeployment was really deleted. An open watch continues
 // after the agent has lost its rights, and then reports the cleanup of the cluster's namespace. Deletions by a hub
 // that no longer knows the agent do not count: the workloads keep running.
+// An answer of something else is an error, such as a 404 from a proxy or a hub without the CRD: the caller tries again.
 func (h *Hub) ConfirmGone(ctx context.Context, name string) (bool, error) {
 	err := h.Fleet.Get().Namespace(h.namespace).Resource(BundleDeployments).Name(name).Do(ctx).Error()
 	switch {
-	case apierrors.IsNotFound(err):
-		// A hub without the CRD has lost all data. Its answer says nothing about this BundleDeployment.
-		return !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse), nil
+	case IsDeleted(err):
+		return true, nil
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("checking whether BundleDeployment %s was deleted: %w", name, err)
+}
+
+// IsDeleted reports whether the API server answered that an object does not exist. A 404 without a Status says nothing
+// about the object: it comes from a proxy without a route, or from a hub without the CRD, which has lost all data.
+func IsDeleted(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // Values reads the values of a BundleDeployment from its Secret. The hash shows whether the API server's cache has

@@ -226,7 +226,7 @@ func TestConfirmGone(t *testing.T) {
 		err  bool
 	}{
 		"it was deleted":                    {404, status(404, metav1.StatusReasonNotFound), true, false},
-		"the hub has lost the CRD":          {404, "404 page not found\n", false, false},
+		"a proxy has no route to the hub":   {404, "404 page not found\n", false, true},
 		"it exists":                         {200, `{"apiVersion":"fleet.cattle.io/v1alpha1","kind":"BundleDeployment"}`, false, false},
 		"the agent has no rights":           {403, status(403, metav1.StatusReasonForbidden), false, false},
 		"the agent's credential is invalid": {401, status(401, metav1.StatusReasonUnauthorized), false, false},
