@@ -155,6 +155,16 @@ func TimeToLive(token *fleet.ClusterRegistrationToken, byDefault time.Duration) 
 	return nil
 }
 
+// Expiry returns when a token expires, or nil if it never does. The default of the hub counts if the status records it.
+func Expiry(token *fleet.ClusterRegistrationToken) *time.Time {
+	ttl := TimeToLive(token, 0)
+	if !isLimited(ttl) {
+		return nil
+	}
+	at := token.CreationTimestamp.Add(ttl.Duration)
+	return &at
+}
+
 // isUnprocessed reports whether no controller has written the token's status, neither ours nor Rancher Fleet's.
 func isUnprocessed(token *fleet.ClusterRegistrationToken) bool {
 	return token.Status.SecretName == "" && token.Status.Expires == nil && len(token.Status.Conditions) == 0

@@ -29,7 +29,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol"
-	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -451,16 +450,6 @@ func late(o Order, token *fleet.ClusterRegistrationToken) error {
 	}
 	return failure.With("kubectl get pods -n cattle-fleet-system -l app=fleet-controller",
 		fmt.Sprintf("then print the text with: fleet token show %s -n %s --with-secret", o.Name, o.Workspace))
-}
-
-// expiry returns when a token expires, or nil.
-func expiry(token *fleet.ClusterRegistrationToken) *time.Time {
-	ttl := tokenrule.TimeToLive(token, 0)
-	if ttl == nil || ttl.Duration <= 0 {
-		return nil
-	}
-	at := token.CreationTimestamp.Add(ttl.Duration)
-	return &at
 }
 
 // missing returns the error for a token that cannot be read.

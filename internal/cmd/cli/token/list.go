@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -73,7 +74,7 @@ func result(token *fleet.ClusterRegistrationToken, joined []string, now time.Tim
 	case token.Status.SecretName != "":
 		r.State = stateReady
 	}
-	if at := expiry(token); at != nil {
+	if at := tokenrule.Expiry(token); at != nil {
 		left := max(0, int64(at.Sub(now)/time.Second))
 		r.Expires, r.RemainingSeconds = at.UTC().Format(time.RFC3339), &left
 		if !now.Before(*at) {

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -100,7 +101,7 @@ func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 // joinText returns the join text of a token, with the image of the agent. cluster has the name, the client ID and the registry
 // of the Cluster that joins. It is empty for a reusable token.
 func joinText(ctx context.Context, hub *access.Cluster, values protocol.Values, cluster fleet.Cluster, token *fleet.ClusterRegistrationToken) jointext.Text {
-	text := jointext.Of(values, cluster.Spec.ClientID, expiry(token))
+	text := jointext.Of(values, cluster.Spec.ClientID, tokenrule.Expiry(token))
 	text.Cluster = cluster.Name
 	if image := hubconfig.AgentImage(ctx, hub.Core, cluster.Spec.PrivateRepoURL); jointext.IsImage(image) {
 		text.Image = image

@@ -182,6 +182,9 @@ func faults() map[string]fault {
 		}, "ClusterRegistration fleet-default/request-of-west", check.Warning, "an agent asks for Cluster fleet-default/west and did not prove that it is the agent of that Cluster", "fleet confirm-takeover west request-of-west -n fleet-default"},
 		"token never expires":          {"hub-tokens-expiry", func(f *Facts) { f.Tokens[0].Spec.TTL = nil }, "ClusterRegistrationToken fleet-default/west", check.Warning, "never expires", `kubectl patch clusterregistrationtokens.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"ttl":"49h"}}'`},
 		"expired token is still there": {"hub-tokens-expired", func(f *Facts) { f.Tokens[0].Spec.TTL.Duration = time.Hour }, "ClusterRegistrationToken fleet-default/west", check.Failed, "expired on 2026-05-03T13:00:00Z", "fleet token revoke west -n fleet-default"},
+		"token that got the default TTL is still there": {"hub-tokens-expired", func(f *Facts) {
+			f.Tokens[0].Spec.TTL, f.Tokens[0].Status.DefaultTTL = nil, &metav1.Duration{Duration: time.Hour}
+		}, "ClusterRegistrationToken fleet-default/west", check.Failed, "expired on 2026-05-03T13:00:00Z", "fleet token revoke west -n fleet-default"},
 		"Secret of a token is missing": {"hub-tokens-values", func(f *Facts) { f.Values = nil }, "ClusterRegistrationToken fleet-default/west", check.Failed, "Secret fleet-default/west with the values of the token does not exist", logs},
 		"name of a token is taken": {"hub-tokens-values", func(f *Facts) {
 			f.Tokens[0].Status.Conditions = append(f.Tokens[0].Status.Conditions, condition(conditions.Ready, conditions.ReasonSecretNameTaken, "taken"))
@@ -315,6 +318,9 @@ func TestNoFaults(t *testing.T) {
 		}},
 		"token of an import never expires": {"hub-tokens-expiry", func(f *Facts) {
 			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}
+		}},
+		"token got the default TTL": {"hub-tokens-expiry", func(f *Facts) {
+			f.Tokens[0].Spec.TTL, f.Tokens[0].Status.DefaultTTL = nil, &metav1.Duration{Duration: 720 * time.Hour}
 		}},
 		"token has just been created": {"hub-tokens-values", func(f *Facts) { f.Values = nil; f.Tokens[0].CreationTimestamp = clitest.Ago(time.Second) }},
 		"shard of a Bundle runs": {"hub-shards", func(f *Facts) {

@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -88,7 +89,7 @@ func isOfImport(token *fleet.ClusterRegistrationToken) bool {
 func checkTokensExpiry(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, token := range f.Tokens {
-		if isOfImport(token) || token.Spec.TTL != nil && token.Spec.TTL.Duration > 0 || token.DeletionTimestamp != nil {
+		if isOfImport(token) || tokenrule.Expiry(token) != nil || token.DeletionTimestamp != nil {
 			continue
 		}
 		// The TTL counts from the creation of the token.
@@ -102,10 +103,7 @@ func checkTokensExpiry(f *Facts) []check.Row {
 func checkTokensExpired(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, token := range f.Tokens {
-		if token.Spec.TTL == nil || token.Spec.TTL.Duration <= 0 {
-			continue
-		}
-		if at := token.CreationTimestamp.Add(token.Spec.TTL.Duration); f.Now.Sub(at) > check.CreationPatience {
+		if at := tokenrule.Expiry(token); at != nil && f.Now.Sub(*at) > check.CreationPatience {
 			groups.Add("", check.Fail(check.OfFleet("ClusterRegistrationToken", token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
 				remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)))
 		}
