@@ -60,9 +60,12 @@ func newOptions(streams genericiooptions.IOStreams, clock func() time.Time) *opt
 	return &options{streams: streams, clock: clock, flags: access.NewFlags(), format: output.Table, timeout: defaultTimeout}
 }
 
-const rowsHelp = `Each check is ok, warning, failed or skipped. A check is skipped if you lack a right that it needs; the cause names the
-right. The table shows problems only, unless --all is given. The exit code is 1 if a check has the verdict of --fail-on or a
-worse one. The fix repairs the named object. ` + check.Page + ` explains each check.`
+const rowsHelp = `Each check is ok, warning, failed or skipped. A check is skipped if it could not read what it needs. The cause says why, and
+names the right if you lack one. The table shows problems only, unless --all is given. The fix repairs the named object.
+` + check.Page + ` explains each check.
+
+The exit code is 1 if a check has the verdict of --fail-on or a worse one. It is also 1 if a check was skipped because a
+request failed or the command was interrupted, and 4 if the time was too short. A right that you lack does not change it.`
 
 func newHub(o *options, use string) *cobra.Command {
 	command := &cobra.Command{
@@ -92,7 +95,7 @@ func (o *options) bind(command *cobra.Command) {
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time for all checks together")
 }
 
-// run prints the rows of checks. A report that exceeds --fail-on makes the exit code 1 without an error message.
+// run prints the rows of checks. Their exit code comes without an error message, because the report has the causes.
 func (o *options) run(ctx context.Context, checks func(context.Context) ([]check.Row, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -108,8 +111,8 @@ func (o *options) run(ctx context.Context, checks func(context.Context) ([]check
 	if err := report.Print(o.streams.Out, o.format, o.all); err != nil {
 		return err
 	}
-	if o.failOn.Exceeds(report) {
-		return exit.Printed{Code: exit.Failed}
+	if code := o.failOn.ExitCode(report); code != exit.Done {
+		return exit.Printed{Code: code}
 	}
 	return nil
 }

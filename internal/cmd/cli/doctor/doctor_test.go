@@ -211,7 +211,16 @@ func TestServerThatDoesNotAnswerOneRequest_SkipsItsChecks(t *testing.T) {
 	server, doctor := start(t)
 	server.Hang("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/bundles")
 	got := doctor("hub", "--timeout", "2s")
-	if !strings.Contains(got, "skipped   hub-bundles-failing, 6 more") || !strings.Contains(got, "list bundles.fleet.cattle.io in namespace fleet-default") || !strings.HasSuffix(got, "exit code 0\n") {
+	if !strings.Contains(got, "skipped   hub-bundles-failing, 6 more") || !strings.Contains(got, "list bundles.fleet.cattle.io in namespace fleet-default") || !strings.HasSuffix(got, "exit code 4\n") {
+		t.Error(got)
+	}
+}
+
+func TestServerThatFailsOneRequest_FailsTheCommand(t *testing.T) {
+	server, doctor := start(t)
+	server.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/bundles", 500)
+	got := doctor("hub")
+	if !strings.Contains(got, "skipped   hub-bundles-failing, 6 more") || !strings.HasSuffix(got, "exit code 1\n") {
 		t.Error(got)
 	}
 }

@@ -38,7 +38,7 @@ func Run[F any](checks []Check[F], facts F, missing Missing) []Row {
 func (c Check[F]) rows(facts F, missing Missing) []Row {
 	for _, source := range c.Needs {
 		if why, found := missing[source]; found {
-			return []Row{{Verdict: Skipped, Cause: why.Cause, Fix: why.Fix}}
+			return []Row{{Verdict: Skipped, Cause: why.Cause, Fix: why.Fix, Code: why.Code}}
 		}
 	}
 	if found := c.Judge(facts); len(found) > 0 {

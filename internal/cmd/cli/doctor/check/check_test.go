@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
@@ -177,6 +178,28 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
+func TestExitCode_CountsChecksThatCouldNotBeDone(t *testing.T) {
+	for name, test := range map[string]struct {
+		codes []exit.Code
+		want  exit.Code
+	}{
+		"right is missing":             {[]exit.Code{exit.Done}, exit.Done},
+		"time was too short":           {[]exit.Code{exit.Done, exit.Timeout, exit.Done}, exit.Timeout},
+		"request failed":               {[]exit.Code{exit.Failed, exit.Timeout}, exit.Failed},
+		"request failed after timeout": {[]exit.Code{exit.Timeout, exit.Failed}, exit.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows, threshold := []check.Row{{ID: "fine", Verdict: check.OK}}, check.Threshold(check.Failed)
+			for i, code := range test.codes {
+				rows = append(rows, check.Row{ID: fmt.Sprint(i), Verdict: check.Skipped, Code: code})
+			}
+			if got := threshold.ExitCode(check.NewReport(rows)); got != test.want {
+				t.Errorf("exit code %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 func TestGather_ExplainsWhatCouldNotBeRead(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	missingKind := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}}
@@ -186,8 +209,8 @@ func TestGather_ExplainsWhatCouldNotBeRead(t *testing.T) {
 	}{
 		"forbidden":        {apierrors.NewForbidden(secrets, "", nil), check.Reason{Cause: "you do not have the right to list secrets in namespace a", Fix: "kubectl auth can-i list secrets -n a"}},
 		"unknown resource": {missingKind, check.Reason{Cause: "the API server does not have the resource secrets"}},
-		"slow request":     {context.DeadlineExceeded, check.Reason{Cause: "the API server did not answer in time to the request to list secrets in namespace a", Fix: "run the command again"}},
-		"another error":    {errors.New("no\nroute"), check.Reason{Cause: "the request to list secrets in namespace a failed: no route", Fix: "run the command again"}},
+		"slow request":     {context.DeadlineExceeded, check.Reason{Cause: "the API server did not answer in time to the request to list secrets in namespace a", Fix: "run the command again", Code: exit.Timeout}},
+		"another error":    {errors.New("no\nroute"), check.Reason{Cause: "the request to list secrets in namespace a failed: no route", Fix: "run the command again", Code: exit.Failed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			missing := check.Gather(t.Context(), []check.Reader{{
@@ -211,7 +234,7 @@ func TestGather_ReadsSourcesAfterThoseThatTheyNeed(t *testing.T) {
 	missing := check.Gather(t.Context(), []check.Reader{
 		read("a", nil), read("b", nil, "a"), read("c", errors.New("broken"), "b"), read("d", nil, "a", "c"), read("e", nil, "d"),
 	})
-	want := check.Reason{Cause: "the request to list c failed: broken", Fix: "run the command again"}
+	want := check.Reason{Cause: "the request to list c failed: broken", Fix: "run the command again", Code: exit.Failed}
 	if diff := cmp.Diff(check.Missing{"c": want, "d": want, "e": want}, missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
@@ -221,20 +244,41 @@ func TestGather_ReadsSourcesAfterThoseThatTheyNeed(t *testing.T) {
 }
 
 func TestGather_EndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		var readers []check.Reader
-		for i := range 20 {
-			readers = append(readers, check.Reader{
-				Source: check.Source(fmt.Sprint(i)), Right: check.Right{Verb: "list", Group: "apps", Resource: "deployments"},
-				Read: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	for name, test := range map[string]struct {
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want check.Reason
+	}{
+		"timeout": {
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, time.Second)
+			},
+			check.Reason{Cause: "there was no time to list deployments.apps", Fix: "run the command again with a longer --timeout", Code: exit.Timeout},
+		},
+		"interrupted": {
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(time.Second, cancel)
+				return ctx, cancel
+			},
+			check.Reason{Cause: "interrupted: the request to list deployments.apps was not answered", Fix: "run the command again", Code: exit.Failed},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := test.end(t.Context())
+				defer cancel()
+				var readers []check.Reader
+				for i := range 20 {
+					readers = append(readers, check.Reader{
+						Source: check.Source(fmt.Sprint(i)), Right: check.Right{Verb: "list", Group: "apps", Resource: "deployments"},
+						Read: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+					})
+				}
+				missing := check.Gather(ctx, readers)
+				if len(missing) != 20 || missing["19"] != test.want {
+					t.Errorf("missing: %v", missing)
+				}
 			})
-		}
-		missing := check.Gather(ctx, readers)
-		want := check.Reason{Cause: "there was no time to list deployments.apps", Fix: "run the command again with a longer --timeout"}
-		if len(missing) != 20 || missing["19"] != want {
-			t.Errorf("missing: %v", missing)
-		}
-	})
+		})
+	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 )
@@ -67,7 +68,11 @@ func NewReader(source Source, verb, group, resource, namespace string, read func
 }
 
 // Reason is why facts could not be read, and how to change that.
-type Reason struct{ Cause, Fix string }
+type Reason struct {
+	Cause, Fix string
+	// Code is the exit code for the skipped checks. It is Done if the user lacks a right or the API server lacks the resource.
+	Code exit.Code
+}
 
 // Missing are the sources that could not be read.
 type Missing map[Source]Reason
@@ -111,14 +116,16 @@ func Gather(ctx context.Context, readers []Reader) Missing {
 // explain returns why a source could not be read.
 func (r Reader) explain(ctx context.Context, err error) Reason {
 	switch {
+	case errors.Is(ctx.Err(), context.Canceled): // the user interrupted the command
+		return Reason{fmt.Sprintf("interrupted: the request to %s was not answered", r.Right), "run the command again", exit.Failed}
 	case ctx.Err() != nil:
-		return Reason{fmt.Sprintf("there was no time to %s", r.Right), "run the command again with a longer --timeout"}
+		return Reason{fmt.Sprintf("there was no time to %s", r.Right), "run the command again with a longer --timeout", exit.Timeout}
 	case apierrors.IsForbidden(err):
-		return Reason{fmt.Sprintf("you do not have the right to %s", r.Right), r.Right.verify()}
+		return Reason{fmt.Sprintf("you do not have the right to %s", r.Right), r.Right.verify(), exit.Done}
 	case access.IsMissingKind(err):
-		return Reason{fmt.Sprintf("the API server does not have the resource %s", r.Right.resource()), ""}
+		return Reason{fmt.Sprintf("the API server does not have the resource %s", r.Right.resource()), "", exit.Done}
 	case errors.Is(err, context.DeadlineExceeded):
-		return Reason{fmt.Sprintf("the API server did not answer in time to the request to %s", r.Right), "run the command again"}
+		return Reason{fmt.Sprintf("the API server did not answer in time to the request to %s", r.Right), "run the command again", exit.Timeout}
 	}
-	return Reason{fmt.Sprintf("the request to %s failed: %s", r.Right, foreign.Excerpt(err.Error(), maxCause/2)), "run the command again"}
+	return Reason{fmt.Sprintf("the request to %s failed: %s", r.Right, foreign.Excerpt(err.Error(), maxCause/2)), "run the command again", exit.Failed}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
@@ -195,4 +196,19 @@ func (t *Threshold) Set(text string) error {
 // Exceeds reports whether a report is as bad as the threshold or worse.
 func (t *Threshold) Exceeds(report Report) bool {
 	return len(report.Rows) > 0 && report.Rows[0].Verdict.rank() <= Verdict(*t).rank()
+}
+
+// ExitCode returns Failed for a report that exceeds the threshold. Otherwise it returns the code of the skipped checks. Failed
+// comes before Timeout.
+func (t *Threshold) ExitCode(report Report) exit.Code {
+	if t.Exceeds(report) {
+		return exit.Failed
+	}
+	code := exit.Done
+	for _, row := range report.Rows {
+		if code == exit.Done || row.Code == exit.Failed {
+			code = row.Code
+		}
+	}
+	return code
 }

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -93,6 +94,8 @@ type Row struct {
 	FixVaries bool `json:"fixVaries,omitempty"`
 	// Docs is where the documentation explains the check.
 	Docs string `json:"docs"`
+	// Code is that of the Reason why the check was skipped.
+	Code exit.Code `json:"-"`
 }
 
 // Ok returns a row for an object without a problem. cause describes the object.
