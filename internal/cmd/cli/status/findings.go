@@ -13,6 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/leases"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -119,7 +120,7 @@ func (f *findings) addToken(token *fleet.ClusterRegistrationToken) {
 	if trouble {
 		f.Tokens.NotReady++
 	}
-	switch expires := token.Status.Expires; {
+	switch expires := tokenrule.Expiry(token); {
 	case expires == nil:
 		f.Tokens.WithoutExpiry++
 	case expires.Sub(f.now) < soon:

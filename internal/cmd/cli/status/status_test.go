@@ -67,11 +67,11 @@ func hub() []runtime.Object {
 	failing := &fleet.Cluster{ObjectMeta: meta("fleet-default", "c"), Status: fleet.ClusterStatus{Agent: seen}}
 	failing.Status.Conditions = []genericcondition.GenericCondition{{Type: "Ready", Status: "False", Message: "ErrApplied(1) [Bundle web]"}}
 	failing.Status.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "web", BundleState: fleet.ErrApplied}}
-	expires := metav1.NewTime(clitest.Noon().Add(time.Hour))
+	short := metav1.ObjectMeta{Namespace: "fleet-default", Name: "short", CreationTimestamp: clitest.Ago(time.Hour)}
 	return append(objects, failing,
 		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "forever"), Status: fleet.ClusterRegistrationTokenStatus{Conditions: conditionsOf("Ready", "", "")}},
-		&fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "short"), Status: fleet.ClusterRegistrationTokenStatus{
-			Expires: &expires, Conditions: conditionsOf("Ready", conditions.ReasonSecretNameTaken, "Secret fleet-default/short belongs to another owner"),
+		&fleet.ClusterRegistrationToken{ObjectMeta: short, Spec: fleet.ClusterRegistrationTokenSpec{TTL: &metav1.Duration{Duration: 2 * time.Hour}}, Status: fleet.ClusterRegistrationTokenStatus{
+			Conditions: conditionsOf("Ready", conditions.ReasonSecretNameTaken, "Secret fleet-default/short belongs to another owner"),
 		}},
 		&fleet.ClusterRegistrationToken{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "fleet-default", Name: "import-token-a", OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: "a"}},
@@ -96,6 +96,31 @@ func TestEveryFormat_MatchesTheGoldens(t *testing.T) {
 		"other-namespace": {"--system-namespace", "fleet"},
 	} {
 		t.Run(name, func(t *testing.T) { golden.Expect(t, name+".golden", run(t, server, args...)) })
+	}
+}
+
+func TestTokens_AreCountedByTheirExpiry(t *testing.T) {
+	created := clitest.Ago(48 * time.Hour)
+	never, month := &metav1.Duration{}, &metav1.Duration{Duration: 720 * time.Hour}
+	for name, test := range map[string]struct {
+		ttl    *metav1.Duration
+		status fleet.ClusterRegistrationTokenStatus
+		want   string
+	}{
+		"TTL of zero: does not expire":         {never, fleet.ClusterRegistrationTokenStatus{Expires: &created}, "1 (1 without expiry)"},
+		"default TTL of zero: does not expire": {nil, fleet.ClusterRegistrationTokenStatus{Expires: &created, DefaultTTL: never}, "1 (1 without expiry)"},
+		"no TTL: does not expire":              {nil, fleet.ClusterRegistrationTokenStatus{}, "1 (1 without expiry)"},
+		"default TTL of a month":               {nil, fleet.ClusterRegistrationTokenStatus{DefaultTTL: month}, "1"},
+		"two days of three have passed":        {&metav1.Duration{Duration: 71 * time.Hour}, fleet.ClusterRegistrationTokenStatus{}, "1 (1 expire within a day)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, token := newFindings("x", clitest.Noon()), &fleet.ClusterRegistrationToken{ObjectMeta: meta("fleet-default", "west"), Status: test.status}
+			token.CreationTimestamp, token.Spec.TTL = created, test.ttl
+			found.addToken(token)
+			if got := found.Tokens.text(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -101,7 +101,7 @@ type ClusterRegistrationTokenSpec struct {
 
 // ClusterRegistrationTokenStatus names the Secret with the values and its expiry.
 type ClusterRegistrationTokenStatus struct {
-	// Expires is the creation time plus the TTL; absent when the token does not expire.
+	// Expires is the creation time plus the TTL. It is absent without a TTL. With a TTL of 0 the token does not expire.
 	Expires *metav1.Time `json:"expires,omitempty"`
 
 	// DefaultTTL is the hub's default time to live at the time when the token was first processed; absent when the
