@@ -6,6 +6,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -106,6 +107,9 @@ func (o *options) gather(ctx context.Context, hub *access.Cluster) (*findings, e
 	})
 	o.warn("listing registrations", err)
 	o.readSystem(ctx, hub, found)
+	if ctx.Err() != nil { // a part that is missing would look healthy
+		return nil, access.Explain("reading the hub", ctx.Err())
+	}
 	return found, nil
 }
 
@@ -155,9 +159,9 @@ func (o *options) readVersion(ctx context.Context, hub *access.Cluster, held []l
 	return "", nil
 }
 
-// warn prints what could not be read, unless err is nil.
+// warn prints what could not be read, unless err is nil. gather reports an interruption.
 func (o *options) warn(doing string, err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(o.streams.ErrOut, "warning: "+output.Line(access.Explain(doing, err).Error()))
 	}
 }

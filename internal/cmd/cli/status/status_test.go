@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,19 @@ func TestVersion_IsThatOfTheActiveController(t *testing.T) {
 func TestLeaderThatDoesNotRenew_IsAProblem(t *testing.T) {
 	server := clitest.Start(t, config(), lease(names.ControllerLease, "fleet-controller-1", clitest.Noon().Add(-5*time.Minute)))
 	golden.Expect(t, "no-leader.golden", run(t, server, "-A"))
+}
+
+func TestInterruptedCommand_Fails(t *testing.T) {
+	server := clitest.Start(t, hub()...)
+	server.Hang("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrationtokens")
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(500*time.Millisecond, cancel)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
+	got := clitest.Call(ctx, command).String()
+	if want := "exit code 1\nerror: reading the hub: interrupted: context canceled\n"; got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
 }
 
 func TestMissingRights_AreWarningsExceptForClusters(t *testing.T) {
