@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
+	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	tokenrule "github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -84,30 +85,47 @@ func result(token *fleet.ClusterRegistrationToken, joined []string, now time.Tim
 	return r
 }
 
+// readJoined returns the Clusters of a namespace, or of all if it is empty, that have joined with each token.
+func readJoined(ctx context.Context, hub *access.Cluster, namespace string, tokens []*fleet.ClusterRegistrationToken) (map[types.UID][]string, error) {
+	requests, err := access.Select(ctx, hub.Registrations(namespace), metav1.ListOptions{}, nil)
+	if err != nil {
+		return nil, access.Explain("reading ClusterRegistrations", err)
+	}
+	clusters, err := access.Select(ctx, hub.Clusters(namespace), metav1.ListOptions{LabelSelector: fleet.LabelTokenUID}, nil)
+	if err != nil {
+		return nil, access.Explain("reading Clusters", err)
+	}
+	return joinedWith(tokens, requests, clusters), nil
+}
+
 // joinedWith returns the Clusters that have joined with each token. A registration that says with which token it came counts
-// for the token with that UID, and an older one for the token with its name.
-func joinedWith(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.ClusterRegistration) map[types.UID][]string {
+// for the token with that UID, and an older one for the token with its name. A Cluster keeps the UID when its agent recovers,
+// which replaces the registration.
+func joinedWith(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.ClusterRegistration, clusters []*fleet.Cluster) map[types.UID][]string {
 	joined := map[types.UID][]string{}
 	for _, token := range tokens {
-		joined[token.UID] = []string{}
+		names := []string{}
 		for _, request := range registrations {
 			uid, name := request.Annotations[annotation.TokenUIDAtGrant], request.Labels[fleet.LabelRegistrationToken]
 			with := uid == string(token.UID) || uid == "" && name == token.Name
-			if request.Namespace != token.Namespace || !request.Status.Granted || !with || request.Status.ClusterName == "" {
-				continue
-			}
-			if !slices.Contains(joined[token.UID], request.Status.ClusterName) {
-				joined[token.UID] = append(joined[token.UID], request.Status.ClusterName)
+			if request.Namespace == token.Namespace && request.Status.Granted && with && request.Status.ClusterName != "" {
+				names = append(names, request.Status.ClusterName)
 			}
 		}
-		slices.Sort(joined[token.UID])
+		for _, cluster := range clusters {
+			if cluster.Namespace == token.Namespace && revocation.JoinedWith(token, cluster, nil) {
+				names = append(names, cluster.Name)
+			}
+		}
+		slices.Sort(names)
+		joined[token.UID] = slices.Compact(names)
 	}
 	return joined
 }
 
 // results returns the results for tokens, sorted by namespace and name.
-func results(tokens []*fleet.ClusterRegistrationToken, registrations []*fleet.ClusterRegistration, now time.Time) Tokens {
-	joined, all := joinedWith(tokens, registrations), Tokens{Items: []Token{}}
+func results(tokens []*fleet.ClusterRegistrationToken, joined map[types.UID][]string, now time.Time) Tokens {
+	all := Tokens{Items: []Token{}}
 	for _, token := range tokens {
 		all.Items = append(all.Items, result(token, joined[token.UID], now))
 	}
@@ -133,11 +151,11 @@ func newList(streams genericiooptions.IOStreams, clock func() time.Time) *cobra.
 			if err != nil {
 				return access.Explain("reading ClusterRegistrationTokens", err)
 			}
-			requests, err := access.Select(command.Context(), hub.Registrations(hub.Namespace), metav1.ListOptions{}, nil)
+			joined, err := readJoined(command.Context(), hub, hub.Namespace, tokens)
 			if err != nil {
-				return access.Explain("reading ClusterRegistrations", err)
+				return err
 			}
-			all := results(tokens, requests, clock())
+			all := results(tokens, joined, clock())
 			if len(all.Items) == 0 && format == output.Table {
 				fmt.Fprintln(streams.ErrOut, flags.Target().On("there are no tokens; to create one: fleet token create NAME"))
 				return nil
@@ -225,11 +243,11 @@ text of "fleet token create" again instead, which contains a secret.`,
 					return form.Write(streams.Out, text, cmp.Or(cluster, token.Annotations[annotation.TokenForCluster]))
 				}
 			}
-			requests, err := access.Select(command.Context(), hub.Registrations(flags.Namespace()), metav1.ListOptions{}, nil)
+			joined, err := readJoined(command.Context(), hub, flags.Namespace(), []*fleet.ClusterRegistrationToken{token})
 			if err != nil {
-				return access.Explain("reading ClusterRegistrations", err)
+				return err
 			}
-			shown := result(token, joinedWith([]*fleet.ClusterRegistrationToken{token}, requests)[token.UID], clock())
+			shown := result(token, joined[token.UID], clock())
 			if withSecret {
 				if shown.Join, err = jointext.Encode(text); err != nil {
 					return err

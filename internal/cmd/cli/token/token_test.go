@@ -12,11 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
@@ -66,13 +70,32 @@ func TestTokens_ArePrintedInEveryFormat(t *testing.T) {
 		joinedAs("west", "west", "uid-west", true), joinedAs("west", "west", "uid-west", true), joinedAs("early", "west", "uid-of-an-earlier-token", true),
 		joinedAs("waiting", "west", "", false), joinedAs("d", "shared", "", true), joinedAs("c", "shared", "", true), joinedAs("b", "shared", "", true), joinedAs("a", "shared", "", true),
 	}
-	all := results(tokens, requests, now())
+	all := results(tokens, joinedWith(tokens, requests, nil), now())
 	for _, format := range []output.Format{output.Table, output.JSON, output.YAML, output.Name} {
 		var out bytes.Buffer
 		if err := write(&out, format, all.Items, all, true); err != nil {
 			t.Fatal(err)
 		}
 		golden.Expect(t, "list."+string(format), out.String())
+	}
+}
+
+// A request that recovers an agent has no token, and the one that named the token is deleted.
+func TestClusterWhoseAgentHasRecovered_StaysJoined(t *testing.T) {
+	cluster := func(workspace, name, uid string) *fleet.Cluster {
+		return &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name, Labels: map[string]string{fleet.LabelTokenUID: uid}}}
+	}
+	recovery := joinedAs("a", "", "", true)
+	recovery.Name = "recovery"
+	server := clitest.Start(t, made("west", 0, nil), recovery,
+		cluster("fleet-default", "a", "uid-west"), cluster("fleet-default", "b", "uid-east"), cluster("other", "c", "uid-west"))
+	t.Setenv("KUBECONFIG", server.Kubeconfig)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, now) }
+	for _, args := range [][]string{{"list"}, {"show", "west"}} {
+		got := clitest.Call(t.Context(), command, args...).String()
+		if !strings.Contains(got, "<any>   a\n") {
+			t.Errorf("%v: %s", args, got)
+		}
 	}
 }
 
