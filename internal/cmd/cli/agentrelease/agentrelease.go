@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -147,6 +149,29 @@ func Manifest(namespace string, values map[string]any) ([]byte, error) {
 	fmt.Fprintf(&out, "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n", namespace)
 	out.WriteString(rendered.Manifest)
 	return out.Bytes(), nil
+}
+
+// Print prints the manifest: in JSON as one document, otherwise in YAML.
+func Print(out io.Writer, format output.Format, namespace string, values map[string]any) error {
+	manifest, err := Manifest(namespace, values)
+	if err != nil {
+		return err
+	}
+	if format != output.JSON {
+		_, err := out.Write(manifest)
+		return err
+	}
+	var objects []any
+	for document := range bytes.SplitSeq(manifest, []byte("\n---\n")) {
+		var fields map[string]any
+		if err := yaml.Unmarshal(document, &fields); err != nil {
+			return fmt.Errorf("decoding the manifest of chart %s: %w", chartName, err)
+		}
+		if len(fields) > 0 {
+			objects = append(objects, fields)
+		}
+	}
+	return output.Objects(out, format, objects...)
 }
 
 // Pod returns the template of the agent's pods.

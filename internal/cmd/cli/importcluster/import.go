@@ -380,15 +380,7 @@ func (i *importer) preview(todo step) error {
 		account, binding, token := i.account.Objects()
 		all = append([]any{account, binding, token}, all...)
 	}
-	for n, object := range all {
-		if n > 0 {
-			fmt.Fprintln(i.streams.Out, "---")
-		}
-		if err := output.Object(i.streams.Out, object); err != nil {
-			return err
-		}
-	}
-	return nil
+	return output.Objects(i.streams.Out, i.format, all...)
 }
 
 // write creates what is missing on both sides.

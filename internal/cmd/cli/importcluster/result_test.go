@@ -2,11 +2,13 @@ package importcluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
@@ -22,5 +24,20 @@ func TestResult_IsPrintedInEveryFormat(t *testing.T) {
 			}
 			golden.Expect(t, state+"."+string(format), out.String())
 		}
+	}
+}
+
+func TestPreview_IsOneDocumentInJSON(t *testing.T) {
+	var out bytes.Buffer
+	i := &importer{options: &options{streams: genericiooptions.IOStreams{Out: &out}, format: output.JSON, flags: access.NewFlags(), name: "east", asIs: true}}
+	if err := i.preview(stepCreate); err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Kind  string
+		Items []struct{ Kind string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || list.Kind != "List" || len(list.Items) != 2 || list.Items[1].Kind != "Cluster" {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }

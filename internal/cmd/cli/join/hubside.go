@@ -61,7 +61,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 			With("select the cluster that joins with --context: kubectl config get-contexts")
 	}
 	if j.dryRun {
-		if err := token.Preview(ctx, cluster, *order, j.streams.Out); err != nil {
+		if err := token.Preview(ctx, cluster, *order, j.streams.Out, j.format); err != nil {
 			return jointext.Text{}, j.onHub(err)
 		}
 		return jointext.Text{}, errPreviewed

@@ -379,12 +379,7 @@ func (j *joiner) preview(todo step) error {
 	}
 	values := maps.Clone(j.values)
 	values["token"] = "REMOVED"
-	document, err := agentrelease.Manifest(j.namespace, values)
-	if err != nil {
-		return err
-	}
-	_, err = j.streams.Out.Write(document)
-	return err
+	return agentrelease.Print(j.streams.Out, j.format, j.namespace, values)
 }
 
 // phases prints the phases with their durations.

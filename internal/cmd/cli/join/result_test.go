@@ -2,11 +2,14 @@ package join
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
@@ -36,5 +39,24 @@ func TestNameThatTheHubChose_CannotControlTheTerminal(t *testing.T) {
 		if err := o.print(Joined{Hub: "https://hub", Workspace: "fleet-default", Cluster: "a\x1b[2Jb"}); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v", format, out.String(), err)
 		}
+	}
+}
+
+func TestPreview_IsOneDocumentInJSON(t *testing.T) {
+	values, err := agentrelease.Values(jointext.Text{URL: "https://hub.example.com", Workspace: "w", Token: "t", TokenName: "n", SystemRegistrationNamespace: "r"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	j := &joiner{options: &options{streams: genericiooptions.IOStreams{Out: &out}, format: output.JSON}, namespace: "cattle-fleet-system", values: values}
+	if err := j.preview(stepInstall); err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Kind  string
+		Items []struct{ Kind string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &list); err != nil || list.Kind != "List" || len(list.Items) < 5 || list.Items[0].Kind != "Namespace" {
+		t.Errorf("%v: %s", err, out.String())
 	}
 }

@@ -78,21 +78,45 @@ func One(out io.Writer, format Format, result any, name, sentence string) error 
 	return err
 }
 
-// Object prints an object as YAML, as a user would write it: without status and creation time.
-func Object(out io.Writer, object any) error {
+// Objects prints objects as a user would write them: without status and creation time. JSON is one document, in which several
+// objects are a List, as kubectl prints them. Other formats are printed as YAML.
+func Objects(out io.Writer, format Format, objects ...any) error {
+	items := make([]any, 0, len(objects))
+	for _, object := range objects {
+		fields, err := written(object)
+		if err != nil {
+			return fmt.Errorf("encoding object: %w", err)
+		}
+		items = append(items, fields)
+	}
+	if format == JSON && len(items) > 1 {
+		items = []any{map[string]any{"apiVersion": "v1", "kind": "List", "items": items}}
+	}
+	for n, item := range items {
+		if n > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		if err := Print(out, format, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written returns the fields of an object that a user writes.
+func written(object any) (fields map[string]any, err error) {
 	encoded, err := json.Marshal(object)
 	if err != nil {
-		return fmt.Errorf("encoding object: %w", err)
+		return nil, err
 	}
-	fields := map[string]any{}
 	if err := json.Unmarshal(encoded, &fields); err != nil {
-		return fmt.Errorf("encoding object: %w", err)
+		return nil, err
 	}
 	delete(fields, "status")
 	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		delete(metadata, "creationTimestamp")
 	}
-	return Print(out, YAML, fields)
+	return fields, nil
 }
 
 // longestCell is the number of characters of a cell that are printed.

@@ -2,6 +2,7 @@ package output_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -16,6 +17,35 @@ func TestLongCell_IsShortened(t *testing.T) {
 	rows := strings.Split(out.String(), "\n")
 	if len([]rune(rows[1])) > 2100 || !strings.HasSuffix(strings.TrimSpace(rows[1]), "…") || strings.Fields(rows[2])[1] != "short" {
 		t.Errorf("%d characters, then %q", len([]rune(rows[1])), rows[2])
+	}
+}
+
+func TestObjects_AreOneDocumentInJSON(t *testing.T) {
+	object := func(name string) any {
+		return map[string]any{"kind": "Secret", "metadata": map[string]any{"name": name, "creationTimestamp": nil}, "status": "x"}
+	}
+	for name, test := range map[string]struct {
+		format  output.Format
+		objects []any
+		want    string
+	}{
+		"one object in JSON":       {output.JSON, []any{object("a")}, `{"kind":"Secret","metadata":{"name":"a"}}`},
+		"two objects in JSON":      {output.JSON, []any{object("a"), object("b")}, `{"apiVersion":"v1","items":[{"kind":"Secret","metadata":{"name":"a"}},{"kind":"Secret","metadata":{"name":"b"}}],"kind":"List"}`},
+		"two objects in a table":   {output.Table, []any{object("a"), object("b")}, "kind: Secret\nmetadata:\n  name: a\n---\nkind: Secret\nmetadata:\n  name: b\n"},
+		"no objects, none in JSON": {output.JSON, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, compact bytes.Buffer
+			if err := output.Objects(&out, test.format, test.objects...); err != nil {
+				t.Fatal(err)
+			}
+			if json.Compact(&compact, out.Bytes()) != nil { // YAML
+				compact = out
+			}
+			if got := compact.String(); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

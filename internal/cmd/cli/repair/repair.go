@@ -154,7 +154,7 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 		fmt.Fprintln(o.streams.ErrOut, "nothing to write: the hub is installing the agent")
 		return nil
 	case o.dryRun:
-		return output.Object(o.streams.Out, map[string]any{
+		return output.Objects(o.streams.Out, o.format, map[string]any{
 			"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "Cluster",
 			"metadata": map[string]any{"namespace": c.Namespace, "name": c.Name}, "spec": map[string]any{"redeployAgentGeneration": generation},
 		})
@@ -237,7 +237,7 @@ func (o *options) rejoin(ctx context.Context, hub *access.Cluster, c *fleet.Clus
 			fmt.Fprintf(o.streams.ErrOut, "nothing to write: token %s/%s exists\n", c.Namespace, existing.Name)
 			return nil
 		}
-		return token.Preview(ctx, hub, *o.order, o.streams.Out)
+		return token.Preview(ctx, hub, *o.order, o.streams.Out, o.format)
 	}
 	text, _, err := token.Ensure(ctx, hub, *o.order)
 	if err != nil {

@@ -133,13 +133,14 @@ func hub(t testing.TB) func(*clitest.Server, string, *clitest.Object) {
 func TestImportedCluster_MatchesTheGoldens(t *testing.T) {
 	for name, args := range map[string][]string{
 		"table": nil, "json": {"-o", "json"}, "yaml": {"-o", "yaml"}, "name": {"-o", "name"}, "dry-run": {"--dry-run"},
+		"dry-run-json": {"--dry-run", "-o", "json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, cluster("east", imported))
 			server.React = hub(t)
 			shown, _ := run(t, server, append([]string{"east"}, args...)...)
 			golden.Expect(t, "imported-"+name+".golden", shown)
-			if writes := len(server.Writes()); writes != map[bool]int{true: 0, false: 1}[name == "dry-run"] {
+			if writes := len(server.Writes()); writes != map[bool]int{true: 0, false: 1}[strings.HasPrefix(name, "dry-run")] {
 				t.Errorf("writes: %v", server.Writes())
 			}
 		})
@@ -149,13 +150,14 @@ func TestImportedCluster_MatchesTheGoldens(t *testing.T) {
 func TestJoinedCluster_MatchesTheGoldens(t *testing.T) {
 	for name, args := range map[string][]string{
 		"table": nil, "json": {"-o", "json"}, "yaml": {"-o", "yaml"}, "name": {"-o", "name"}, "dry-run": {"--dry-run"},
+		"dry-run-json": {"--dry-run", "-o", "json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, cluster("west", nil), granted("west", "uid-first"), token("west", "uid-first", "west"))
 			server.React = hub(t)
 			shown, _ := run(t, server, append([]string{"west"}, args...)...)
 			golden.Expect(t, "joined-"+name+".golden", shown)
-			if writes := len(server.Writes()); writes != map[bool]int{true: 0, false: 1}[name == "dry-run"] {
+			if writes := len(server.Writes()); writes != map[bool]int{true: 0, false: 1}[strings.HasPrefix(name, "dry-run")] {
 				t.Errorf("writes: %v", server.Writes())
 			}
 		})

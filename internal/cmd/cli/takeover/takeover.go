@@ -175,7 +175,7 @@ func (o *options) preview(f found, result Takeover) error {
 	if err := result.facts(o.streams.ErrOut, o.clock()); err != nil {
 		return err
 	}
-	return output.Object(o.streams.Out, map[string]any{
+	return output.Objects(o.streams.Out, o.format, map[string]any{
 		"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "Cluster",
 		"metadata": map[string]any{
 			"namespace": f.cluster.Namespace, "name": f.cluster.Name, "annotations": map[string]any{annotation.ConfirmTakeover: f.request.Name},

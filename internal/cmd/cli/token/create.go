@@ -109,7 +109,7 @@ token expires.`,
 				return err
 			}
 			if dryRun {
-				return Preview(command.Context(), hub, *order, streams.Out)
+				return Preview(command.Context(), hub, *order, streams.Out, output.YAML)
 			}
 			text, _, err := create(command.Context(), hub, *order)
 			if err != nil {
@@ -251,20 +251,18 @@ func gather(ctx context.Context, hub *access.Cluster, o Order) (plan, error) {
 }
 
 // Preview prints the objects that an order would write.
-func Preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer) error {
+func Preview(ctx context.Context, hub *access.Cluster, o Order, out io.Writer, format output.Format) error {
 	p, err := gather(ctx, hub, o)
 	if err != nil {
 		return err
 	}
 	if p.create != nil {
-		if err := output.Object(out, p.create); err != nil {
-			return err
-		}
-		fmt.Fprintln(out, "---")
-	} else if p.patch != nil {
+		return output.Objects(out, format, p.create, p.token)
+	}
+	if p.patch != nil {
 		o.Warn("Cluster %s/%s exists and would get: %s", o.Workspace, o.Cluster, p.patch)
 	}
-	return output.Object(out, p.token)
+	return output.Objects(out, format, p.token)
 }
 
 // Made names what was created. Names are empty for what existed.
