@@ -45,6 +45,19 @@ func TestContextThatIsNoName_NeedsCluster(t *testing.T) {
 	}
 }
 
+func TestFlagsWithoutEffect_AreRefused(t *testing.T) {
+	server := clitest.Start(t)
+	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
+	for _, args := range [][]string{
+		{"--hub-context", "hub", "--context", "east", "--file", "west.join"}, {"--cluster", "west"}, {"--label", "a=b"}, {"--ttl", "1h"}, {"-n", "fleet-default"},
+	} {
+		got := clitest.Call(t.Context(), command, append(args, "--kubeconfig", server.Kubeconfig)...)
+		if got.Code != exit.Usage || !strings.Contains(got.Stderr, "--hub-context") || len(server.Requests()) > 0 {
+			t.Errorf("%v: %v, requests %v", args, got, server.Requests())
+		}
+	}
+}
+
 // The agent has reported already: a failed request to the hub must not remove it.
 func TestHubThatFailsForAMoment_JoinGoesOn(t *testing.T) {
 	west := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}}

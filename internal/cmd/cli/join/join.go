@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,8 +93,9 @@ and waits until the hub has seen it.`,
   JOIN
   fleet join --context west --file west.join
   fleet join --hub-context hub --context west --label env=prod`,
-		Args: cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
+		Args:    cobra.NoArgs,
+		PreRunE: o.checkFlags,
+		RunE:    func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	o.bind(command)
 	return command
@@ -114,6 +116,17 @@ func (o *options) bind(command *cobra.Command) {
 	flags.BoolVar(&o.unregistered, "unregistered", false, "confirm that another hub has unregistered the cluster; needed if the agent's credential of that hub has expired")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "check everything, print the objects without secrets, and write nothing")
 	flags.DurationVar(&o.timeout, "timeout", o.timeout, "time to wait for the first heartbeat")
+}
+
+// checkFlags refuses flags that would have no effect.
+func (o *options) checkFlags(command *cobra.Command, _ []string) error {
+	if o.hubContext != "" && o.file != "" {
+		return exit.Errorf(exit.Usage, "--file has no effect with --hub-context, which reads no join text: leave out one of them").With("fleet join --help")
+	}
+	if o.hubContext == "" && slices.ContainsFunc([]string{"cluster", "label", "ttl", "namespace"}, command.Flags().Changed) {
+		return exit.Errorf(exit.Usage, "--cluster, --label, --ttl and --namespace need --hub-context: without it, the join text names Cluster and token").With("fleet join --help")
+	}
+	return nil
 }
 
 // userValues returns the values of the user.
@@ -147,9 +160,6 @@ func (o *options) run(ctx context.Context) (err error) {
 	user, err := o.userValues()
 	if err != nil {
 		return err
-	}
-	if o.hubContext == "" && (o.order.Cluster != "" || len(o.order.Labels) > 0) {
-		return exit.Errorf(exit.Usage, "--cluster and --label need --hub-context: without it, the text contains the client ID of the Cluster").With("fleet join --help")
 	}
 	cluster, err := o.flags.Open()
 	if err != nil {
