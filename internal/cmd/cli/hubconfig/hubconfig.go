@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -46,6 +47,21 @@ func Find(ctx context.Context, hub kubernetes.Interface, defaults config.Config)
 	}
 	found, _, err := config.Parse([]byte(document.Data[names.ConfigKey]), defaults)
 	return found, err
+}
+
+// AllowsInsecure reports whether the operator of a hub allows kubeconfigs that skip the verification of certificates. This is a
+// variable of the controllers' Deployments.
+func AllowsInsecure(controllers ...*appsv1.Deployment) bool {
+	for _, deployment := range controllers {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			for _, variable := range container.Env {
+				if variable.Name == "FLEET_ALLOW_INSECURE_KUBECONFIGS" && variable.Value == "true" {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // SplitImage returns the repository and the tag of an image. Images of the hub have its version as their tag.

@@ -35,6 +35,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -328,10 +329,13 @@ func (i *importer) checkKubeconfig(ctx context.Context, other *access.Flags) err
 		return exit.Errorf(exit.Preflight, "reading context %s of the kubeconfig failed", i.clusterContext).With("kubectl config get-contexts")
 	}
 	settings, unknown := hubconfig.Find(ctx, i.hub.Core, config.Config{})
-	err = check(i.kubeconfig, settings, i.clock())
-	if err != nil && unknown != nil && errors.Is(err, foreign.ErrKubeconfigAddress) {
-		i.progress("warning: %s. You cannot read the hub's settings, so this is tried", foreign.ErrKubeconfigAddress)
-		return nil
+	controller, unread := i.hub.Core.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.ControllerConfig, metav1.GetOptions{})
+	err = check(i.kubeconfig, settings, unread == nil && hubconfig.AllowsInsecure(controller), i.clock())
+	for _, rule := range []struct{ unread, refusal error }{{unknown, foreign.ErrKubeconfigAddress}, {unread, kubeconfig.ErrKubeconfigInsecure}} {
+		if rule.unread != nil && errors.Is(err, rule.refusal) {
+			i.progress("warning: %s. You cannot read the hub's settings, so this is tried", rule.refusal)
+			return nil
+		}
 	}
 	return err
 }

@@ -54,9 +54,12 @@ func asIs(raw clientcmdapi.Config, context, server string) ([]byte, error) {
 	return clientcmd.Write(raw)
 }
 
-// check returns why a hub with these settings would refuse a kubeconfig, or nil.
-func check(document []byte, settings config.Config, now time.Time) error {
-	_, err := foreign.Config(document, foreign.Options{AnyAddress: settings.AllowLocalKubeconfigs, Refused: settings.RefusedNetworks(), Now: now})
+// check returns why a hub with these settings would refuse a kubeconfig, or nil. insecure means that the kubeconfig may skip the
+// verification of certificates.
+func check(document []byte, settings config.Config, insecure bool, now time.Time) error {
+	_, err := foreign.Config(document, foreign.Options{
+		AnyAddress: settings.AllowLocalKubeconfigs, Insecure: insecure, Refused: settings.RefusedNetworks(), Now: now,
+	})
 	if err == nil {
 		return nil
 	}

@@ -54,7 +54,7 @@ func TestAsIs_RefusesWhatTheHubRefuses(t *testing.T) {
 			if err != nil || strings.Contains(string(stored), "https://other") {
 				t.Fatalf("%v: %s", err, stored)
 			}
-			err = check(stored, config.Config{}, time.Now())
+			err = check(stored, config.Config{}, false, time.Now())
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -84,7 +84,7 @@ func TestOwnKubeconfig_HasOnlyTheToken(t *testing.T) {
 	if text := string(stored); !strings.Contains(text, canary) || strings.Contains(text, "of-mine") {
 		t.Error(text)
 	}
-	if err := check(stored, config.Config{}, time.Now()); err != nil {
+	if err := check(stored, config.Config{}, false, time.Now()); err != nil {
 		t.Error(err)
 	}
 	if serverOf(stored) != cfg.Host {
@@ -105,7 +105,7 @@ func TestSettingsOfTheHub_AreUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := check(local, settings, time.Now()); (err == nil) != accepted {
+		if err := check(local, settings, false, time.Now()); (err == nil) != accepted {
 			t.Errorf("%s: %v", document, err)
 		}
 	}

@@ -49,6 +49,39 @@ func named(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "fleet-default", Name: name}
 }
 
+func TestInsecureKubeconfig_FollowsTheHub(t *testing.T) {
+	const deployment = "GET /apis/apps/v1/namespaces/cattle-fleet-system/deployments/fleet-controller"
+	controller := func(env ...corev1.EnvVar) *appsv1.Deployment {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "fleet-controller", Env: env}}
+		return d
+	}
+	allowed := corev1.EnvVar{Name: "FLEET_ALLOW_INSECURE_KUBECONFIGS", Value: "true"}
+	for name, test := range map[string]struct {
+		controller *appsv1.Deployment
+		refuse     int
+		code       exit.Code
+		said       string
+	}{
+		"hub allows it":           {controller(allowed), 0, exit.Done, ""},
+		"hub does not allow it":   {controller(), 0, exit.Refused, ""},
+		"settings cannot be read": {controller(), 403, exit.Done, "You cannot read the hub's settings, so this is tried"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, server, said := open(t, test.controller)
+			if test.refuse > 0 {
+				server.Refuse(deployment, test.refuse)
+			}
+			i.asIs, i.address = false, "https://192.0.2.7:6443"
+			i.cluster = &access.Cluster{Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+			err := i.checkKubeconfig(t.Context(), i.flags)
+			if exit.CodeOf(err) != test.code || (said.Len() > 0) != (test.said != "") || !strings.Contains(said.String(), test.said) {
+				t.Errorf("%v, %s", err, said)
+			}
+		})
+	}
+}
+
 func TestClusterOfAnotherName_IsNotImportedTwice(t *testing.T) {
 	const theirs = "cluster-fleet-default-west-1"
 	agent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}, Data: protocol.Identity{

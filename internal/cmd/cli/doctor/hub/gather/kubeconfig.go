@@ -5,6 +5,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -40,20 +41,6 @@ func readKubeconfig(data map[string][]byte, options foreign.Options) hub.Kubecon
 // rulesOf returns the hub's rules for kubeconfigs.
 func rulesOf(f *hub.Facts) foreign.Options {
 	return foreign.Options{
-		Now: f.Now, AnyAddress: f.Config.AllowLocalKubeconfigs, Insecure: allowsInsecure(f), Refused: f.Config.RefusedNetworks(),
+		Now: f.Now, AnyAddress: f.Config.AllowLocalKubeconfigs, Insecure: hubconfig.AllowsInsecure(f.Controllers()...), Refused: f.Config.RefusedNetworks(),
 	}
-}
-
-// allowsInsecure reports whether the operator allows kubeconfigs that skip the verification of certificates.
-func allowsInsecure(f *hub.Facts) bool {
-	for _, deployment := range f.Controllers() {
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			for _, variable := range container.Env {
-				if variable.Name == "FLEET_ALLOW_INSECURE_KUBECONFIGS" && variable.Value == "true" {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
