@@ -37,6 +37,9 @@ const (
 	WaitNoPartition Wait = "no partition"
 )
 
+// IsForOthers reports whether the target waits for the status of other targets.
+func (w Wait) IsForOthers() bool { return w == WaitLimit || w == WaitPartition || w == WaitMaxNew }
+
 // Step is one target as the rollout sees it.
 type Step struct {
 	// DeploymentID is the newest one of the target. It is empty if it is unknown.

@@ -33,10 +33,16 @@ func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
 	h.writeAll(ctx, out.first, p)
 	h.writeAll(ctx, out.others, p)
-	if !p.result().over {
-		p.addError(h.deleteAll(p.undeleted(out.orphans)))
+	isOver := func() bool { return h.isOver(ctx, p) }
+	if !isOver() {
+		p.addError(h.deleteAll(p.undeleted(out.orphans), isOver))
 	}
 	return nil
+}
+
+// isOver reports whether the rest is left to another pass, which may decide differently.
+func (h *handler) isOver(ctx context.Context, p *progress) bool {
+	return ctx.Err() != nil || p.result().over || !h.isCurrent(p.bundle)
 }
 
 // withoutContent ends a pass whose Content could not be stored. It reports the error in the status if a user has to
@@ -82,8 +88,8 @@ func (h *handler) createContent(bundle *fleet.Bundle, hash string) error {
 // all of them.
 func (h *handler) writeAll(ctx context.Context, writes []write, p *progress) {
 	p.addError(each(h.slots, p.concurrent, writes, func(w write) error {
-		if ctx.Err() != nil || p.result().over || !h.isCurrent(p.bundle) {
-			return nil //nolint:nilerr // another pass writes it
+		if h.isOver(ctx, p) {
+			return nil
 		}
 		return p.add(w.Deployment, h.write(ctx, w))
 	}))

@@ -136,7 +136,7 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	if err != nil {
 		return err
 	}
-	if err := h.deleteAll(remaining); err != nil {
+	if err := h.deleteAll(remaining, nil); err != nil {
 		return err
 	}
 	reach, err := index.ReachOf(h.app, bundle)
@@ -162,7 +162,7 @@ func (h *handler) leaveNothing(key types.NamespacedName) error {
 		return err
 	}
 	h.app.Log.Info("bundle gone without its BundleDeployments, which are deleted", "bundle", key.String(), "bundledeployments", len(left))
-	return h.deleteAll(left)
+	return h.deleteAll(left, nil)
 }
 
 // remaining returns the BundleDeployments of a Bundle. If the cache contains no such object, it
@@ -201,13 +201,16 @@ func (h *handler) deployments(bundle *fleet.Bundle) ([]*fleet.BundleDeployment, 
 	return h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, reconcile.KeyOf(bundle).String())
 }
 
-// deleteAll deletes those of these objects that may be deleted now.
-func (h *handler) deleteAll(deployments []*fleet.BundleDeployment) error {
+// deleteAll deletes those of these objects that may be deleted now, until isOver. A nil isOver never is.
+func (h *handler) deleteAll(deployments []*fleet.BundleDeployment, isOver func() bool) error {
 	deletable, err := index.Deletable(h.app, deployments)
 	if err != nil {
 		return err
 	}
 	return each(h.slots, atATime, deletable, func(bd *fleet.BundleDeployment) error {
+		if isOver != nil && isOver() {
+			return nil
+		}
 		return reconcile.Delete(h.app.BundleDeployments, bd)
 	})
 }

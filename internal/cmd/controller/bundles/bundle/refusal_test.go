@@ -321,6 +321,43 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 	})
 }
 
+// The Bundle may have been corrected: the next pass knows what is an orphan.
+func TestOrphans_StayIfThePassEndsBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	for name, test := range map[string]struct {
+		end    func(*testing.T, *delivery)
+		orphan bool // in the next pass
+	}{
+		"the process stops": {func(*testing.T, *delivery) { cancel() }, true},
+		"the Bundle is corrected": {func(t *testing.T, d *delivery) {
+			t.Helper()
+			d.change(t, func(b *fleet.Bundle) {
+				b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
+			})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(toCluster(nameOf(0))), 2)
+			d.hub.Put(deployedIn(nameOf(1), func(bd *fleet.BundleDeployment) {
+				bd.Labels[fleet.LabelBundleName], bd.Labels[fleet.LabelBundleNamespace] = "web", "ws"
+			}))
+			d.hub.Before(createOf(0), func() { test.end(t, d) })
+			if err := d.pass(ctx); err != nil {
+				t.Errorf("error = %v", err)
+			}
+			if hubtest.Get[*fleet.BundleDeployment](d.hub, placeOf(nameOf(1)), "web") == nil {
+				t.Error("a BundleDeployment is deleted although the pass had ended")
+			}
+			if err := d.pass(t.Context()); err != nil {
+				t.Errorf("the next pass: error = %v", err)
+			}
+			if gone := hubtest.Get[*fleet.BundleDeployment](d.hub, placeOf(nameOf(1)), "web") == nil; gone != test.orphan {
+				t.Errorf("the next pass: deleted = %v, want %v", gone, test.orphan)
+			}
+		})
+	}
+}
+
 func TestOrphans_AreDeletedOncePerPass(t *testing.T) {
 	d := newDelivery(t, bundle(everywhere), 120)
 	for _, name := range []string{"x", "y"} {

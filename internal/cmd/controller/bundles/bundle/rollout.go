@@ -40,12 +40,12 @@ func (h *handler) rounds(ctx context.Context, in input, selected selection.Selec
 		if err != nil {
 			return err
 		}
-		h.cache.setWaiting(reconcile.KeyOf(in.bundle), slices.ContainsFunc(r.decision.Waits, waitsForOthers))
+		h.cache.setWaiting(reconcile.KeyOf(in.bundle), slices.ContainsFunc(r.decision.Waits, rollout.Wait.IsForOthers))
 		if err := h.act(ctx, r.writes(), p); err != nil {
 			return err
 		}
-		if !p.result().hasMore(r.decision.Again, isGated(selected.Layout)) || ctx.Err() != nil || !h.isCurrent(in.bundle) {
-			return nil //nolint:nilerr // another pass, or the next leader, continues
+		if !p.result().hasMore(r.decision.Again, isGated(selected.Layout)) || h.isOver(ctx, p) {
+			return nil // if it is over, another pass, or the next leader, continues
 		}
 		in.contentThere, in.written.Failed = true, maps.Clone(p.failedWrites)
 		selected.Layout, p.concurrent = rest, concurrent
@@ -98,11 +98,6 @@ func (h *handler) gatherRound(ctx context.Context, in input, selected selection.
 	}
 	r.values, err = h.values.Read(ctx, in.bundle.Name, wanted)
 	return r, err
-}
-
-// waitsForOthers reports whether a target waits for the status of other BundleDeployments.
-func waitsForOthers(wait rollout.Wait) bool {
-	return wait == rollout.WaitLimit || wait == rollout.WaitPartition || wait == rollout.WaitMaxNew
 }
 
 // isGated reports whether some clusters wait for the results of others.

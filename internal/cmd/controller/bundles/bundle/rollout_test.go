@@ -241,7 +241,7 @@ func TestWaitsForOthers(t *testing.T) {
 		"": false, rollout.WaitLimit: true, rollout.WaitPartition: true, rollout.WaitMaxNew: true,
 		rollout.WaitPaused: false, rollout.WaitUnreachable: false, rollout.WaitBlocked: false, rollout.WaitNoPartition: false,
 	} {
-		if got := waitsForOthers(wait); got != want {
+		if got := wait.IsForOthers(); got != want {
 			t.Errorf("%q waits for others: %v, want %v", wait, got, want)
 		}
 	}
