@@ -86,6 +86,7 @@ func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, fro
 	made, err := d.releaser.RollBack(ctx, release.Rollback{
 		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: who, Set: d.setOf(bd.Name), Only: drifted,
 		Force: bd.Spec.CorrectDrift.Force, KeepFailed: bd.Spec.CorrectDrift.KeepFailHistory,
+		Superseded: d.superseded(bd), Changes: d.changesOf(bd.Name, d.setOf(bd.Name).Hash),
 	})
 	if err != nil && !errors.Is(err, access.ErrStopped) {
 		return nil, errors.New("correcting drift: " + d.cleaner(ctx, bd)(err.Error()))

@@ -203,13 +203,7 @@ func (h *History) Get(key string) (*release.Release, error) {
 
 // List implements driver.Queryor.
 func (h *History) List(filter func(*release.Release) bool) ([]*release.Release, error) {
-	var found []*release.Release
-	for _, r := range h.revisions {
-		if filter(r) {
-			found = append(found, r)
-		}
-	}
-	return found, nil
+	return slices.DeleteFunc(slices.Clone(h.revisions), func(r *release.Release) bool { return !filter(r) }), nil
 }
 
 // Query implements driver.Queryor, for the labels that Helm uses.

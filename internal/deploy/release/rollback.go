@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -29,6 +30,9 @@ type Rollback struct {
 	Force bool
 	// KeepFailed keeps the revision of a failed rollback in the history.
 	KeepFailed bool
+	// Superseded and Changes are as in an Installation.
+	Superseded func() bool
+	Changes    *objects.Changes
 }
 
 // RollBack makes a new revision with the content of an earlier one. If that fails, it restores the history; the
@@ -46,7 +50,7 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 		return nil, err
 	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
-	client.Only = in.Only
+	client.Only, client.Slots, client.Superseded, client.Changes = in.Only, r.Slots, in.Superseded, in.Changes
 	run := action.NewRollback(newConfiguration(in.Identity, h, 0, client))
 	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
 	if err := run.Run(in.Release.Name); err != nil {
