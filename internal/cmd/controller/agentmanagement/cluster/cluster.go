@@ -9,6 +9,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,10 +97,16 @@ func (h *handler) gatherLeft(in input, cluster types.NamespacedName) (input, err
 		return in, fmt.Errorf("listing RoleBindings in namespace %s: %w", name, err)
 	}
 	in.hasRights = len(bindings) > 0
+	in.rights = slices.DeleteFunc(slices.Clone(bindings), func(b *rbacv1.RoleBinding) bool { return !isForAgent(b) || b.DeletionTimestamp != nil })
 	if in.deployments, err = h.app.BundleDeployments.Cache().List(name, labels.Everything()); err != nil {
 		return in, fmt.Errorf("listing BundleDeployments in namespace %s: %w", name, err)
 	}
 	return in, nil
+}
+
+// isForAgent reports whether a RoleBinding lets an agent read BundleDeployments.
+func isForAgent(binding *rbacv1.RoleBinding) bool {
+	return binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == names.BundleDeploymentRole
 }
 
 func (h *handler) act(in input, out outcome) (*fleet.Cluster, error) {
@@ -162,7 +169,7 @@ func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
 
 // takeApart deletes what the outcome names. Only stages of deletion name anything.
 func (h *handler) takeApart(in input, out outcome) error {
-	if err := errors.Join(h.revoke(out.revoke), h.drain(out.drain)); err != nil {
+	if err := errors.Join(h.revoke(out.revoke, out.unbind), h.drain(out.drain)); err != nil {
 		return err
 	}
 	if out.deleteNamespace {
@@ -220,12 +227,17 @@ func (h *handler) setFinalizer(cluster *fleet.Cluster, wanted bool) (*fleet.Clus
 	})
 }
 
-// revoke deletes accounts, which invalidates all their tokens.
-func (h *handler) revoke(accounts []*corev1.ServiceAccount) error {
+// revoke deletes accounts, which invalidates all their tokens, and their rights.
+func (h *handler) revoke(accounts []*corev1.ServiceAccount, rights []*rbacv1.RoleBinding) error {
 	var failures []error
 	for _, account := range accounts {
 		if err := reconcile.Delete(h.app.ServiceAccounts, account); err != nil {
 			failures = append(failures, fmt.Errorf("revoking account %s/%s: %w", account.Namespace, account.Name, err))
+		}
+	}
+	for _, binding := range rights {
+		if err := reconcile.Delete(h.app.RoleBindings, binding); err != nil {
+			failures = append(failures, fmt.Errorf("deleting RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err))
 		}
 	}
 	return errors.Join(failures...)

@@ -96,6 +96,19 @@ func TestCluster_FromCreationToDeletion(t *testing.T) {
 	}
 }
 
+// An API server accepts the token of a deleted account for some seconds. An agent uninstalls what it does not find.
+func TestDeletedCluster_KeepsDeploymentsUntilRightsAreGone(t *testing.T) {
+	ofUser := agentRights()
+	ofUser.Name, ofUser.RoleRef.Name = "of-user", "view"
+	hub := newHub(t, oneCluster(deleted), ours(), agentRights(), ofUser, markedDeployment(fleet.FinalizerBundleDeployment))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "delete RoleBinding "+east+"/request-1")
+	hubtest.ExpectWoken(t, hub, "Cluster fleet-default/east in 2s")
+	hub.Sync()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+}
+
 func TestDeletedCluster_RevokesOnlyItsOwnAccounts(t *testing.T) {
 	byHand := agentAccount()
 	byHand.Labels = map[string]string{fleet.LabelManaged: "true"}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,8 +31,9 @@ const (
 	namespaceTaken stage = "NamespaceTaken"
 	// settled means that the Cluster has its finalizer and its namespace.
 	settled stage = "Settled"
-	// revoking means that the Cluster is being deleted. Its agents' accounts are deleted first, so that the workloads
-	// downstream stay: an agent without rights does not notice the deletions on the hub.
+	// revoking means that the Cluster is being deleted. Its agents' accounts and rights are deleted first, so that the
+	// workloads downstream stay: an agent without rights does not notice the deletions on the hub. An API server may
+	// accept the token of a deleted account for some seconds.
 	revoking stage = "Revoking"
 	// draining means that the namespace is being deleted, and that BundleDeployments in it still wait for an agent
 	// that will not come. Their finalizers are removed.
@@ -49,7 +51,8 @@ type input struct {
 	// accounts are the accounts of agents in that namespace, and deployments its BundleDeployments.
 	accounts    []*corev1.ServiceAccount
 	deployments []*fleet.BundleDeployment
-	// hasRights reports whether RoleBindings for agents exist in that namespace.
+	// rights are the RoleBindings for agents in that namespace. hasRights reports whether any RoleBindings exist there.
+	rights    []*rbacv1.RoleBinding
 	hasRights bool
 }
 
@@ -63,6 +66,7 @@ type outcome struct {
 	createNamespace *corev1.Namespace
 	deleteNamespace bool
 	revoke          []*corev1.ServiceAccount
+	unbind          []*rbacv1.RoleBinding
 	drain           []*fleet.BundleDeployment
 	// namespaceName and processed are written to the Cluster's status. processed is nil if the condition does not
 	// change.
@@ -163,13 +167,17 @@ func leave(in input) outcome {
 	if !hasFinalizer(in.cluster) {
 		return out // only finalizers of others are left
 	}
-	if len(in.accounts) > 0 {
-		out.stage, out.revoke = revoking, in.accounts
+	going := in.namespace == nil || in.namespace.DeletionTimestamp != nil
+	place := !going && isPlace(in.namespace, in.cluster)
+	if going || place {
+		out.unbind = in.rights
+	}
+	if out.revoke = in.accounts; len(out.revoke)+len(out.unbind) > 0 {
+		out.stage = revoking
 		return out
 	}
-	going := in.namespace == nil || in.namespace.DeletionTimestamp != nil
-	out.deleteNamespace = !going && isPlace(in.namespace, in.cluster)
-	if going || out.deleteNamespace {
+	out.deleteNamespace = place
+	if going || place {
 		out.drain = waiting(in.deployments)
 	}
 	if out.deleteNamespace || len(out.drain) > 0 {

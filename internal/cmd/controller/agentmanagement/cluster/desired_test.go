@@ -9,6 +9,7 @@ import (
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -52,6 +53,12 @@ func ofWest(n *corev1.Namespace)      { n.Annotations[fleet.AnnotationCluster] =
 
 func agentAccount() *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: east, Name: "request-1"}}
+}
+
+func agentRights() *rbacv1.RoleBinding {
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: east, Name: "request-1", Labels: map[string]string{fleet.LabelManaged: "true"}}}
+	binding.RoleRef.Kind, binding.RoleRef.Name = "ClusterRole", "fleet-bundle-deployment"
+	return binding
 }
 
 func deployment(finalizers ...string) *fleet.BundleDeployment {
@@ -158,6 +165,24 @@ func TestDecide(t *testing.T) {
 				accounts: []*corev1.ServiceAccount{agentAccount()}, deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
 			},
 			want: outcome{stage: revoking, revoke: []*corev1.ServiceAccount{agentAccount()}, namespaceName: east},
+		},
+		"being deleted, agent without an account has rights: they are revoked first": {
+			in: input{
+				cluster: oneCluster(deleted), namespace: ours(), rights: []*rbacv1.RoleBinding{agentRights()}, hasRights: true,
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{stage: revoking, unbind: []*rbacv1.RoleBinding{agentRights()}, namespaceName: east},
+		},
+		"being deleted, namespace is terminating, agent has rights: they are revoked first": {
+			in: input{
+				cluster: oneCluster(deleted), namespace: ours(terminating), rights: []*rbacv1.RoleBinding{agentRights()}, hasRights: true,
+				deployments: []*fleet.BundleDeployment{deployment(fleet.FinalizerBundleDeployment)},
+			},
+			want: outcome{stage: revoking, unbind: []*rbacv1.RoleBinding{agentRights()}, namespaceName: east},
+		},
+		"namespace without marks that the Cluster never used: its RoleBindings stay": {
+			in:   input{cluster: oneCluster(deleted, placed("")), namespace: ours(unmarked), rights: []*rbacv1.RoleBinding{agentRights()}, hasRights: true},
+			want: outcome{stage: left, removeFinalizer: true},
 		},
 		"being deleted, rights are revoked: BundleDeployments are drained, namespace is deleted": {
 			in: input{

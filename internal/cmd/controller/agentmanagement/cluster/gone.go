@@ -36,7 +36,7 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 		return err
 	}
 	h.app.Log.Info("cluster gone without its namespace, which is deleted", "cluster", cluster.String(), "namespace", name)
-	if err := h.revoke(in.accounts); err != nil {
+	if err := h.revoke(in.accounts, in.rights); err != nil {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
 	if err := h.blockTickets(cluster, time.Time{}); err != nil {
