@@ -83,6 +83,8 @@ type process struct {
 	own     *rest.Config
 	log     *slog.Logger
 	clock   func() time.Time
+	// fence refuses writes of the leader while another replica may lead.
+	fence   *leader.Fence
 	started time.Time
 	ready   *readiness
 	metrics *metrics.Agent
@@ -97,7 +99,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	clock := time.Now //nolint:forbidigo // the agent's only clock is created here
 	lines := logging.Options{Writer: out, Debug: options.Debug, Level: options.DebugLevel, JSON: options.LogFormat == env.LogJSON}
 	p := &process{
-		options: options, log: logging.New(lines), clock: clock, started: clock(),
+		options: options, log: logging.New(lines), clock: clock, fence: leader.NewFence(clock), started: clock(),
 		ready: &readiness{state: &health.State{}}, metrics: metrics.NewAgent(clock),
 	}
 	logging.Bridge(p.log, lines)
@@ -121,7 +123,7 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 	}
 	p.own = own.Config
 	measured.OwnHost(own.Config.Host)
-	if err := p.lead(ctx); err != nil && ctx.Err() == nil {
+	if err := p.lead(ctx, p.work); err != nil && ctx.Err() == nil {
 		return err
 	}
 	p.log.Info("completed")
@@ -129,9 +131,9 @@ func run(ctx context.Context, options env.Agent, out io.Writer) error {
 }
 
 // lead works while this replica is the leader.
-func (p *process) lead(ctx context.Context) error {
+func (p *process) lead(ctx context.Context, work func(context.Context) error) error {
 	if !p.options.LeaderElect {
-		return p.work(ctx)
+		return work(ctx)
 	}
 	p.ready.waiting()
 	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
@@ -145,9 +147,10 @@ func (p *process) lead(ctx context.Context) error {
 		LeaseDuration: p.options.Election.LeaseDuration,
 		RenewDeadline: p.options.Election.RenewDeadline,
 		RetryPeriod:   p.options.Election.RetryPeriod,
+		Fence:         p.fence,
 		Log:           p.log,
 		OnStandby:     p.ready.standby,
-	}, p.work)
+	}, work)
 }
 
 // work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
@@ -183,6 +186,7 @@ func (p *process) work(ctx context.Context) error {
 // serve does the agent's work with one identity. It ends with ctx, or with the first part that fails.
 func (p *process) serve(ctx context.Context, session register.Session) error {
 	p.metrics.Credential(session.Hub.BearerToken)
+	session.Hub = p.fence.Guard(session.Hub)
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error { return p.beat(ctx, session) })
 	parts.Go(func() error { return p.deploy(ctx, session) })
@@ -218,7 +222,7 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 	return deploy.Run(ctx, deploy.Options{
 		Hub:                       session.Hub,
 		Namespace:                 session.DeploymentNamespace,
-		Local:                     kube.Watching(p.own),
+		Local:                     p.fence.Guard(kube.Watching(p.own)),
 		AgentNamespace:            p.options.Namespace,
 		OwnBundle:                 names.AgentBundle(session.ClusterName),
 		Scope:                     p.options.Scope,
