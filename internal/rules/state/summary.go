@@ -57,20 +57,28 @@ func EntryOf(name string, bd *fleet.BundleDeployment, deploymentID string) Entry
 	}
 }
 
-// Summarize counts the entries by state. It lists the first ten entries, by name, that are not ready, cut to the size
-// limits of a status. The order of the entries does not matter.
+// Summarize counts the entries by state. It lists the entries that are not ready by name, cut to the size limits of a
+// status. If more than ten are not ready, it lists ten, beginning with those in state ErrApplied: a message about other
+// entries must not hide an error. The order of the entries does not matter.
 func Summarize(entries []Entry) fleet.BundleSummary {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	var out fleet.BundleSummary
+	var failed, others []Entry
 	for _, entry := range entries {
 		out.DesiredReady++
 		if n := counter(&out, entry.State); n != nil {
 			*n++
 		}
-		if entry.State == fleet.Ready || len(out.NonReadyResources) >= MaxListed {
-			continue
+		switch entry.State {
+		case fleet.Ready:
+		case fleet.ErrApplied:
+			failed = append(failed, entry)
+		default:
+			others = append(others, entry)
 		}
+	}
+	for _, entry := range listed(failed, others) {
 		out.NonReadyResources = append(out.NonReadyResources, boundListed(fleet.NonReadyResource{
 			Name:           entry.Name,
 			BundleState:    entry.State,
@@ -80,6 +88,16 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 		}))
 	}
 	return out
+}
+
+// listed returns the entries that a summary lists. Both lists are sorted by name.
+func listed(failed, others []Entry) []Entry {
+	failed, others = failed[:min(MaxListed, len(failed))], others[:min(MaxListed, len(others))]
+	all := slices.Concat(failed, others)
+	if len(all) <= MaxListed {
+		slices.SortStableFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return all[:min(MaxListed, len(all))]
 }
 
 // Add sums up two summaries. Their lists are joined up to the limit.

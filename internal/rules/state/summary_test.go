@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,8 @@ func TestSummarize(t *testing.T) {
 			listed = append(listed, fleet.NonReadyResource{Name: fmt.Sprintf("b%02d", i), BundleState: fleet.Modified})
 		}
 	}
+	mixed := append([]Entry{{Name: "z", State: fleet.ErrApplied, Message: "boom"}, {Name: "y", State: fleet.ErrApplied}}, many...)
+	errorsFirst := append([]fleet.NonReadyResource{{Name: "y", BundleState: fleet.ErrApplied}, {Name: "z", BundleState: fleet.ErrApplied, Message: "boom"}}, listed[:8]...)
 	bad := deployment(applied("s-0:z"), with("Deployed", "False", "Error", "boom"), func(bd *fleet.BundleDeployment) {
 		bd.Status.ModifiedStatus = []fleet.ModifiedStatus{{Kind: "Service"}}
 		bd.Status.NonReadyStatus = []fleet.NonReadyStatus{{Kind: "Pod"}}
@@ -43,7 +46,12 @@ func TestSummarize(t *testing.T) {
 				},
 			},
 		},
-		"ten are listed, twelve counted": {many, fleet.BundleSummary{DesiredReady: 12, Modified: 12, NonReadyResources: listed}},
+		"ten are listed, twelve counted":         {many, fleet.BundleSummary{DesiredReady: 12, Modified: 12, NonReadyResources: listed}},
+		"more than ten, errors are listed first": {mixed, fleet.BundleSummary{DesiredReady: 14, Modified: 12, ErrApplied: 2, NonReadyResources: errorsFirst}},
+		"ten with an error: by name": {
+			append([]Entry{{Name: "z", State: fleet.ErrApplied}}, many[:9]...),
+			fleet.BundleSummary{DesiredReady: 10, Modified: 9, ErrApplied: 1, NonReadyResources: append(slices.Clone(listed[:9]), fleet.NonReadyResource{Name: "z", BundleState: fleet.ErrApplied})},
+		},
 		"messages of the agent are listed": {
 			[]Entry{EntryOf("web", bad, bad.Spec.DeploymentID)},
 			fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{{
