@@ -31,6 +31,7 @@ type command struct {
 	streams     genericiooptions.IOStreams
 	environment env.Environment
 	report      report.Reporter
+	missing     []string // warnings about files that do not exist
 }
 
 // New returns the command.
@@ -117,7 +118,7 @@ func nothingFound(paths []string) error {
 
 // warnings prints the warnings about all Bundles. With --strict they are an error.
 func (c *command) warnings(bundles []*pack.Bundle) error {
-	found := sameName(bundles)
+	found := slices.Concat(c.missing, sameName(bundles))
 	for _, bundle := range bundles {
 		for _, warning := range bundle.Warnings {
 			found = append(found, warning.String())

@@ -61,7 +61,7 @@ func (f *flags) bind(to *pflag.FlagSet) {
 	to.StringVarP(&f.bundleFile, "bundle-file", "b", "", "file with the options of every folder instead of its fleet.yaml; - is standard input")
 	to.StringVarP(&f.file, "file", "f", "", "has no effect, and is accepted for compatibility")
 	to.StringSliceVarP(&f.labels, "label", "l", nil, "label of the Bundles, as key=value")
-	to.StringVar(&f.targetsFile, "targets-file", "", "file with the targets and targetRestrictions to add to every Bundle")
+	to.StringVar(&f.targetsFile, "targets-file", "", "file with the targets and targetRestrictions to add to every Bundle; a warning if it does not exist")
 	to.StringVar(&f.commit, "commit", "", "commit to label the Bundles with (variable COMMIT; default: that of the git work tree)")
 	to.BoolVarP(&f.compress, "compress", "c", false, "compress all resources")
 	to.BoolVar(&f.imageScans, "imagescan-enabled", false, "allow imageScans in a fleet.yaml")
@@ -185,6 +185,10 @@ func (c *command) options(name string) (pack.Options, error) {
 		if err := yaml.Unmarshal(text, &spec); err != nil {
 			return options, fmt.Errorf("reading %s: %w", c.targetsFile, err)
 		}
+		if text == nil {
+			c.missing = append(c.missing, fmt.Sprintf("the file %s of --targets-file does not exist, so Bundles without other targets go to "+
+				"ClusterGroup default; correct the path", c.targetsFile))
+		}
 		options.Targets, options.Restrictions = spec.Targets, spec.TargetRestrictions
 	}
 	if c.bundleFile == stdio && !c.drivenScan {
@@ -265,7 +269,7 @@ func (c *command) passwordProblem(password string) string {
 	return ""
 }
 
-// readInput reads a file that a flag names. One that does not exist counts as empty.
+// readInput reads a file that a flag names. One that does not exist counts as empty, and gives nil.
 func readInput(path string) ([]byte, error) {
 	opened, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -72,6 +73,13 @@ func TestTargetsFile_IsAddedAndMayBeMissing(t *testing.T) {
 	}
 	if got := printed(t, dir, nil, "--targets-file", "gone.yaml", "demo", "app"); got.Spec.Targets[0].ClusterGroup != "default" {
 		t.Errorf("targets %+v", got.Spec.Targets)
+	}
+	const warning = "warning: the file gone.yaml of --targets-file does not exist"
+	for _, strict := range []bool{false, true} {
+		ended := apply(t, dir, nil, "-o", "-", "--targets-file", "gone.yaml", fmt.Sprintf("--strict=%t", strict), "demo", "app")
+		if (ended.Code != exit.Done) != strict || strings.Count(ended.Stderr, warning) != 1 {
+			t.Errorf("strict %t: code %d, standard error:\n%s", strict, ended.Code, ended.Stderr)
+		}
 	}
 }
 
