@@ -90,6 +90,9 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return true, nil
 	}
 	secret, err := d.reader.Get(ctx, key, number)
+	if err == nil && tracked {
+		_, err = d.reader.Stored(ctx, key, number, secret)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		r.untrack()
@@ -97,7 +100,7 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	case err != nil:
 		return false, fmt.Errorf("reading release %s: %w", named, err)
 	case tracked:
-		return r.stillReadable(secret), nil
+		return true, nil
 	}
 	if last, err := d.reader.IsLast(ctx, key, number); !last || err != nil {
 		return false, err // an operation failed or was interrupted: its result has to be repaired

@@ -3,13 +3,11 @@ package deploy
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/deploy/copies"
 	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
-	"github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -69,16 +67,6 @@ func (r *record) track(t *watch.Tracking) { r.tracking = t }
 
 // untrack forgets the objects: the state of the release is unknown.
 func (r *record) untrack() { r.tracking = nil }
-
-// stillReadable reports whether the Secret of the tracked release contains a revision. An unreadable one counts as
-// missing.
-func (r *record) stillReadable(secret *corev1.Secret) bool {
-	_, err := release.Decode(secret)
-	if err != nil {
-		r.untrack()
-	}
-	return err == nil
-}
 
 // isKnown reports whether the states of all objects are known.
 func (r *record) isKnown() bool { return r.tracking != nil && r.tracking.Known }

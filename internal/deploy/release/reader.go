@@ -138,11 +138,8 @@ func (r *Reader) isFailedRollback(ctx context.Context, key placement.Release, nu
 	if err != nil {
 		return false, fmt.Errorf("reading release %s: %w", key.At(number), err)
 	}
-	stored, err := Decode(secret)
-	if err != nil {
-		return false, nil //nolint:nilerr // an unreadable revision has to be repaired
-	}
-	return stored.Info.Status == release.StatusFailed && strings.HasPrefix(stored.Info.Description, "Rollback"), nil
+	stored, err := Decode(secret) // an unreadable revision has to be repaired
+	return err == nil && stored.Info.Status == release.StatusFailed && strings.HasPrefix(stored.Info.Description, "Rollback"), nil
 }
 
 // Annotations returns the annotations of the chart of the newest revision of a release, none if it is unreadable. It
@@ -159,23 +156,17 @@ func (r *Reader) Annotations(ctx context.Context, key placement.Release, found R
 	return AnnotationsOf(stored), err == nil, err
 }
 
-// IsBeingUninstalled reports whether an uninstallation of a release by this agent has begun.
+// IsBeingUninstalled reports whether an uninstallation of a release by this agent has begun, false if that is unknown.
 func (r *Reader) IsBeingUninstalled(ctx context.Context, key placement.Release, found RevisionSecret) bool {
-	return found.status == release.StatusUninstalling.String() && !r.isForged(ctx, key, found)
-}
-
-// isForged reports whether another writer has stored a revision. It also returns true if that cannot be
-// determined.
-func (r *Reader) isForged(ctx context.Context, key placement.Release, found RevisionSecret) bool {
-	if r.seal == nil {
-		return false
+	if found.status != release.StatusUninstalling.String() || r.seal == nil {
+		return found.status == release.StatusUninstalling.String()
 	}
 	secret, err := r.agent.Clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})
 	if err != nil {
-		return true
+		return false
 	}
 	from, err := r.seal.origin(ctx, key, found.number, secret)
-	return err != nil || from == originOther
+	return err == nil && from != originOther
 }
 
 // lastOf returns the newest revision of a release: the one in the Secret, unless that is forged. It returns nil if
@@ -202,6 +193,17 @@ func (r *Reader) lastOf(ctx context.Context, key placement.Release, secret *core
 // Get reads the Secret of a revision.
 func (r *Reader) Get(ctx context.Context, key placement.Release, number int) (*corev1.Secret, error) {
 	return r.agent.Clientset.CoreV1().Secrets(key.Namespace).Get(ctx, SecretName(key.Name, number), metav1.GetOptions{})
+}
+
+// Stored returns the revision in a Secret. It returns NotFound if the Secret is unreadable, or if another writer stored it: the
+// revision then counts as missing, and is made again.
+func (r *Reader) Stored(ctx context.Context, key placement.Release, number int, secret *corev1.Secret) (*release.Release, error) {
+	stored, unreadable := Decode(secret)
+	from, err := r.seal.origin(ctx, key, number, secret)
+	if err == nil && (unreadable != nil || from == originOther) {
+		return nil, apierrors.NewNotFound(secretsResource().GroupResource(), secret.Name)
+	}
+	return stored, err
 }
 
 // Recall returns a revision that another process made, from its Secret. It returns nil if the Secret is unreadable,
@@ -275,9 +277,9 @@ func (r *Reader) manifest(ctx context.Context, key placement.Release, number int
 	if err != nil {
 		return "", err
 	}
-	stored, err := Decode(secret)
-	if err != nil { // an unreadable revision counts as missing
-		return "", fmt.Errorf("%w: %w", err, apierrors.NewNotFound(secretsResource().GroupResource(), secret.Name))
+	stored, err := r.Stored(ctx, key, number, secret)
+	if err != nil {
+		return "", err
 	}
 	if len(stored.Manifest) <= longestManifest {
 		r.manifests.Add(release, keptManifest{uid: secret.UID, version: secret.ResourceVersion, text: stored.Manifest}, manifestLife)

@@ -1,12 +1,20 @@
 package release
 
 import (
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/release"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
 
@@ -27,5 +35,50 @@ func TestRevisionSecrets_NewestIsRecorded(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, newest, cmp.AllowUnexported(RevisionSecret{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestObjects_OfForgedOrUnreadableRevision_AreNotFound(t *testing.T) {
+	key := placement.Release{Namespace: "web", Name: "hello"}
+	tests := map[string]struct {
+		data    func(sealed []byte) []byte
+		missing bool
+	}{
+		"as stored":  {data: func(sealed []byte) []byte { return sealed }},
+		"unreadable": {data: func([]byte) []byte { return []byte("x") }, missing: true},
+		"changed by another writer": {missing: true, data: func([]byte) []byte {
+			forged := stored(1, release.StatusDeployed)
+			forged.Manifest = "# another"
+			text, err := Encode(forged)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			text, err := Encode(stored(1, release.StatusDeployed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealing := NewSeal(fake.NewClientset().CoreV1().Secrets("agents"), func(placement.Release) int { return 1 })
+			secret := corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, Data: map[string][]byte{releaseDataKey: text}}
+			secret.Name, secret.Namespace, secret.CreationTimestamp = SecretName(key.Name, 1), key.Namespace, metav1.NewTime(deploytest.Noon())
+			if err := sealing.put(t.Context(), &secret); err != nil {
+				t.Fatal(err)
+			}
+			secret.Data[releaseDataKey] = test.data(text)
+			server := httptest.NewServer(cluster{secret: secret})
+			defer server.Close()
+			agent, err := access.NewAgent(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = NewReader(agent, nil, "agents", sealing, deploytest.Noon, nil).Objects(t.Context(), key.At(1))
+			if err != nil && !test.missing || test.missing && !apierrors.IsNotFound(err) {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

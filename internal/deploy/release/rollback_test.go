@@ -52,6 +52,8 @@ func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]string{"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
 	case strings.HasSuffix(path, "/secrets") && r.Method == http.MethodGet:
 		answer = corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}, Items: []corev1.Secret{c.secret}}
+	case strings.HasSuffix(path, "/secrets/"+c.secret.Name) && r.Method == http.MethodGet:
+		answer = c.secret
 	case strings.HasSuffix(path, "/jobs/migrate"):
 		if r.Method == http.MethodGet {
 			c.onJob()
