@@ -85,7 +85,7 @@ func newDeployer(options Options) (*deployer, error) {
 	}
 	d.copier = copies.New(copies.Options{
 		Hub: d.hub, Accounts: d.accounts, Namespaces: d.namespaces, Metadata: d.metadata, AgentNamespace: options.AgentNamespace, Namespace: options.Namespace,
-		Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
+		SetOf: options.setOf, Log: d.log, Clock: options.Clock, Random: options.Random, Again: d.queue.AddAfter, Changed: d.enqueueChanged, Synced: d.enqueueAll,
 	})
 	d.wakeups = wakeups.New(d.metadata, d.wake)
 	if _, err := d.hub.Informer.AddEventHandler(d.handlers()); err != nil {

@@ -38,9 +38,11 @@ type Options struct {
 	Metadata   metadata.Interface
 	// AgentNamespace marks the copies of this agent. Namespace is the cluster's namespace on the hub.
 	AgentNamespace, Namespace string
-	Log                       *slog.Logger
-	Clock                     func() time.Time
-	Random                    func() float64
+	// SetOf returns the set of a BundleDeployment.
+	SetOf  func(name string) placement.Set
+	Log    *slog.Logger
+	Clock  func() time.Time
+	Random func() float64
 	// Again enqueues a BundleDeployment after a pause, Changed those that need a changed copy, and Synced those whose
 	// copies are watched.
 	Again   func(name string, after time.Duration)

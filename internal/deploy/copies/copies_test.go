@@ -12,6 +12,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -61,6 +62,7 @@ func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
 		return metav1.ObjectMeta{Namespace: "web", Name: "s", Labels: labels, Annotations: annotations}
 	}
 	theirs := meta(map[string]string{"app.kubernetes.io/managed-by": "Helm"}, map[string]string{"meta.helm.sh/release-name": "theirs"})
+	original := metav1.ObjectMeta{Namespace: "fleet-local", Name: "s"}
 	takes := fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{TakeOwnership: true}}
 	tests := map[string]struct {
 		current  metav1.ObjectMeta
@@ -68,11 +70,15 @@ func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
 		sameData bool
 		again    bool
 		refused  bool
+		fix      string
 	}{
-		"object of another owner":                           {current: theirs, refused: true},
+		"object of another owner":                           {current: theirs, refused: true, fix: "kubectl delete secret -n web s"},
 		"object of another owner, helm":                     {current: theirs, options: fleet.BundleDeploymentOptions{Helm: &fleet.HelmOptions{}}, refused: true},
 		"object of another owner with the same data":        {current: theirs, sameData: true, refused: true},
 		"object of another owner, takeOwnership":            {current: theirs, options: takes},
+		"object of this release":                            {current: meta(map[string]string{fleet.LabelSetHash: placement.SetOf("x", "scope").Hash}, theirs.Annotations)},
+		"object of another release":                         {current: meta(map[string]string{fleet.LabelSetHash: placement.SetOf("y", "scope").Hash}, theirs.Annotations), refused: true},
+		"maybe the original":                                {current: original, refused: true, fix: "do not delete it"},
 		"copy of this agent":                                {current: meta(map[string]string{fleet.LabelBundleDeployment: "x"}, map[string]string{fleet.AnnotationAgentNamespace: "agents"})},
 		"copy of an agent of Rancher Fleet":                 {current: meta(map[string]string{fleet.LabelBundleDeployment: "x"}, nil)},
 		"copy of another BundleDeployment":                  {current: meta(map[string]string{fleet.LabelBundleDeployment: "y"}, nil)},
@@ -82,14 +88,17 @@ func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &Copier{Options: Options{AgentNamespace: "agents"}}
-			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: fleet.BundleDeploymentSpec{Options: test.options}}
+			setOf := func(name string) placement.Set { return placement.SetOf(name, "scope") }
+			c := &Copier{Options: Options{AgentNamespace: "agents", SetOf: setOf}}
+			labels := map[string]string{fleet.LabelBundleNamespace: "fleet-local"}
+			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: labels}, Spec: fleet.BundleDeploymentSpec{Options: test.options}}
 			wanted := c.copyMeta(metav1.ObjectMeta{Name: "s"}, "x", "web")
 			_, _, err := c.compareCopy(bd, "Secret", test.current, &wanted, test.sameData, test.again)
 			if (err != nil) != test.refused {
 				t.Fatalf("error %v", err)
 			}
-			if test.refused && (outcome.ReasonOf(err) != conditions.ReasonObjectTaken || !strings.Contains(err.Error(), "kubectl delete secret -n web s")) {
+			if test.refused && (outcome.ReasonOf(err) != conditions.ReasonObjectTaken || !strings.Contains(err.Error(), test.fix) ||
+				strings.Contains(err.Error(), "kubectl delete") != (test.current.Namespace == "web")) {
 				t.Errorf("%s: %v", outcome.ReasonOf(err), err)
 			}
 		})

@@ -139,7 +139,7 @@ func (c copied) modified(missing bool) fleet.ModifiedStatus {
 // BundleDeployment that needs the same copy. A copy of another agent is an error. Otherwise, an object that is not a copy is.
 func (c *Copier) compareCopy(bd *fleet.BundleDeployment, kind string, current metav1.ObjectMeta, wanted *metav1.ObjectMeta, sameData, again bool) (isRight, same bool, err error) {
 	if !again {
-		if err := mayReplace(bd, kind, current); err != nil {
+		if err := c.mayReplace(bd, kind, current); err != nil {
 			return false, false, err
 		}
 		same = sameData && sameMeta(current, *wanted)
@@ -155,16 +155,23 @@ func (c *Copier) compareCopy(bd *fleet.BundleDeployment, kind string, current me
 }
 
 // mayReplace returns an error for an object that is not a copy, even if its data are the same: it would later be deleted like
-// a copy. The copies of Rancher Fleet's agents have only the label, those that outlived their Bundle only the annotation.
-func mayReplace(bd *fleet.BundleDeployment, kind string, found metav1.ObjectMeta) error {
-	isCopy := found.Labels[fleet.LabelBundleDeployment] != "" || found.Annotations[fleet.AnnotationAgentNamespace] != ""
+// a copy. The copies of Rancher Fleet's agents have only the label, those that outlived their Bundle only the annotation. An
+// object of the release may move to downstreamResources: the upgrade that follows leaves it, because the copy has no marks of
+// the release.
+func (c *Copier) mayReplace(bd *fleet.BundleDeployment, kind string, found metav1.ObjectMeta) error {
+	isCopy := found.Labels[fleet.LabelBundleDeployment] != "" || found.Annotations[fleet.AnnotationAgentNamespace] != "" ||
+		found.Labels[fleet.LabelSetHash] == c.SetOf(bd.Name).Hash
 	if helm := bd.Spec.Options.Helm; isCopy || helm != nil && helm.TakeOwnership {
 		return nil
 	}
-	return outcome.Because(conditions.ReasonObjectTaken, fmt.Errorf(
-		"downstreamResources: %s %s/%s exists on the cluster and is not a copy; rename the original, remove that object with "+
-			"\"kubectl delete %s -n %s %s\", or set helm.takeOwnership to replace it", kind, found.Namespace, found.Name,
-		strings.ToLower(kind), found.Namespace, found.Name))
+	fix := fmt.Sprintf("rename the original, remove that object with \"kubectl delete %s -n %s %s\", or set helm.takeOwnership to replace it",
+		strings.ToLower(kind), found.Namespace, found.Name)
+	if found.Namespace == bd.Labels[fleet.LabelBundleNamespace] {
+		fix = "if this is the hub's own cluster, that object is the original: do not delete it, and deploy the bundle to another " +
+			"namespace; on another cluster rename the original, or set helm.takeOwnership to replace that object"
+	}
+	return outcome.Because(conditions.ReasonObjectTaken, fmt.Errorf("downstreamResources: %s %s/%s exists on the cluster and is not a copy; %s",
+		kind, found.Namespace, found.Name, fix))
 }
 
 // contains reports whether all has every entry of part.

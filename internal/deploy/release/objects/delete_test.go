@@ -17,7 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
 
-// storedMap is the ConfigMap that an API server has. Each entry of owners is a version of it.
+// storedMap is the ConfigMap that an API server has. Each entry of owners is a version of it; "" has no marks of a release.
 type storedMap struct {
 	owners  []string
 	changes int  // how often the object changes between a read and a deletion
@@ -30,8 +30,12 @@ func (s *storedMap) serve(r *http.Request) (*http.Response, error) {
 	version := min(s.reads, len(s.owners)-1)
 	switch r.Method {
 	case http.MethodGet:
+		marks := "{}"
+		if owner := s.owners[version]; owner != "" {
+			marks = fmt.Sprintf(`{%q:%q,%q:"web"}`, ReleaseNameAnnotation, owner, ReleaseNamespaceAnnotation)
+		}
 		text := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"web","uid":"u",
-			"resourceVersion":"%d","annotations":{%q:%q,%q:"web"}}}`, s.reads, ReleaseNameAnnotation, s.owners[version], ReleaseNamespaceAnnotation)
+			"resourceVersion":"%d","annotations":%s}}`, s.reads, marks)
 		s.reads++
 		return answer(http.StatusOK, text), nil
 	case http.MethodDelete:
@@ -70,12 +74,14 @@ func TestDeletion_DecidesAgainAfterAConflict(t *testing.T) {
 		"changed once: deleted":                   {storedMap{owners: []string{"mine"}, changes: 1}, false, true, false},
 		"another release takes it: stays":         {storedMap{owners: []string{"mine", "other"}, changes: 1}, false, false, false},
 		"changes each time: error":                {storedMap{owners: []string{"mine"}, changes: 100}, false, false, true},
+		"became a copy without marks: stays":      {storedMap{owners: []string{""}}, false, false, false},
 		"deleted meanwhile: no error":             {storedMap{owners: []string{"mine"}, missing: true}, false, false, false},
 		"a hook's object is deleted without read": {storedMap{owners: []string{"other"}, changes: 100}, true, true, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			info := infoOf(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web, uid: manifest, resourceVersion: '7'}\n")
+			info := infoOf(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web, uid: manifest, resourceVersion: '7',\n"+
+				"  labels: {objectset.rio.cattle.io/hash: set}}\n")
 			info.Client = &fake.RESTClient{
 				NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
 				Client:               fake.CreateHTTPClient(test.stored.serve),
