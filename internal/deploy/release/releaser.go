@@ -38,8 +38,7 @@ const (
 	hookTimeout = 5 * time.Minute
 )
 
-// Releaser runs Helm operations. It keeps no state between operations. Operations on the same release must not
-// overlap.
+// Releaser runs Helm operations. It keeps no state between operations. Operations on the same release must not overlap.
 type Releaser struct {
 	// Agent is the agent's own identity: it stores all releases, whichever account deploys them.
 	Agent   *access.Identity
@@ -88,8 +87,7 @@ type Installation struct {
 	Changes *objects.Changes
 	// history is the number of revisions that Helm keeps.
 	history int
-	// noWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back
-	// to.
+	// noWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back to.
 	noWayBack bool
 }
 
@@ -201,7 +199,8 @@ func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) 
 	}
 	next := nextStep(h.Last())
 	if next == UninstallFirst {
-		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: true, Confined: in.Options.TargetNamespace, Set: in.Set})
+		// After a change of the name that was reverted, the stale release holds the workload that delete hooks would act on.
+		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: len(in.Stale) == 0, Confined: in.Options.TargetNamespace, Set: in.Set})
 	}
 	if next == RecoverAndUpgrade {
 		last := h.Last()

@@ -74,27 +74,68 @@ func (c cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func TestRollbackWithUnfinishedHook_LendsSlotAndEndsWhenSuperseded(t *testing.T) {
-	r := stored(1, release.StatusDeployed)
+// hookedRelease returns the Secret of a release with the hook migrate.
+func hookedRelease(t *testing.T, status release.Status, event release.HookEvent) corev1.Secret {
+	t.Helper()
+	r := stored(1, status)
 	r.Hooks = []*release.Hook{{
-		Name: "migrate", Path: "migrate.yaml", Events: []release.HookEvent{release.HookPreRollback},
+		Name: "migrate", Path: "migrate.yaml", Events: []release.HookEvent{event},
 		Manifest: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\n",
 	}}
 	text, err := Encode(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots := make(chan struct{}, 1)
-	var held atomic.Int32
-	server := httptest.NewServer(cluster{
-		secret: corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: SecretName("hello", 1), Namespace: "web"}, Data: map[string][]byte{releaseDataKey: text}},
-		onJob:  func() { held.Add(int32(len(slots))) },
-	})
-	defer server.Close()
+	return corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: SecretName("hello", 1), Namespace: "web"}, Data: map[string][]byte{releaseDataKey: text}}
+}
+
+// agentOf returns the identity of an agent of a cluster.
+func agentOf(t *testing.T, c cluster) *access.Identity {
+	t.Helper()
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
 	agent, err := access.NewAgent(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return agent
+}
+
+func TestInterruptedUninstallationContinues_RunsDeleteHooksUnlessMoved(t *testing.T) {
+	key := placement.Release{Namespace: "web", Name: "hello"}
+	for name, stale := range map[string][]placement.Release{"only release: hooks run": nil, "another release: no hooks": {{Namespace: "web", Name: "shop"}}} {
+		t.Run(name, func(t *testing.T) {
+			var jobs atomic.Int32
+			stopped := make(chan struct{})
+			agent := agentOf(t, cluster{
+				secret: hookedRelease(t, release.StatusUninstalling, release.HookPreDelete),
+				onJob: func() {
+					if jobs.Add(1) == 1 {
+						close(stopped) // ends the wait for the Job
+					}
+				},
+			})
+			r := &Releaser{Agent: agent, Clock: deploytest.Noon, Stopped: stopped}
+			h, err := r.History(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := Installation{Release: key, Options: &fleet.BundleDeploymentOptions{}, Identity: agent, Stale: stale}
+			_, err = r.prepare(in, h, nil)
+			if ran := jobs.Load() > 0; ran != (stale == nil) || (err == nil) == ran {
+				t.Errorf("hooks ran: %t, error: %v", ran, err)
+			}
+		})
+	}
+}
+
+func TestRollbackWithUnfinishedHook_LendsSlotAndEndsWhenSuperseded(t *testing.T) {
+	slots := make(chan struct{}, 1)
+	var held atomic.Int32
+	agent := agentOf(t, cluster{
+		secret: hookedRelease(t, release.StatusDeployed, release.HookPreRollback),
+		onJob:  func() { held.Add(int32(len(slots))) },
+	})
 	slots <- struct{}{} // that of the bundle
 	done := make(chan error, 1)
 	go func() {
@@ -104,7 +145,7 @@ func TestRollbackWithUnfinishedHook_LendsSlotAndEndsWhenSuperseded(t *testing.T)
 		})
 		done <- err
 	}()
-	err = deploytest.Receive(t, done)
+	err := deploytest.Receive(t, done)
 	if err == nil || !strings.Contains(err.Error(), "a newer state of the bundle is wanted") || errors.Is(err, access.ErrStopped) {
 		t.Errorf("got %v", err)
 	}
