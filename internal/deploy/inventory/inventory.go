@@ -29,11 +29,13 @@ func New() *Inventory {
 	}
 }
 
-// Name records the revision that a status names, and whether the option namespace confines the release.
+// Name records the revision that a status names, and whether the option namespace confines the release. A revision counts as
+// confined once it was said to be: the option may change before the next revision is made.
 func (i *Inventory) Name(key placement.Release, revision int, confined bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.named[key], i.confined[key] = revision, i.confined[key] || confined
+	i.confined[key] = confined || i.confined[key] && i.named[key] == revision
+	i.named[key] = revision
 }
 
 // Revision returns the recorded revision, 0 if the release is unknown.

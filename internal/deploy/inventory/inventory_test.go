@@ -35,3 +35,18 @@ func TestInventory(t *testing.T) {
 		t.Error("a release must be foreign at exactly the checked version")
 	}
 }
+
+func TestConfinement_IsThatOfTheNamedRevision(t *testing.T) {
+	key := placement.Release{Namespace: "web", Name: "app"}
+	i := New()
+	for _, step := range []struct {
+		revision int
+		confined bool
+		want     string
+	}{{1, true, "web"}, {1, false, "web"}, {2, false, ""}, {3, true, "web"}} {
+		i.Name(key, step.revision, step.confined)
+		if got := i.Confinement(key); got != step.want {
+			t.Errorf("revision %d, confined %t: confinement %q, want %q", step.revision, step.confined, got, step.want)
+		}
+	}
+}
