@@ -130,6 +130,7 @@ func noSuchGroups(unknown []targeting.GroupRef, workspaces []string) string {
 	for i, ref := range unknown {
 		refs[i] = ref.String()
 	}
-	return fmt.Sprintf("%s: there is no such ClusterGroup in %s; create it or name another: until then, what was deployed to its members stays as it is",
+	return fmt.Sprintf("%s: there is no such ClusterGroup in %s; create it or name another: until then, what only it selects stays as it is, "+
+		"and clusters that another target selects follow that target",
 		strings.Join(refs, ", "), strings.Join(workspaces, ", "))
 }

@@ -115,7 +115,7 @@ func TestMissingClusterGroup_IsReportedAndDeploymentsStay(t *testing.T) {
 	}
 	must(t, w.Delete(t.Context(), client.ClusterGroups, w.workspace, "first"))
 	told("False", "ClusterGroupUnknown", "target 0 (first): clusterGroup first: there is no such ClusterGroup in "+w.workspace+
-		"; create it or name another: until then, what was deployed to its members stays as it is")
+		"; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target")
 	if after := w.deployment(t, "web", "one", "what was there", exists); after.UID != before.UID || after.DeletionTimestamp != nil {
 		t.Errorf("what was deployed was touched: %+v", after)
 	}

@@ -12,7 +12,7 @@ import (
 // A missing group neither removes nor adds deployments.
 func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
-	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what was deployed to its members stays as it is"
+	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target"
 	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
 	both, elsewhere := targeting.Reach{Namespaces: []string{"away", "ws"}}, []*fleet.ClusterGroup{group("prod", nil)}
 	elsewhere[0].Namespace = "away"
@@ -29,6 +29,10 @@ func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 		"other targets: continue": {
 			input{bundle: bundle(toGroup("prod"), toCluster("two")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			message, []string{"update c-two"}, nil,
+		},
+		"another target selects a member: that target applies": {
+			input{bundle: bundle(toGroup("prod"), toCluster("one")), reach: own, clusters: clusters, existing: []*fleet.BundleDeployment{existing("one")}},
+			message, []string{"update c-one"}, nil,
 		},
 		"cluster excluded by other criteria: deleted": {
 			input{bundle: bundle(toGroup("prod"), func(b *fleet.Bundle) { b.Spec.Targets[0].ClusterName = "two" }), reach: own, clusters: clusters,

@@ -310,7 +310,8 @@ const (
 // hello
 const (
 	// ReasonClusterGroupUnknown means that the Bundle names a ClusterGroup that does not exist. Deployments to clusters
-	// that may be its members stay unchanged. Create the group, or correct its name in the Bundle.
+	// that may be its members stay unchanged, unless another target selects the cluster: then that target applies.
+	// Create the group, or correct its name in the Bundle.
 	ReasonClusterGroupUnknown = "ClusterGroupUnknown"
 	// ReasonAwaitingTargetCluster means that a target names a Cluster that does not exist, neither by its name nor by its
 	// display name. The Bundle is deployed there as soon as the Cluster exists. If the name is misspelt, correct it in
