@@ -185,12 +185,8 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 		if usesGroups {
 			in = groups.Of(cluster)
 		}
-		for p, matcher := range matchers {
-			if matcher.Match(cluster, in) {
-				l.Of[i] = append(l.Of[i], p)
-			}
-		}
-		if remaining && len(l.Of[i]) == 0 {
+		l.Of[i] = partitionsOf(cluster, matchers, in)
+		if remaining && len(l.Of[i]) == 0 && !mayBeIn(cluster, matchers, groups) {
 			l.Of[i] = []int{len(matchers)}
 		}
 		if members += len(l.Of[i]); members > maxMembers {
@@ -202,6 +198,21 @@ func (l *Layout) divide(strategy fleet.RolloutStrategy, remaining bool, clusters
 	}
 	l.Problem = l.problem(strategy, clusters, groups)
 	return l.limitPartitions(strategy)
+}
+
+func partitionsOf(cluster *fleet.Cluster, matchers []targeting.Matcher, in []*fleet.ClusterGroup) (partitions []int) {
+	for p, matcher := range matchers {
+		if matcher.Match(cluster, in) {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
+}
+
+// mayBeIn reports whether a cluster may be in a partition that uses a ClusterGroup with an invalid selector. Such a cluster
+// stays unchanged: the limit of its partition may be 0, and that of the remaining clusters may be higher.
+func mayBeIn(cluster *fleet.Cluster, matchers []targeting.Matcher, groups targeting.Groups) bool {
+	return slices.ContainsFunc(matchers, func(m targeting.Matcher) bool { return groups.MayMatch(m, cluster) })
 }
 
 func partitionMatchers(partitions []fleet.Partition) ([]targeting.Matcher, error) {

@@ -124,6 +124,13 @@ func TestManualPartitions(t *testing.T) {
 		"group does not exist: reported": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "prd"}}, nil,
 			[]string{"all: 3 (0 1 2), at most 3", ": 0 (), at most 1"},
 			"spec.rolloutStrategy.partitions[1].clusterGroup: there is no ClusterGroup prd"},
+		"group does not exist: its clusters are among the remaining ones": {[]fleet.Partition{canary, {ClusterGroup: "prd"}}, []func(*fleet.Bundle){remaining},
+			[]string{"canary: 1 (2), at most 1", ": 0 (), at most 1", "Remaining: 2 (0 1), at most 2"},
+			"spec.rolloutStrategy.partitions[1].clusterGroup: there is no ClusterGroup prd"},
+		"group does not parse: clusters that may be in it are not among the remaining ones": {
+			[]fleet.Partition{canary, {ClusterGroup: "broken", ClusterSelector: targetingtest.Selector("env", "prod")}}, []func(*fleet.Bundle){remaining},
+			[]string{"canary: 1 (2), at most 1", ": 0 (), at most 1", "Remaining: 1 (0), at most 1"},
+			"spec.rolloutStrategy.partitions[1].clusterGroup: the selector of ClusterGroup broken does not parse, so it has no clusters"},
 		"group does not parse: reported": {[]fleet.Partition{{Name: "all", ClusterSelector: targetingtest.Selector()}, {ClusterGroup: "broken"}}, nil,
 			[]string{"all: 3 (0 1 2), at most 3", ": 0 (), at most 1"},
 			"spec.rolloutStrategy.partitions[1].clusterGroup: the selector of ClusterGroup broken does not parse, so it has no clusters"},

@@ -31,3 +31,11 @@ func (s *Selection) Undecided(cluster *fleet.Cluster, groups Groups) error {
 	}
 	return nil
 }
+
+// MayMatch reports whether the criteria would select a cluster that was also in a group with an invalid selector. If very
+// many groups are broken, it returns true for criteria that use groups.
+func (g Groups) MayMatch(m Matcher, cluster *fleet.Cluster) bool {
+	broken := g.broken[cluster.Namespace]
+	return m.UsesGroups() && (len(broken) > mostUnknown ||
+		slices.ContainsFunc(broken, func(candidate undecidedGroup) bool { return m.matchIn(cluster, candidate.group) }))
+}
