@@ -267,11 +267,12 @@ func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropaga
 }
 
 // deleteIf deletes an object that may be deleted. If may has read the object and it has changed since, deleteIf asks again: the
-// object may belong to another release now.
+// object may belong to another release now. The last attempt ignores changes, because controllers may write the status all the time.
 func (c *Client) deleteIf(may func(*resource.Info) (bool, error), info *resource.Info,
 	policy metav1.DeletionPropagation) (deleted bool, err error) {
-	deployed := info.Object
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	deployed, attempts := info.Object, 0
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		attempts++
 		info.Object = deployed // may compares the live object with it
 		allowed, err := may(info)
 		if err != nil || !allowed {
@@ -279,7 +280,7 @@ func (c *Client) deleteIf(may func(*resource.Info) (bool, error), info *resource
 		}
 		options := &metav1.DeleteOptions{PropagationPolicy: &policy}
 		if info.Object != deployed {
-			options.Preconditions = preconditionsOf(info.Object)
+			options.Preconditions = preconditionsOf(info.Object, attempts == retry.DefaultBackoff.Steps)
 		}
 		_, err = c.helper(info).DeleteWithOptions(info.Namespace, info.Name, options)
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -291,13 +292,17 @@ func (c *Client) deleteIf(may func(*resource.Info) (bool, error), info *resource
 	return deleted, err
 }
 
-// preconditionsOf returns the preconditions for deleting this version of an object, or nil if its API has no versions.
-func preconditionsOf(object runtime.Object) *metav1.Preconditions {
+// preconditionsOf returns the preconditions for deleting an object in this version or in any version. It returns nil if its API
+// has no versions.
+func preconditionsOf(object runtime.Object, anyVersion bool) *metav1.Preconditions {
 	live, ok := object.(*unstructured.Unstructured)
 	if !ok || live.GetUID() == "" || live.GetResourceVersion() == "" {
 		return nil
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
+	if anyVersion {
+		return &metav1.Preconditions{UID: &uid}
+	}
 	return &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
 }
 

@@ -22,6 +22,7 @@ type storedMap struct {
 	owners  []string
 	changes int  // how often the object changes between a read and a deletion
 	missing bool // the object is deleted meanwhile
+	another bool // an object of the same name takes its place each time
 	deleted bool
 	reads   int
 }
@@ -46,10 +47,11 @@ func (s *storedMap) serve(r *http.Request) (*http.Response, error) {
 		if s.missing {
 			return answer(http.StatusNotFound, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`), nil
 		}
-		if conditions := options.Preconditions; conditions != nil && s.reads <= s.changes {
-			if *conditions.UID != "u" || *conditions.ResourceVersion != fmt.Sprint(s.reads-1) {
-				return nil, fmt.Errorf("preconditions %v", conditions)
-			}
+		conditions := options.Preconditions
+		if conditions != nil && *conditions.UID != "u" || conditions != nil && conditions.ResourceVersion == nil && s.reads < 4 {
+			return nil, fmt.Errorf("preconditions %v in attempt %d", conditions, s.reads)
+		}
+		if conditions != nil && s.reads <= s.changes && (s.another || conditions.ResourceVersion != nil) {
 			return answer(http.StatusConflict, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`), nil
 		}
 		s.deleted = true
@@ -73,7 +75,9 @@ func TestDeletion_DecidesAgainAfterAConflict(t *testing.T) {
 		"unchanged: deleted":                      {storedMap{owners: []string{"mine"}}, false, true, false},
 		"changed once: deleted":                   {storedMap{owners: []string{"mine"}, changes: 1}, false, true, false},
 		"another release takes it: stays":         {storedMap{owners: []string{"mine", "other"}, changes: 1}, false, false, false},
-		"changes each time: error":                {storedMap{owners: []string{"mine"}, changes: 100}, false, false, true},
+		"changes each time: deleted":              {storedMap{owners: []string{"mine"}, changes: 100}, false, true, false},
+		"another release takes it last: stays":    {storedMap{owners: []string{"mine", "mine", "mine", "other"}, changes: 100}, false, false, false},
+		"replaced each time: error":               {storedMap{owners: []string{"mine"}, changes: 100, another: true}, false, false, true},
 		"became a copy without marks: stays":      {storedMap{owners: []string{""}}, false, false, false},
 		"deleted meanwhile: no error":             {storedMap{owners: []string{"mine"}, missing: true}, false, false, false},
 		"a hook's object is deleted without read": {storedMap{owners: []string{"other"}, changes: 100}, true, true, false},
