@@ -2,6 +2,9 @@ package objects
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,8 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest/fake"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
 
 // applied returns what the API server makes of the patch between three versions of an object.
@@ -131,5 +137,63 @@ func TestUnchangedListWithoutUniqueKeys_NeedsNoPatch(t *testing.T) {
 	_, patch, err := threeWayPatch(infoOf(t, target).Object, infoOf(t, target), infoOf(t, live).Object)
 	if err != nil || string(patch) != "{}" {
 		t.Errorf("patch %s, error %v", patch, err)
+	}
+}
+
+func TestListWithoutUniqueKeysChangedMeanwhile_IsMergedAgain(t *testing.T) {
+	service := func(ports string) string {
+		return "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: web}\nspec: {ports: [" + ports + "]}\n"
+	}
+	const mine, others = `{"port":53,"protocol":"UDP"},{"port":53,"protocol":"TCP"}`, `,{"port":80,"protocol":"TCP"}`
+	for name, test := range map[string]struct {
+		changes, patches int
+		fails            bool
+	}{
+		"unchanged: one patch":          {0, 1, false},
+		"another port added: two":       {1, 2, false},
+		"changes each time: an error":   {100, 4, true},
+		"changes three times: accepted": {3, 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			version, patches, stored := 1, 0, service(mine)
+			info := infoOf(t, service(`{"port":53,"protocol":"UDP","targetPort":1053},{"port":53,"protocol":"TCP"}`))
+			info.Client = &fake.RESTClient{
+				NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+				Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
+					live := deploytest.ObjectOf(t, stored)
+					live.SetResourceVersion(fmt.Sprint(version))
+					text, err := live.MarshalJSON()
+					if err != nil || r.Method == http.MethodGet {
+						return answer(http.StatusOK, string(text)), err
+					}
+					if patches++; patches <= test.changes {
+						version, stored = version+1, service(mine+others)
+					}
+					patch, err := io.ReadAll(r.Body)
+					if err != nil {
+						return nil, err
+					}
+					out, err := jsonpatch.MergePatch(text, patch)
+					if err != nil {
+						return nil, err
+					}
+					if got := decoded(t, string(out)).GetResourceVersion(); got != fmt.Sprint(version) {
+						return answer(http.StatusConflict, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`), nil
+					}
+					stored = string(out)
+					return answer(http.StatusOK, stored), nil
+				}),
+			}
+			before := kube.ResourceList{infoOf(t, service(mine))}
+			created, err := New(&access.Identity{}, placement.Release{Namespace: "web", Name: "mine"}, nil).
+				update([]kube.ResourceList{before}, nil, info, false)
+			if created || (err != nil) != test.fails || patches != test.patches {
+				t.Fatalf("created %t, patches %d, error %v", created, patches, err)
+			}
+			ports, _, err := unstructured.NestedSlice(deploytest.ObjectOf(t, stored).Object, "spec", "ports")
+			if want := 2 + min(test.changes, 1); err != nil || len(ports) != want {
+				t.Errorf("ports %v, want %d, error %v", ports, want, err)
+			}
+		})
 	}
 }

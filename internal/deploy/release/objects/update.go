@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"helm.sh/helm/v3/pkg/kube"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -189,18 +191,38 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 		former = slices.Concat(others, former) // others first: the first patch makes the object ours
 	}
 	for _, before := range versionsOf(target, former) {
-		patchType, patch, err := threeWayPatch(before, target, live)
-		if err != nil {
-			return false, fmt.Errorf("comparing %s: %w", describeInfo(target), err)
-		}
-		if string(patch) == "{}" {
-			continue
-		}
-		if live, err = c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil); err != nil {
-			return false, c.took(target, nil, err)
+		if live, err = c.patch(before, target, live); err != nil {
+			return false, err
 		}
 	}
 	return false, c.took(target, live, nil)
+}
+
+// patch sends the patch from before to target, and returns the object after it. If the object has changed since live was read,
+// patch reads it again.
+func (c *Client) patch(before runtime.Object, target *resource.Info, live runtime.Object) (runtime.Object, error) {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if live == nil {
+			if live, err = c.helper(target).Get(target.Namespace, target.Name); err != nil {
+				return fmt.Errorf("reading %s: %w", describeInfo(target), err)
+			}
+		}
+		patchType, patch, err := threeWayPatch(before, target, live)
+		if err != nil {
+			return fmt.Errorf("comparing %s: %w", describeInfo(target), err)
+		}
+		if string(patch) == "{}" {
+			return nil
+		}
+		answer, err := c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil)
+		if err != nil {
+			live = nil // outdated
+			return c.took(target, nil, err)
+		}
+		live = answer
+		return nil
+	})
+	return live, err
 }
 
 // versionsOf returns an object as former revisions had it. If they did not have it, it returns target, so that no
@@ -281,7 +303,8 @@ func encodeSecret(before, target map[string]any) {
 
 // wholeListsPatch applies a strategic merge patch to current, the live object without the lists that replaceLists has removed.
 // It returns the JSON merge patch that makes the same of the live object. The API server cannot apply the strategic merge patch:
-// it sorts such a list by its key, even if the patch replaces the list.
+// it sorts such a list by its key, even if the patch replaces the list. The patch applies to this version of the live object only,
+// because it contains items of other writers.
 func wholeListsPatch(live runtime.Object, current, patch []byte, lookup strategicpatch.LookupPatchMeta) ([]byte, error) {
 	merged, err := strategicpatch.StrategicMergePatchUsingLookupPatchMeta(current, patch, lookup)
 	if err != nil {
@@ -291,7 +314,11 @@ func wholeListsPatch(live runtime.Object, current, patch []byte, lookup strategi
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
-	return jsonmergepatch.CreateThreeWayJSONMergePatch(text, merged, text)
+	out, err := jsonmergepatch.CreateThreeWayJSONMergePatch(text, merged, text)
+	if u, ok := live.(*unstructured.Unstructured); err == nil && ok && string(out) != "{}" && u.GetResourceVersion() != "" {
+		return jsonpatch.MergeMergePatches(out, fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q}}`, u.GetResourceVersion()))
+	}
+	return out, err
 }
 
 // copiesOf returns copies of the content of three versions of an object.
