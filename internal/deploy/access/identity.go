@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube/clientset"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 const (
 	// FieldManager is the field manager of deployed objects. If it changes, fields of the old manager stay behind
 	// without an owner.
-	FieldManager = "fleetagent"
+	FieldManager = names.AgentFieldManager
 	// Parallelism is the number of objects that an operation reads or writes at a time.
 	Parallelism = 8
 )

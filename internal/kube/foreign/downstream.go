@@ -20,11 +20,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
 // FieldManager owns the fields of the objects that we apply downstream. With another name, the fields of earlier
 // imports would stay forever.
-const FieldManager = "fleet-import"
+const FieldManager = names.ImportFieldManager
 
 // ErrUnknownKind means that no import creates objects of this kind downstream (see resources).
 var ErrUnknownKind = errors.New("this kind is never applied downstream")

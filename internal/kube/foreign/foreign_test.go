@@ -121,14 +121,14 @@ func TestCheckAddress(t *testing.T) {
 	}
 }
 
-// names is a name server that answers everything with 127.0.0.1, and knows what it was asked.
-type names struct {
+// nameServer answers every DNS query with 127.0.0.1 and records the queried names.
+type nameServer struct {
 	mu    sync.Mutex
 	asked map[string]bool
 }
 
 // serve answers one query after the other: a header of 12 bytes, and the question, which is repeated.
-func (n *names) serve(at net.PacketConn) {
+func (n *nameServer) serve(at net.PacketConn) {
 	query := make([]byte, 512)
 	for {
 		length, from, err := at.ReadFrom(query)
@@ -155,14 +155,14 @@ func (n *names) serve(at net.PacketConn) {
 }
 
 // resolveToLoopback makes all names resolve to 127.0.0.1 during a test.
-func resolveToLoopback(t *testing.T) *names {
+func resolveToLoopback(t *testing.T) *nameServer {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() })
-	answering := &names{asked: map[string]bool{}}
+	answering := &nameServer{asked: map[string]bool{}}
 	go answering.serve(server)
 	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {

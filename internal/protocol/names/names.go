@@ -27,6 +27,8 @@ const (
 	DeliveryLease = "fleet-controller-leader-election-shard"
 	// ConfigKey is the only key of that ConfigMap, and of the agent's.
 	ConfigKey = "config"
+	// ImportFieldManager and AgentFieldManager are the field managers of objects that an import or an agent applies.
+	ImportFieldManager, AgentFieldManager = "fleet-import", "fleetagent"
 	// Agent is the name of the agent's Deployment, ServiceAccount, ConfigMap and Lease, and of the Secret with its
 	// identity.
 	Agent = "fleet-agent"

@@ -74,8 +74,8 @@ type AgentDeployment struct {
 	// BesideBundle leaves to the agent's Bundle what it carries. Only ConfigMap, PriorityClass, PodDisruptionBudget
 	// and pull Secrets are applied.
 	BesideBundle bool
-	// Corrects means that the pod template of a Deployment that is there is replaced. Settings that the agent's Bundle has
-	// added to it go only that way: server-side apply keeps fields of other managers.
+	// Corrects means that the settings of a Deployment that is there are corrected before the apply. Settings that the agent's
+	// Bundle has added to it go only that way: server-side apply keeps fields of other managers.
 	Corrects bool
 	// Identity identifies the agent's Secrets as this Cluster's. An agent without such a Secret has to register again.
 	Identity AgentIdentity

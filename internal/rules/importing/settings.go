@@ -91,7 +91,7 @@ func deployment(in Input, want Status) *AgentDeployment {
 		deploy.Accounts = in.Accounts
 	}
 	deploy.BesideBundle = bundleOwns(in)
-	deploy.Corrects = in.Repair == supervision.RepairObjects
+	deploy.Corrects = in.Repair == supervision.RepairSettings
 	deploy.InspectOnly = inSync(in, want) && !in.Stale && in.Repair == supervision.RepairNone
 	if !sameAddress(known, want) || known.AgentTLSMode != want.AgentTLSMode {
 		deploy.Readdress = readdress(in, want)

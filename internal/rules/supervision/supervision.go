@@ -52,6 +52,9 @@ const (
 	RepairNone Repair = ""
 	// RepairObjects applies the agent's objects without reinstalling it.
 	RepairObjects Repair = "Objects"
+	// RepairSettings is RepairObjects for an agent that does not run and that has other settings than the Cluster. Its
+	// Deployment is corrected first.
+	RepairSettings Repair = "Settings"
 	// RepairIdentity also delivers the bootstrap Secret, unless the agent has registered meanwhile. An identity that
 	// the agent already has is never removed.
 	RepairIdentity Repair = "Identity"
@@ -138,7 +141,7 @@ func Decide(in Input) Outcome {
 	}
 	if reason, message, repair := podTrouble(in); reason != "" {
 		if corrected(in) {
-			repair = RepairObjects
+			repair = RepairSettings
 		}
 		if !able(in) { // without it, the pod could run but not register
 			repair = identityRepair(in)

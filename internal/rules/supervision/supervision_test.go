@@ -249,6 +249,17 @@ func TestCorrectedSetting_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 	host := func(s *corev1.PodSpec) { s.HostNetwork = true }
 	class := func(s *corev1.PodSpec) { s.PriorityClassName = "c" }
 	command := func(s *corev1.PodSpec) { s.Containers[0].Command = []string{"fleetagent", "--debug"} }
+	by := func(manager, fields string, modify func(*corev1.PodSpec)) *appsv1.Deployment {
+		d := deployment(modify)
+		d.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}}
+		return d
+	}
+	inPod := func(fields string) string { return `{"f:spec":{"f:template":{"f:spec":{` + fields + `}}}}` }
+	inContainer := func(fields string) string { return inPod(`"f:containers":{"k:{\"name\":\"\"}":{` + fields + `}}`) }
+	bundle := func(fields string, modify func(*corev1.PodSpec)) *appsv1.Deployment {
+		return by("fleetagent", fields, modify)
+	}
+	admin := func(modify func(*corev1.PodSpec)) *appsv1.Deployment { return by("kubectl", inPod(""), modify) }
 	same, fails := func(*corev1.PodSpec) {}, withPods(pod("p", waits("ImagePullBackOff")))
 	tests := map[string]struct {
 		is, wanted *appsv1.Deployment
@@ -257,31 +268,40 @@ func TestCorrectedSetting_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 	}{
 		"the same image":                           {deployment(same), deployment(same), fails, supervision.RepairNone},
 		"settings are invalid":                     {deployment(same), nil, fails, supervision.RepairNone},
-		"another image":                            {deployment(same), deployment(image("registry.example/agent:v2")), fails, supervision.RepairObjects},
-		"another image for a refused pod":          {deployment(same), deployment(image("v2")), withRefusal("admission webhook \"w\" denied the request"), supervision.RepairObjects},
+		"another image":                            {deployment(same), deployment(image("registry.example/agent:v2")), fails, supervision.RepairSettings},
+		"another image for a refused pod":          {deployment(same), deployment(image("v2")), withRefusal("admission webhook \"w\" denied the request"), supervision.RepairSettings},
 		"another image for a pod that is starting": {deployment(same), deployment(image("v2")), withPods(pod("p", waits("ContainerCreating"))), supervision.RepairNone},
 		"another image for a running agent":        {deployment(same), deployment(image("v2")), withPods(pod("p", running)), supervision.RepairNone},
-		"another policy":                           {deployment(same), deployment(policy(corev1.PullAlways)), fails, supervision.RepairObjects},
+		"another policy":                           {deployment(same), deployment(policy(corev1.PullAlways)), fails, supervision.RepairSettings},
 		"no policy":                                {deployment(same), deployment(policy("")), fails, supervision.RepairNone},
-		"a pull secret":                            {deployment(same), deployment(secrets("s")), fails, supervision.RepairObjects},
-		"pull secret removed":                      {deployment(secrets("s")), deployment(same), fails, supervision.RepairObjects},
+		"a pull secret":                            {deployment(same), deployment(secrets("s")), fails, supervision.RepairSettings},
+		"pull secret removed":                      {bundle(inPod(`"f:imagePullSecrets":{"k:{\"name\":\"s\"}":{}}`), secrets("s")), deployment(same), fails, supervision.RepairSettings},
 		"the same pull secrets":                    {deployment(secrets("s", "t")), deployment(secrets("s", "t")), fails, supervision.RepairNone},
-		"a security context":                       {deployment(same), deployment(secure), fails, supervision.RepairObjects},
-		"security context removed":                 {deployment(secure), deployment(same), fails, supervision.RepairObjects},
+		"a security context":                       {deployment(same), deployment(secure), fails, supervision.RepairSettings},
+		"security context removed":                 {bundle(inPod(`"f:securityContext":{"f:runAsNonRoot":{}}`), secure), deployment(same), fails, supervision.RepairSettings},
 		"fields of the API server":                 {deployment(defaulted), deployment(same), fails, supervision.RepairNone},
-		"affinity removed":                         {deployment(affinity), deployment(same), fails, supervision.RepairObjects},
-		"another limit":                            {deployment(memory("1Mi")), deployment(memory("1Gi")), fails, supervision.RepairObjects},
+		"affinity removed":                         {bundle(inPod(`"f:affinity":{"f:nodeAffinity":{"f:requiredDuringSchedulingIgnoredDuringExecution":{}}}`), affinity), deployment(same), fails, supervision.RepairSettings},
+		"another limit":                            {deployment(memory("1Mi")), deployment(memory("1Gi")), fails, supervision.RepairSettings},
 		"the same limit, written differently":      {deployment(memory("1Gi")), deployment(memory("1024Mi")), fails, supervision.RepairNone},
-		"limit removed":                            {deployment(memory("1Mi")), deployment(same), fails, supervision.RepairObjects},
-		"a toleration":                             {deployment(same), deployment(tolerations), fails, supervision.RepairObjects},
-		"another node selector":                    {deployment(selector), deployment(same), fails, supervision.RepairObjects},
-		"host network removed":                     {deployment(host), deployment(same), fails, supervision.RepairObjects},
-		"a priority class":                         {deployment(same), deployment(class), fails, supervision.RepairObjects},
-		"another command":                          {deployment(same), deployment(command), fails, supervision.RepairObjects},
-		"variable removed":                         {deployment(env(corev1.EnvVar{Name: "A"})), deployment(same), fails, supervision.RepairObjects},
-		"variable emptied":                         {deployment(env(corev1.EnvVar{Name: "A", Value: "x"})), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairObjects},
-		"a value instead of a source":              {deployment(env(from("v1"))), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairObjects},
+		"limit removed":                            {bundle(inContainer(`"f:resources":{"f:limits":{"f:memory":{}}}`), memory("1Mi")), deployment(same), fails, supervision.RepairSettings},
+		"a toleration":                             {deployment(same), deployment(tolerations), fails, supervision.RepairSettings},
+		"another node selector":                    {deployment(same), deployment(selector), fails, supervision.RepairSettings},
+		"host network removed":                     {bundle(inPod(`"f:hostNetwork":{}`), host), deployment(same), fails, supervision.RepairSettings},
+		"a priority class":                         {deployment(same), deployment(class), fails, supervision.RepairSettings},
+		"another command":                          {deployment(same), deployment(command), fails, supervision.RepairSettings},
+		"variable removed":                         {bundle(inContainer(`"f:env":{"k:{\"name\":\"A\"}":{".":{},"f:name":{}}}`), env(corev1.EnvVar{Name: "A"})), deployment(same), fails, supervision.RepairSettings},
+		"variable emptied":                         {deployment(env(corev1.EnvVar{Name: "A", Value: "x"})), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairSettings},
+		"a value instead of a source":              {deployment(env(from("v1"))), deployment(env(corev1.EnvVar{Name: "A"})), fails, supervision.RepairSettings},
 		"a source, with the version filled in":     {deployment(env(from("v1"))), deployment(env(from(""))), fails, supervision.RepairNone},
+		"pull secret of an admin":                  {admin(secrets("s")), deployment(same), fails, supervision.RepairNone},
+		"security context of an admin":             {admin(secure), deployment(same), fails, supervision.RepairNone},
+		"affinity of an admin":                     {admin(affinity), deployment(same), fails, supervision.RepairNone},
+		"limit of an admin":                        {admin(memory("1Mi")), deployment(same), fails, supervision.RepairNone},
+		"toleration of an admin":                   {admin(tolerations), deployment(same), fails, supervision.RepairNone},
+		"node selector of an admin":                {admin(selector), deployment(same), fails, supervision.RepairNone},
+		"host network of an admin":                 {admin(host), deployment(same), fails, supervision.RepairNone},
+		"priority class of an admin":               {admin(class), deployment(same), fails, supervision.RepairNone},
+		"variable of an admin":                     {admin(env(corev1.EnvVar{Name: "A"})), deployment(same), fails, supervision.RepairNone},
 		"no container":                             {deployment(func(s *corev1.PodSpec) { s.Containers = nil }), deployment(image("v2")), fails, supervision.RepairNone},
 		"another image, and no identity":           {deployment(same), deployment(image("v2")), func(in *supervision.Input) { fails(in); in.Delivered = "" }, supervision.RepairIdentity},
 	}
@@ -293,6 +313,40 @@ func TestCorrectedSetting_IsAppliedToAPodThatDoesNotRun(t *testing.T) {
 				t.Errorf("got %q; want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// What an admin has added stays, also while a setting is corrected.
+func TestCorrect_KeepsFieldsOfOtherClients(t *testing.T) {
+	live, wanted := awaited().Deployment, awaited().Deployment
+	wanted.Spec.Template.Spec.Containers[0].Image = "v2"
+	wanted.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "B", ValueFrom: &corev1.EnvVarSource{}}, {Name: "C", Value: "c"}}
+	wanted.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "wanted"}}
+	wanted.Spec.Template.Spec.NodeSelector = map[string]string{"os": "linux"}
+	wanted.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+	spec := &live.Spec.Template.Spec
+	spec.HostAliases, spec.DNSPolicy = []corev1.HostAlias{{IP: "10.0.0.1"}}, corev1.DNSDefault
+	spec.Volumes = []corev1.Volume{{Name: "ca"}}
+	spec.Tolerations, spec.NodeSelector = []corev1.Toleration{{Key: "admin"}}, map[string]string{"admin": "a"}
+	spec.Containers[0].Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "p"}, {Name: "A", Value: "a"}, {Name: "B", Value: "b"}}
+	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "ca"}}
+	live.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "fleetagent", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"\"}":{"f:env":{"k:{\"name\":\"A\"}":{}}}}}}}}`)},
+		{Manager: "kubectl-set", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":{"f:hostAliases":{}}}}}`)},
+	}
+	want := spec.DeepCopy()
+	want.Containers[0].Image = "v2"
+	want.Containers[0].Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "p"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{}}, {Name: "C", Value: "c"}}
+	want.Tolerations = []corev1.Toleration{{Key: "admin"}, {Key: "wanted"}}
+	want.NodeSelector = map[string]string{"admin": "a", "os": "linux"}
+	for first := range 2 {
+		if got := supervision.Correct(live, wanted); got != (first == 0) {
+			t.Errorf("correction %d: got %v", first, got)
+		}
+		want.Affinity = live.Spec.Template.Spec.Affinity // an empty one is the same as none
+		if diff := cmp.Diff(want, &live.Spec.Template.Spec); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 

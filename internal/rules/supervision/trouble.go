@@ -8,8 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/ptr"
 
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -87,42 +85,9 @@ func imageOf(deployment *appsv1.Deployment) string {
 
 // corrected reports whether the settings give the agent's pod something else than its Deployment has. A running agent gets
 // new settings with its Bundle, and the status records them before that. This agent does not run, so only the hub can apply
-// them. Fields that the API server fills in do not count. If a webhook always changes a field, each inspection applies the
-// same Deployment again, which starts no new pods.
+// them. If a webhook always changes a field, each inspection applies the same Deployment again, which starts no new pods.
 func corrected(in Input) bool {
-	if in.Wanted == nil {
-		return false
-	}
-	has, wanted := in.Deployment.Spec.Template.Spec, in.Wanted.Spec.Template.Spec
-	equal := equality.Semantic.DeepEqual
-	if !equal(has.ImagePullSecrets, wanted.ImagePullSecrets) || !equal(has.Tolerations, wanted.Tolerations) ||
-		!equal(has.NodeSelector, wanted.NodeSelector) || has.HostNetwork != wanted.HostNetwork ||
-		has.PriorityClassName != wanted.PriorityClassName || !sameSettings(has.SecurityContext, wanted.SecurityContext) ||
-		!equal(ptr.Deref(has.Affinity, corev1.Affinity{}), ptr.Deref(wanted.Affinity, corev1.Affinity{})) {
-		return true
-	}
-	return len(has.Containers) > 0 && len(wanted.Containers) > 0 && !sameContainer(&has.Containers[0], &wanted.Containers[0])
-}
-
-// sameContainer reports whether the agent's container has all settings that the hub sets.
-func sameContainer(has, wanted *corev1.Container) bool {
-	return has.Image == wanted.Image && (wanted.ImagePullPolicy == "" || has.ImagePullPolicy == wanted.ImagePullPolicy) &&
-		slices.Equal(has.Command, wanted.Command) && slices.Equal(has.Args, wanted.Args) &&
-		slices.EqualFunc(has.Env, wanted.Env, sameVariable) && equality.Semantic.DeepEqual(has.Resources, wanted.Resources) &&
-		sameSettings(has.SecurityContext, wanted.SecurityContext)
-}
-
-func sameVariable(has, wanted corev1.EnvVar) bool {
-	return has.Name == wanted.Name && has.Value == wanted.Value && sameSettings(has.ValueFrom, wanted.ValueFrom)
-}
-
-// sameSettings reports whether has contains what is wanted. If nothing is wanted, it must be empty.
-func sameSettings[T any](has, wanted *T) bool {
-	var none T
-	if wanted == nil {
-		return has == nil || equality.Semantic.DeepEqual(*has, none)
-	}
-	return equality.Semantic.DeepDerivative(wanted, has)
+	return in.Wanted != nil && Correct(in.Deployment.DeepCopy(), in.Wanted)
 }
 
 // refusalOf returns the API server's message about a refused pod, or "" if it did not refuse one.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -50,8 +51,9 @@ func (d *Agent) Apply(ctx context.Context) error {
 	return d.restart(ctx, replaced) // a pod keeps the priority that its class had when the pod was created
 }
 
-// correct replaces the pod template of an agent that does not run, before the API server gets to see old and new settings
-// together: it would refuse, for example, a variable with a value and a source.
+// correct corrects the settings of an agent that does not run, before the API server gets to see old and new settings together:
+// it would refuse, for example, a variable with a value and a source. Applied lists of tolerations and node selectors replace
+// those that are there, so they get the items of others.
 func (d *Agent) correct(ctx context.Context) error {
 	wanted := Find[*appsv1.Deployment](d.Rendered)
 	if !d.Corrects || d.BesideBundle || wanted == nil {
@@ -59,10 +61,11 @@ func (d *Agent) correct(ctx context.Context) error {
 	}
 	live := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
 	found, err := d.Downstream.Find(ctx, live)
-	if err != nil || !found {
+	if err != nil || !found || !supervisionrule.Correct(live, wanted) {
 		return err
 	}
-	live.Spec.Template.Spec = wanted.Spec.Template.Spec
+	wanted.Spec.Template.Spec.Tolerations = live.Spec.Template.Spec.Tolerations
+	wanted.Spec.Template.Spec.NodeSelector = live.Spec.Template.Spec.NodeSelector
 	return d.Downstream.Replace(ctx, live)
 }
 
