@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
@@ -90,9 +91,6 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return true, nil
 	}
 	secret, err := d.reader.Get(ctx, key, number)
-	if err == nil && tracked {
-		_, err = d.reader.Stored(ctx, key, number, secret)
-	}
 	switch {
 	case apierrors.IsNotFound(err):
 		r.untrack()
@@ -100,7 +98,7 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	case err != nil:
 		return false, fmt.Errorf("reading release %s: %w", named, err)
 	case tracked:
-		return true, nil
+		return d.isStored(ctx, r, key, number, secret)
 	}
 	if last, err := d.reader.IsLast(ctx, key, number); !last || err != nil {
 		return false, err // an operation failed or was interrupted: its result has to be repaired
@@ -110,4 +108,14 @@ func (d *deployer) locate(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return false, err
 	}
 	return true, d.track(ctx, bd, r, named, made)
+}
+
+// isStored reports whether the Secret of the tracked revision still has it. Otherwise the record tracks it no longer.
+func (d *deployer) isStored(ctx context.Context, r *record, key placement.Release, number int, secret *corev1.Secret) (bool, error) {
+	_, err := d.reader.Stored(ctx, key, number, secret)
+	if apierrors.IsNotFound(err) {
+		r.untrack()
+		return false, nil
+	}
+	return err == nil, err
 }

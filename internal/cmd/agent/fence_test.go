@@ -92,7 +92,9 @@ func TestFrozenLeader_SendsNoHeartbeat(t *testing.T) {
 				t.Errorf("%d heartbeats", beats.Load())
 			}
 			cancel()
-			<-done
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

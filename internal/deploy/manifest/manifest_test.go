@@ -81,7 +81,8 @@ func TestSurplus(t *testing.T) {
 
 func TestContainsAny(t *testing.T) {
 	text := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other}\n" +
-		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: role}\n"
+		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: role}\n" +
+		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"
 	ref := func(group, version, kind, namespace, name string) Ref {
 		return Ref{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Namespace: namespace, Name: name}
 	}
@@ -97,6 +98,7 @@ func TestContainsAny(t *testing.T) {
 		"own namespace":                      {text, ref("", "v1", "Secret", "other", "s"), true},
 		"not in its own namespace":           {text, ref("", "v1", "Secret", "home", "s"), false},
 		"cluster-scoped object":              {text, ref("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "role"), true},
+		"a Namespace only":                   {text, ref("", "v1", "Namespace", "", "n"), false},
 		"unreadable manifest":                {"a: [", ref("apps", "v1", "Deployment", "home", "web"), false},
 	}
 	for name, test := range tests {

@@ -93,7 +93,7 @@ func identitiesOf(refs []Ref) map[identity]bool {
 }
 
 // ContainsAny reports whether a manifest of a release contains one of the objects. Namespaced objects without a namespace
-// are in that of the release.
+// are in that of the release. Namespaces do not count, because releases share them.
 func ContainsAny(text, namespace string, refs []Ref) bool {
 	objects, err := Parse([]byte(text))
 	if err != nil {
@@ -102,6 +102,9 @@ func ContainsAny(text, namespace string, refs []Ref) bool {
 	wanted := identitiesOf(refs)
 	return slices.ContainsFunc(objects, func(object *unstructured.Unstructured) bool {
 		one := identity{object.GroupVersionKind().GroupKind(), "", object.GetName()}
+		if one.kind == (schema.GroupKind{Kind: "Namespace"}) {
+			return false
+		}
 		clusterScoped := wanted[one]
 		one.namespace = cmp.Or(object.GetNamespace(), namespace)
 		return clusterScoped || wanted[one]
