@@ -68,7 +68,8 @@ const mostUnknown = 50
 // labels. Callers should keep deployments that exist because of a deleted group, because no user asked to remove them.
 // If the Bundle names very many groups that do not exist, it returns true without a look at the targets.
 //
-// It tries one group at a time: a deployment that exists because of one group stays, even if another group excludes it.
+// It tries each group alone, because another one may exclude the cluster, and all together, because a target and a customisation
+// may name different ones.
 func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []GroupRef) bool {
 	names := map[string]bool{} // several targets may name the same group
 	for _, ref := range unknown {
@@ -78,14 +79,20 @@ func (s *Selection) PicksIf(cluster *fleet.Cluster, groups Groups, unknown []Gro
 		return true
 	}
 	in := groups.Of(cluster)
+	all := slices.Clone(in)
 	for name := range names {
 		group := &fleet.ClusterGroup{}
 		group.Name, group.Namespace, group.UID = name, cluster.Namespace, unknownGroup
 		if _, picked := s.choose(cluster, append(slices.Clone(in), group)); picked {
 			return true
 		}
+		all = append(all, group)
 	}
-	return false
+	if len(names) < 2 {
+		return false
+	}
+	_, picked := s.choose(cluster, all)
+	return picked
 }
 
 // unknownGroup is the UID of a group that does not exist. Any group selector may match its labels.

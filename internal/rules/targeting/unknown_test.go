@@ -62,8 +62,11 @@ func TestPicksIf(t *testing.T) {
 		"a target excludes the missing group":               {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", targetingtest.DoNotDeploy))), targetingtest.Cluster("east"), false},
 		"another missing group is excluded":                 {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("other", targetingtest.DoNotDeploy), targetingtest.InGroup("gone"))), targetingtest.Cluster("east"), true},
 		"a customisation excludes another missing group":    {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("other", targetingtest.DoNotDeploy), targetingtest.InGroup("gone")), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "gone"})), targetingtest.Cluster("east"), true},
-		"the missing group itself is excluded before":       {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", targetingtest.DoNotDeploy), targetingtest.InGroup("gone"))), targetingtest.Cluster("east"), false},
-		"Bundle of an agent: only its own cluster":          {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{targetingtest.InGroup("gone")} }), targetingtest.Cluster("east"), false},
+		"a target and a customisation name two missing groups": {targetingtest.Bundle(targetingtest.Targets(
+			targetingtest.InGroup("other"), targetingtest.Everywhere(targetingtest.DoNotDeploy), targetingtest.InGroup("gone")),
+			targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "gone"})), targetingtest.Cluster("east"), true},
+		"the missing group itself is excluded before": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("gone", targetingtest.DoNotDeploy), targetingtest.InGroup("gone"))), targetingtest.Cluster("east"), false},
+		"Bundle of an agent: only its own cluster":    {agentOf("west", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{targetingtest.InGroup("gone")} }), targetingtest.Cluster("east"), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
