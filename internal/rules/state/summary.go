@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,7 +101,7 @@ func listed(failed, others []Entry) []Entry {
 	return all[:min(MaxListed, len(all))]
 }
 
-// Add sums up two summaries. Their lists are joined up to the limit.
+// Add sums up two summaries. Their lists are joined up to the limit. If they are longer, those in state ErrApplied come first.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a
 	sum.DesiredReady += b.DesiredReady
@@ -111,11 +112,22 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum.Modified += b.Modified
 	sum.WaitApplied += b.WaitApplied
 	sum.ErrApplied += b.ErrApplied
-	if len(a.NonReadyResources) < MaxListed && len(b.NonReadyResources) > 0 {
+	if len(b.NonReadyResources) > 0 {
 		listed := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
+		if len(listed) > MaxListed {
+			slices.SortStableFunc(listed, func(a, b fleet.NonReadyResource) int { return cmp.Compare(rank(a), rank(b)) })
+		}
 		sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
 	}
 	return sum
+}
+
+// rank is lower for an entry that is listed before others.
+func rank(entry fleet.NonReadyResource) int {
+	if entry.BundleState == fleet.ErrApplied {
+		return 0
+	}
+	return 1
 }
 
 // counter returns the counter of a state, or nil for an unknown state.

@@ -97,6 +97,11 @@ func TestAdd(t *testing.T) {
 	if diff := cmp.Diff(list(6, fleet.NotReady), a.NonReadyResources); diff != "" {
 		t.Errorf("an input was changed:\n%s", diff)
 	}
+	full, failed := fleet.BundleSummary{NonReadyResources: list(MaxListed, fleet.WaitApplied)}, fleet.BundleSummary{NonReadyResources: list(1, fleet.ErrApplied)}
+	want.NonReadyResources = append(list(1, fleet.ErrApplied), list(MaxListed-1, fleet.WaitApplied)...)
+	if diff := cmp.Diff(want.NonReadyResources, Add(full, failed).NonReadyResources); diff != "" {
+		t.Errorf("list with an error (-want +got):\n%s", diff)
+	}
 }
 
 func TestReadyCondition(t *testing.T) {
