@@ -104,7 +104,7 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if r.finished && r.marks.Same(marks) && len(stale) == 0 && !left {
 		return d.namespaces.Keep(ctx, bd, &r.marks, key.Namespace, release)
 	}
-	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies, left))
+	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies, left, r.tracking.Refs()))
 	if err != nil {
 		return err
 	}

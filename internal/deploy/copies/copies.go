@@ -20,6 +20,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/hub"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/namespaces"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/pace"
@@ -281,14 +282,20 @@ func copying(err error, kind, namespace, name string) error {
 	return fmt.Errorf("copying %s %s/%s: %w", kind, namespace, name, err)
 }
 
-// Prune deletes copies that are no longer wanted, if this process or an earlier one (left) may have made any.
-func (c *Copier) Prune(ctx context.Context, bd *fleet.BundleDeployment, s *State, left bool) error {
+// Prune deletes copies that are no longer wanted, if this process or an earlier one (left) may have made any. A copy that is now
+// one of the release's objects stays.
+func (c *Copier) Prune(ctx context.Context, bd *fleet.BundleDeployment, s *State, left bool, released []manifest.Ref) error {
 	if !s.surplus && !left {
 		return nil
 	}
 	wanted := map[copied]bool{}
 	for _, one := range copiesOf(bd) {
 		wanted[one] = true
+	}
+	for _, ref := range released {
+		if ref.Group == "" {
+			wanted[copied{resourceOfKind(ref.Kind), ref.Namespace, ref.Name}] = true
+		}
 	}
 	if err := c.Remove(ctx, bd.Name, wanted); err != nil {
 		return err

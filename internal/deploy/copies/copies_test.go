@@ -9,8 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -77,6 +80,7 @@ func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
 		"object of another owner with the same data":        {current: theirs, sameData: true, refused: true},
 		"object of another owner, takeOwnership":            {current: theirs, options: takes},
 		"object of this release":                            {current: meta(map[string]string{fleet.LabelSetHash: placement.SetOf("x", "scope").Hash}, theirs.Annotations)},
+		"original that a release has deployed":              {current: metav1.ObjectMeta{Namespace: "fleet-local", Name: "s", Labels: map[string]string{fleet.LabelSetHash: placement.SetOf("x", "scope").Hash}}, refused: true},
 		"object of another release":                         {current: meta(map[string]string{fleet.LabelSetHash: placement.SetOf("y", "scope").Hash}, theirs.Annotations), refused: true},
 		"maybe the original":                                {current: original, refused: true, fix: "do not delete it"},
 		"copy of this agent":                                {current: meta(map[string]string{fleet.LabelBundleDeployment: "x"}, map[string]string{fleet.AnnotationAgentNamespace: "agents"})},
@@ -102,6 +106,34 @@ func TestObjectThatIsNotACopy_IsNotReplaced(t *testing.T) {
 				t.Errorf("%s: %v", outcome.ReasonOf(err), err)
 			}
 		})
+	}
+}
+
+// A Secret moves from downstreamResources to the manifests, so that the release has taken the copy.
+func TestPrune_KeepsCopiesThatTheReleaseHasTaken(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	copyOf := func(name string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: name, Labels: map[string]string{fleet.LabelBundleDeployment: "x"}},
+		}
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme, copyOf("taken"), copyOf("unwanted"))
+	c := &Copier{Options: Options{AgentNamespace: "agents", Metadata: client}}
+	bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}}
+	taken := manifest.Ref{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Namespace: "web", Name: "taken"}
+	if err := c.Prune(t.Context(), bd, &State{surplus: true}, false, []manifest.Ref{taken}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: copiedSecrets}).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 1 || left.Items[0].Name != "taken" {
+		t.Errorf("left: %+v", left.Items)
 	}
 }
 

@@ -160,7 +160,7 @@ func (c *Copier) compareCopy(bd *fleet.BundleDeployment, kind string, current me
 // the release.
 func (c *Copier) mayReplace(bd *fleet.BundleDeployment, kind string, found metav1.ObjectMeta) error {
 	isCopy := found.Labels[fleet.LabelBundleDeployment] != "" || found.Annotations[fleet.AnnotationAgentNamespace] != "" ||
-		found.Labels[fleet.LabelSetHash] == c.SetOf(bd.Name).Hash
+		found.Labels[fleet.LabelSetHash] == c.SetOf(bd.Name).Hash && found.Namespace != bd.Labels[fleet.LabelBundleNamespace]
 	if helm := bd.Spec.Options.Helm; isCopy || helm != nil && helm.TakeOwnership {
 		return nil
 	}

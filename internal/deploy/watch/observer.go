@@ -75,6 +75,14 @@ func (t *Tracking) watched() map[schema.GroupVersionResource]bool {
 	return used
 }
 
+// Refs returns the objects of the revision. t may be nil.
+func (t *Tracking) Refs() []manifest.Ref {
+	if t == nil {
+		return nil
+	}
+	return t.refs
+}
+
 // AnyMissing reports whether an object is missing: the whole release may be lost.
 func (t *Tracking) AnyMissing() bool {
 	for _, ref := range t.refs {
