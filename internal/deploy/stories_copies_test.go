@@ -190,3 +190,38 @@ func TestBundleDeploymentDeleted_CopiesGo(t *testing.T) {
 		})
 	}
 }
+
+// A ConfigMap stays if it moves from the manifests to downstreamResources and back. The next process finds the label of the copy
+// that it was.
+func TestObjectMovesBetweenManifestsAndCopies_Stays(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "copy-moves")
+	l.original("settings")
+	l.start()
+	files := deploytest.With(deploytest.HelloFiles("hi"), map[string]string{
+		"templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: {{ .Values.greeting }}}\n",
+	})
+	inManifests := func(greeting string, generation int64) {
+		files["values.yaml"] = "greeting: " + greeting + "\n"
+		l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name),
+			Change: func(bd *fleet.BundleDeployment) { bd.Spec.DownstreamResourcesGeneration = generation }})
+	}
+	expect := func(revision, data string) {
+		t.Helper()
+		l.expectStatus("x", released(l.Name+"/x:"+revision))
+		if got := l.field("configmaps", "settings", dig("data", "a")); got != data {
+			t.Fatalf("revision %s: the ConfigMap has %q, want %q", revision, got, data)
+		}
+	}
+	inManifests("one", 0)
+	expect("1", "one")
+	options, generation := copyingThem(l.Name, "settings")
+	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: options, Change: generation})
+	expect("2", "b")
+	inManifests("three", 2)
+	expect("3", "three")
+	l.halt()
+	l.start()
+	inManifests("four", 2)
+	expect("4", "four")
+}
