@@ -167,9 +167,11 @@ const (
 	// a quota, pod security, an admission webhook, or missing nodes. The message says which. Correct it; the hub tries
 	// again.
 	ReasonAgentPodRejected = "AgentPodRejected"
-	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or its container does not keep running. Look
-	// at the pod: kubectl describe pods -n cattle-fleet-system on that cluster. Correct agentImage, the pull secret, or
-	// what the log says.
+	// ReasonAgentPodFailing means that the agent's image cannot be pulled, or its container does not keep running. Look at
+	// the pod: kubectl describe pods -n cattle-fleet-system on that cluster. Correct agentImage, the pull secret, or what
+	// the log says. The hub applies corrected settings of the Cluster and of its chart to the agent's Deployment, and keeps
+	// fields of other clients. It removes what is no longer set, except for tolerations, node selectors, and fields that
+	// another client has set, too: remove these there.
 	ReasonAgentPodFailing = "AgentPodFailing"
 	// ReasonAnotherHub means that the agent in that namespace downstream belongs to another hub. Set
 	// spec.agentNamespace of the Cluster, or take the agent over as the message says. `fleet join` reports it for a hub
