@@ -3,10 +3,12 @@ package deploy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+	"github.com/fleet-hub/fleet/internal/deploy/watch"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -105,6 +108,9 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return d.namespaces.Keep(ctx, bd, &r.marks, key.Namespace, release)
 	}
 	err := errors.Join(d.namespaces.Mark(ctx, bd, r.marks, key.Namespace, release), d.removeStale(ctx, bd.Name, key.Namespace, release, stale), d.copier.Prune(ctx, bd, &r.copies, left, r.tracking.Refs()))
+	if errors.Is(err, watch.ErrReleaseLost) {
+		r.untrack() // the next attempt makes it again
+	}
 	if err != nil {
 		return err
 	}
@@ -189,6 +195,9 @@ func (d *deployer) removeStale(ctx context.Context, name, namespace, wanted stri
 		return nil
 	}
 	found, err := d.reader.Objects(ctx, wanted)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", watch.ErrReleaseLost, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -164,11 +164,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		}
 	}
 	outcome.Deployed(status, d.Clock(), bd.Spec.DeploymentID, status.Release)
-	err = d.finish(ctx, bd, r, status.Release, stale)
-	if apierrors.IsNotFound(err) {
-		r.untrack() // the revision may be lost: the next attempt reads it
-	}
-	return err
+	return d.finish(ctx, bd, r, status.Release, stale)
 }
 
 // outcome writes the result of advance into the status, and schedules a retry.

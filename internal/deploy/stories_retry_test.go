@@ -114,6 +114,33 @@ func TestFormerReleaseCannotBeRemoved_IsNotRetriedByObjectEvents(t *testing.T) {
 	}
 }
 
+func TestReleaseLostBeforeFormerIsRemoved_IsDeployedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "retry-lost")
+	missing := l.Name + "-missing"
+	seconds := l.atRest()
+	d := l.byHand()
+	wanted := bundle{Name: "x", Files: hooks(hookOf("last", missing, "pre-delete")), Options: deploytest.InNamespace(l.Name)}
+	for _, name := range []string{"a", "b"} {
+		wanted.Options.Helm.ReleaseName = name
+		l.expectKnown(d, l.apply(wanted))
+		l.reconcile(d)
+	}
+	l.expectStatus("x", says(conditions.Deployed, missing))
+	if err := l.East.CoreV1().Secrets(l.Name).Delete(t.Context(), "sh.helm.release.v1.b.v1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.namespace(missing)
+	l.eventually(func() string {
+		seconds.Add(60)
+		l.reconcile(d)
+		return ready(l.get("x"))
+	})
+	if _, err := l.East.CoreV1().Secrets(l.Name).Get(t.Context(), "sh.helm.release.v1.b.v1", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // expectSeen waits until the agent has seen all changes of BundleDeployments so far: it has deployed a later one.
 func (l *lab) expectSeen() {
 	l.t.Helper()
