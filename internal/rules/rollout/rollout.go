@@ -50,6 +50,9 @@ type Step struct {
 	Paused bool
 	// Unreachable means that the agent does not report. The target does not affect other targets.
 	Unreachable bool
+	// Absent means that no agent has ever reported. The target does not affect other targets until an agent has applied
+	// something.
+	Absent bool
 	// Blocked means that nothing can be written for the target. Its existing state still counts.
 	Blocked bool
 	// InDoubt means that a promotion or a first deployment was sent with an unknown result. It counts as done.
@@ -71,11 +74,16 @@ type Standing struct {
 
 // Standing returns how the step counts.
 func (s Step) Standing() Standing {
-	if s.Unreachable {
+	if s.isUnreachable() {
 		return Standing{Unreachable: true}
 	}
 	unavailable := s.isUnavailable()
 	return Standing{Unavailable: unavailable, Behind: unavailable || !s.Blocked && !s.isUpToDate(s.staged())}
+}
+
+// isUnreachable reports whether nothing that is written for the target has an effect now.
+func (s Step) isUnreachable() bool {
+	return s.Unreachable || s.Absent && (s.Deployment == nil || s.Deployment.Status.AppliedDeploymentID == "")
 }
 
 // isUnavailable reports whether the existing deployment is unavailable or is about to become so.
@@ -163,7 +171,7 @@ func unreached(step Step) Wait {
 		return WaitBlocked
 	case len(step.Partitions) == 0:
 		return WaitNoPartition
-	case !step.Standing().Behind && !step.Unreachable:
+	case !step.Standing().Behind && !step.isUnreachable():
 		return ""
 	default:
 		return WaitPartition
@@ -201,7 +209,7 @@ func (r *rollout) stage(i int) {
 		return
 	default:
 		r.out.NewlyCreated++
-		if !step.Unreachable {
+		if !step.isUnreachable() {
 			r.count(step)
 		}
 	}

@@ -42,6 +42,7 @@ func old() *fleet.BundleDeployment { return deployed("1", "1", "1") }
 
 func pausedStep(s *Step)          { s.Paused = true }
 func unreachable(s *Step)         { s.Unreachable = true }
+func absent(s *Step)              { s.Absent = true }
 func blocked(s *Step)             { s.Blocked = true }
 func inDoubt(s *Step)             { s.InDoubt = true }
 func nowhere(s *Step)             { s.Partitions = nil }
@@ -151,6 +152,16 @@ func TestDecide(t *testing.T) {
 		},
 		"first deployment to an unreachable cluster: promoted": {
 			layout(1, 1), []Step{step(nil, unreachable), step(old())}, []string{"promote", "promote first"}, Decision{NewlyCreated: 1},
+		},
+		"agent that has never reported: newest state, and does not count against limits": {
+			layout(1, 1), []Step{step(unready(deployed("1", "1", "")), absent), step(nil, absent), step(old())},
+			[]string{"promote", "promote", "promote first"}, Decision{NewlyCreated: 1},
+		},
+		"agent that has never reported: later partition does not wait": {
+			layout(1, 0, 1), []Step{step(unready(deployed("1", "1", "")), absent), step(old(), within(1))}, []string{"promote", "promote first"}, Decision{},
+		},
+		"agent that has never reported, but has applied something: counts": {
+			layout(1, 2), []Step{step(unready(old()), absent), step(old())}, []string{"promote", "stage: maxUnavailable"}, Decision{},
 		},
 		"first deployments: count at once": {
 			layout(1, 2), []Step{step(nil), step(old())}, []string{"promote", "stage: maxUnavailable"}, Decision{NewlyCreated: 1},

@@ -50,7 +50,9 @@ func isBeyond(in Input, workspace string) bool {
 
 func (s *Selection) block(bd *fleet.BundleDeployment) {
 	cluster := clusterOf(bd)
-	s.blocked[bd.Namespace] = Target{Cluster: cluster, Namespace: bd.Namespace, Unreachable: s.unreachable[cluster]}
+	s.blocked[bd.Namespace] = Target{
+		Cluster: cluster, Namespace: bd.Namespace, Unreachable: s.unreachable[cluster], Absent: s.absent[cluster],
+	}
 }
 
 // WithBlocked adds the blocked deployments to the targets of an outcome.

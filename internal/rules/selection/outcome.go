@@ -55,6 +55,8 @@ type Target struct {
 	Partitions []int
 	// Unreachable means that the cluster's agent had stopped reporting.
 	Unreachable bool
+	// Absent means that the cluster's agent had never reported.
+	Absent bool
 	// Paused means that the Bundle or the Cluster is paused.
 	Paused bool
 }
@@ -63,6 +65,7 @@ type Target struct {
 func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	return rollout.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions, Paused: t.Paused,
-		Unreachable: t.Unreachable, InDoubt: t.InDoubt, Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
+		Unreachable: t.Unreachable, Absent: t.Absent, InDoubt: t.InDoubt,
+		Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
 	}
 }

@@ -35,6 +35,8 @@ type Input struct {
 	Groups   []*fleet.ClusterGroup
 	// Unreachable are the clusters whose agents do not report.
 	Unreachable map[types.NamespacedName]bool
+	// Absent are the clusters whose agents have never reported.
+	Absent map[types.NamespacedName]bool
 	// Existing are the Bundle's BundleDeployments.
 	Existing []*fleet.BundleDeployment
 	// Known returns deployment IDs that were computed earlier.
@@ -45,6 +47,7 @@ type Input struct {
 type Selection struct {
 	bundle      *fleet.Bundle
 	unreachable map[types.NamespacedName]bool
+	absent      map[types.NamespacedName]bool
 	// Outcome is complete except for what the rollout adds. If it has a failure, the other fields are empty.
 	Outcome Outcome
 	Targets []targeting.Target
@@ -59,7 +62,7 @@ type Selection struct {
 // Decide finds the targets of a Bundle and divides them for the rollout. If the Bundle is invalid, nothing is changed.
 // If the deployment for one cluster cannot be computed, that cluster keeps what it has.
 func Decide(in Input) Selection {
-	out := Selection{bundle: in.Bundle, unreachable: in.Unreachable, blocked: map[string]Target{}}
+	out := Selection{bundle: in.Bundle, unreachable: in.Unreachable, absent: in.Absent, blocked: map[string]Target{}}
 	out.Outcome = Outcome{
 		Generation: in.Bundle.Generation, ManifestHash: in.ManifestHash,
 		Refused: targeting.RefusedMessage(in.Bundle.Namespace, in.Reach.Refused),
@@ -135,6 +138,7 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 			Deployment:   byNamespace[namespace],
 			Paused:       targeting.IsPaused(s.bundle, target.Cluster),
 			Unreachable:  s.unreachable[keyOf(target.Cluster)],
+			Absent:       s.absent[keyOf(target.Cluster)],
 			// A Cluster without a namespace enqueues the Bundle when it gets one.
 			Blocked:    target.Err != nil || namespace == "" || failed,
 			InDoubt:    written.InDoubt[namespace] || doubt,
@@ -143,7 +147,8 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 	}
 	for namespace, target := range s.blocked {
 		out = append(out, rollout.Step{
-			Deployment: byNamespace[namespace], Blocked: true, InDoubt: written.InDoubt[namespace], Unreachable: target.Unreachable,
+			Deployment: byNamespace[namespace], Blocked: true, InDoubt: written.InDoubt[namespace],
+			Unreachable: target.Unreachable, Absent: target.Absent,
 		})
 	}
 	return out

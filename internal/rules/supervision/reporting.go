@@ -65,7 +65,9 @@ type ReportingOutcome struct {
 	Late bool
 	// Overdue means that the agent is silent and has to be marked, also if many others are late.
 	Overdue bool
-	// LookAgain is when the stage, or Overdue, may change without any event. Zero means never.
+	// Absent means that no agent has ever reported, although there was time for that. Rollouts do not wait for it.
+	Absent bool
+	// LookAgain is when the outcome may change without any event. Zero means never.
 	LookAgain time.Time
 }
 
@@ -95,13 +97,12 @@ func JudgeReporting(in ReportingInput) ReportingOutcome {
 // awaited judges an agent that has not reported since it was last deployed.
 func awaited(in ReportingInput) ReportingOutcome {
 	until := in.Since.Add(AgentPatience)
+	expired := !in.Now.Before(until)
 	switch {
-	case in.Marked:
-		return ReportingOutcome{Stage: ReportingMissing}
-	case !AgentDeployed(in.Cluster):
-		return ReportingOutcome{Stage: ReportingAwaited} // it is installed by hand, or condition Imported says why it is not deployed
-	case !in.Now.Before(until):
-		return ReportingOutcome{Stage: ReportingMissing}
+	case in.Marked || expired && AgentDeployed(in.Cluster):
+		return ReportingOutcome{Stage: ReportingMissing, Absent: true}
+	case expired:
+		return ReportingOutcome{Stage: ReportingAwaited, Absent: true} // it is installed by hand, or condition Imported says why it is not deployed
 	}
 	return ReportingOutcome{Stage: ReportingAwaited, LookAgain: until}
 }

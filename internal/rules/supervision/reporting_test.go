@@ -96,8 +96,8 @@ func TestJudgeReporting(t *testing.T) {
 		return supervision.ReportingOutcome{Stage: supervision.ReportingHeard, Late: true, LookAgain: rulestest.Noon().Add(lookAgain)}
 	}
 	silent := supervision.ReportingOutcome{Stage: supervision.ReportingSilent, Late: true}
-	awaited := supervision.ReportingOutcome{Stage: supervision.ReportingAwaited}
-	missing := supervision.ReportingOutcome{Stage: supervision.ReportingMissing}
+	awaited := supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, Absent: true}
+	missing := supervision.ReportingOutcome{Stage: supervision.ReportingMissing, Absent: true}
 	unexpected := supervision.ReportingOutcome{Stage: supervision.ReportingUnexpected}
 	tests := map[string]struct {
 		in   supervision.ReportingInput
@@ -120,6 +120,10 @@ func TestJudgeReporting(t *testing.T) {
 		"agent deployed less than 45 seconds ago: awaited": {
 			observed(15*time.Second, notHeardOf, deployed),
 			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(30 * time.Second)},
+		},
+		"agent to be installed by hand, Cluster is new: awaited, not absent yet": {
+			observed(0, notHeardOf, byHand),
+			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(45 * time.Second)},
 		},
 		"agent deployed 45 seconds ago: missing":                              {observed(45*time.Second, notHeardOf, deployed), missing},
 		"missing agent: stays missing":                                        {observed(0, notHeardOf, deployed, marked), missing},

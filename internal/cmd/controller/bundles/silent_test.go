@@ -155,6 +155,29 @@ func TestSilentClusters_DoNotBlockOthers(t *testing.T) {
 	}
 }
 
+func TestClusterWithoutAgent_DoesNotBlockOthers(t *testing.T) {
+	w := newWaitingWorld(t)
+	for _, name := range []string{"awaited", "heard"} {
+		w.cluster(t, name, map[string]string{fleet.LabelShardRef: waiting})
+	}
+	w.beat(t, "heard")
+	one := intstr.FromInt32(1)
+	w.bundle(t, "web", everywhere, func(b *fleet.Bundle) {
+		b.Labels = map[string]string{fleet.LabelShardRef: waiting}
+		b.Spec.RolloutStrategy = &fleet.RolloutStrategy{MaxUnavailable: &one}
+	})
+	before := w.deployment(t, "web", "heard", "its first deployment", exists)
+	w.report(t, before, nil)
+	w.deployment(t, "web", "awaited", "its first deployment", exists)
+	w.clock.pass(time.Minute)
+	w.app.Liveness.Judge()
+	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"namespace": "changed"}})
+	isNew := func(bd *fleet.BundleDeployment) bool { return bd.Spec.DeploymentID != before.Spec.DeploymentID }
+	w.report(t, w.deployment(t, "web", "heard", "its turn", isNew), nil)
+	w.deployment(t, "web", "awaited", "the newest state", isNew)
+	w.counts(t, 1, 1, 1)
+}
+
 // isStaged fails unless a cluster keeps what it has, and the change is written down for it.
 func (w *waitingWorld) isStaged(t *testing.T, cluster, before string) {
 	t.Helper()

@@ -32,8 +32,8 @@ type input struct {
 	reach    targeting.Reach
 	clusters []*fleet.Cluster
 	groups   []*fleet.ClusterGroup
-	// unreachable are the clusters whose agents do not report.
-	unreachable map[types.NamespacedName]bool
+	// unreachable are the clusters whose agents do not report, absent those whose agents have never reported.
+	unreachable, absent map[types.NamespacedName]bool
 	// existing are the Bundle's BundleDeployments as last seen.
 	existing []*fleet.BundleDeployment
 	// written describes earlier writes.
@@ -87,7 +87,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, e
 func (in input) selected() selection.Selection {
 	selected := selection.Decide(selection.Input{
 		Bundle: in.bundle, ManifestHash: in.manifestHash, Failure: in.failure, Circle: in.circle,
-		Reach: in.reach, Clusters: in.clusters, Groups: in.groups, Unreachable: in.unreachable, Existing: in.existing,
+		Reach: in.reach, Clusters: in.clusters, Groups: in.groups, Unreachable: in.unreachable, Absent: in.absent, Existing: in.existing,
 		Known: func(cluster *fleet.Cluster, of targeting.Fingerprint) (string, bool) {
 			if in.isStale != nil && in.isStale() {
 				return "", true // do not evaluate templates: the new ones wait for that, and these may take a second each
@@ -117,11 +117,8 @@ func (h *handler) gatherClusters(in *input) error {
 		}
 		in.clusters, in.groups = append(in.clusters, clusters...), append(in.groups, groups...)
 	}
-	in.unreachable = map[types.NamespacedName]bool{}
-	for _, cluster := range in.clusters {
-		if !isOfAgent(in.bundle) && h.app.Liveness.Stale(reconcile.KeyOf(cluster)) {
-			in.unreachable[reconcile.KeyOf(cluster)] = true
-		}
+	if !isOfAgent(in.bundle) {
+		in.unreachable, in.absent = h.app.Liveness.Gone(in.clusters)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (r round) writes() writes {
 		entry := selection.Target{
 			Cluster: reconcile.KeyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
 			DeploymentID: target.DeploymentID, Partitions: r.steps[i].Partitions,
-			Unreachable: r.steps[i].Unreachable, InDoubt: r.steps[i].InDoubt, Paused: r.steps[i].Paused,
+			Unreachable: r.steps[i].Unreachable, Absent: r.steps[i].Absent, InDoubt: r.steps[i].InDoubt, Paused: r.steps[i].Paused,
 		}
 		made, err := r.write(i, target)
 		if err != nil {

@@ -276,6 +276,8 @@ func obstacle(spec fleet.BundleSpec, target selection.Target) string {
 	switch {
 	case target.Unreachable:
 		return "its agent does not report"
+	case target.Absent:
+		return "no agent has reported yet"
 	case target.Paused && !spec.Paused:
 		return "spec.paused of the Cluster is true"
 	default:

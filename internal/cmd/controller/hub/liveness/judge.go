@@ -17,8 +17,8 @@ type verdict struct {
 	key     types.NamespacedName
 	record  *record
 	cluster *fleet.Cluster
-	// before is the stage that was reported last.
-	before supervision.Reporting
+	// before is the record as it was reported last.
+	before record
 	supervision.ReportingOutcome
 }
 
@@ -76,7 +76,7 @@ func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []
 	for _, v := range verdicts {
 		wasLate := v.record.late
 		t.settle(v, now)
-		if v.record.stage != v.before {
+		if v.record.differs(v.before) {
 			changed = append(changed, v.key)
 		}
 		if v.record.late && !wasLate {
@@ -90,7 +90,7 @@ func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []
 func (t *Tracker) verdicts(now time.Time) []verdict {
 	all := make([]verdict, 0, len(t.records))
 	for key, r := range t.records {
-		cluster, before := t.o.Cluster(key), r.stage
+		cluster, before := t.o.Cluster(key), *r
 		t.update(key, cluster)
 		if r = t.records[key]; r != nil {
 			all = append(all, verdict{key, r, cluster, before, t.judgeOne(r, cluster, now)})
@@ -137,6 +137,7 @@ func (t *Tracker) forgive(verdicts []verdict, workspaces map[string]bool, now ti
 // overdue.
 func (t *Tracker) settle(v verdict, now time.Time) {
 	t.wake(now, v.LookAgain)
+	v.record.absent = v.Absent
 	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.withheld[v.key.Namespace] && !v.Overdue
 	if v.Stage == v.record.stage || v.record.late {
 		return

@@ -81,7 +81,7 @@ func (t *Tracker) Watch(clusters cache.SharedIndexInformer) error {
 	}, t.observe)
 }
 
-// OnChange calls f with each Cluster whose agent becomes silent or missing, or reports again. f must not block. Call
+// OnChange calls f with each Cluster whose agent becomes silent, missing or absent, or reports again. f must not block. Call
 // it before Run.
 func (t *Tracker) OnChange(f func(types.NamespacedName)) {
 	t.mu.Lock()
@@ -93,6 +93,30 @@ func (t *Tracker) OnChange(f func(types.NamespacedName)) {
 // at once that the hub is probably the cause, no other agent becomes stale for a while.
 func (t *Tracker) Stale(cluster types.NamespacedName) bool {
 	return t.stage(cluster) == supervision.ReportingSilent
+}
+
+// Gone returns the Clusters whose agents are stale, and those whose agents have never reported although there was time
+// for that.
+func (t *Tracker) Gone(clusters []*fleet.Cluster) (stale, absent map[types.NamespacedName]bool) {
+	stale, absent = map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
+	for _, cluster := range clusters {
+		key := types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}
+		if t.Stale(key) {
+			stale[key] = true
+		}
+		if t.isAbsent(key) {
+			absent[key] = true
+		}
+	}
+	return stale, absent
+}
+
+// isAbsent returns the last outcome for a Cluster.
+func (t *Tracker) isAbsent(cluster types.NamespacedName) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[cluster]
+	return r != nil && r.absent
 }
 
 // Of returns the stage of a Cluster's agent, consistent with this version of the Cluster.

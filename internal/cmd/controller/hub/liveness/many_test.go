@@ -163,7 +163,7 @@ func TestMissingAgents_AreMarkedWhileManyAreSilent(t *testing.T) {
 		h.expect("33m 5 of 5")
 		h.add("new", unheard, imported)
 		h.pass(minute)
-		h.expect("45s new Missing")
+		h.expect("45s new Missing, absent")
 	})
 }
 

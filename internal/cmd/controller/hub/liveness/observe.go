@@ -25,6 +25,13 @@ type record struct {
 	late  bool
 	gaps  supervision.Gaps
 	stage supervision.Reporting
+	// absent means that no agent has ever reported, although there was time for that.
+	absent bool
+}
+
+// differs reports whether an agent is judged differently than before.
+func (r *record) differs(before record) bool {
+	return r.stage != before.stage || r.absent != before.absent
 }
 
 // observe updates a record from the cache. It reads the cache with the lock held, so that no older state follows a
@@ -38,7 +45,7 @@ func (t *Tracker) observe(key types.NamespacedName) {
 	}
 }
 
-// update updates a record and reports whether a known record's stage has changed. Deadlines are judged later, together
+// update updates a record and reports whether a known record is judged differently. Deadlines are judged later, together
 // with all other agents.
 func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (changed bool) {
 	now := t.o.Clock()
@@ -62,18 +69,18 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	case !t.running && supervision.MarkedNotReporting(cluster): // another process has marked the agent
 		r.marked = true
 	}
-	before := r.stage
+	before := *r
 	out := t.judgeOne(r, cluster, now)
-	if before == supervision.ReportingUnexpected && out.Stage != before {
+	if before.stage == supervision.ReportingUnexpected && out.Stage != before.stage {
 		r.since, r.beaten = now, false // no agent was expected before
 		out = t.judgeOne(r, cluster, now)
 	}
-	r.stage = unlessMarked(out.Stage, r.marked)
+	r.stage, r.absent = unlessMarked(out.Stage, r.marked), out.Absent
 	if out.Stage != r.stage && !t.withheld[key.Namespace] {
 		out.LookAgain = now // it is due now
 	}
 	t.wake(now, out.LookAgain)
-	return known && r.stage != before
+	return known && r.differs(before)
 }
 
 // take updates a record from a Cluster. It reports whether lastSeen changed: a heartbeat, or a reset.

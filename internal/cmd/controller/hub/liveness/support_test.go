@@ -99,8 +99,12 @@ func (h *hub) run() {
 	h.t.Helper()
 	tracker := h.tracker
 	tracker.OnChange(func(key types.NamespacedName) {
-		stage := tracker.Of(h.cluster(nameOf(key))) // a watcher may ask
-		h.tell(nameOf(key) + " " + string(stage))
+		cluster := h.cluster(nameOf(key))
+		judged := string(tracker.Of(cluster)) // a watcher may ask
+		if _, absent := tracker.Gone([]*fleet.Cluster{cluster}); len(absent) > 0 {
+			judged += ", absent"
+		}
+		h.tell(nameOf(key) + " " + judged)
 	})
 	var ctx context.Context
 	ctx, h.end = context.WithCancel(h.t.Context())
