@@ -59,27 +59,26 @@ func EntryOf(name string, bd *fleet.BundleDeployment, deploymentID string) Entry
 }
 
 // Summarize counts the entries by state. It lists the entries that are not ready by name, cut to the size limits of a
-// status. If more than ten are not ready, it lists ten, beginning with those in state ErrApplied: a message about other
-// entries must not hide an error. The order of the entries does not matter.
+// status. If more than ten are not ready, it lists ten, in the order of rank: entries that only wait must not hide an
+// error. The order of the entries does not matter.
 func Summarize(entries []Entry) fleet.BundleSummary {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	var out fleet.BundleSummary
-	var failed, others []Entry
+	var notReady []Entry
 	for _, entry := range entries {
 		out.DesiredReady++
 		if n := counter(&out, entry.State); n != nil {
 			*n++
 		}
-		switch entry.State {
-		case fleet.Ready:
-		case fleet.ErrApplied:
-			failed = append(failed, entry)
-		default:
-			others = append(others, entry)
+		if entry.State != fleet.Ready {
+			notReady = append(notReady, entry)
 		}
 	}
-	for _, entry := range listed(failed, others) {
+	if len(notReady) > MaxListed {
+		slices.SortStableFunc(notReady, func(a, b Entry) int { return cmp.Compare(rank(a.State, a.Failed), rank(b.State, b.Failed)) })
+	}
+	for _, entry := range notReady[:min(MaxListed, len(notReady))] {
 		out.NonReadyResources = append(out.NonReadyResources, boundListed(fleet.NonReadyResource{
 			Name:           entry.Name,
 			BundleState:    entry.State,
@@ -91,17 +90,8 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 	return out
 }
 
-// listed returns the entries that a summary lists. Both lists are sorted by name.
-func listed(failed, others []Entry) []Entry {
-	failed, others = failed[:min(MaxListed, len(failed))], others[:min(MaxListed, len(others))]
-	all := slices.Concat(failed, others)
-	if len(all) <= MaxListed {
-		slices.SortStableFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return all[:min(MaxListed, len(all))]
-}
-
-// Add sums up two summaries. Their lists are joined up to the limit. If they are longer, those in state ErrApplied come first.
+// Add sums up two summaries. Their lists are joined up to the limit. If they are longer, entries come in the order of
+// ByUrgency.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a
 	sum.DesiredReady += b.DesiredReady
@@ -115,19 +105,34 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	if len(b.NonReadyResources) > 0 {
 		listed := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
 		if len(listed) > MaxListed {
-			slices.SortStableFunc(listed, func(a, b fleet.NonReadyResource) int { return cmp.Compare(rank(a), rank(b)) })
+			slices.SortStableFunc(listed, ByUrgency)
 		}
 		sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
 	}
 	return sum
 }
 
-// rank is lower for an entry that is listed before others.
-func rank(entry fleet.NonReadyResource) int {
-	if entry.BundleState == fleet.ErrApplied {
+// ByUrgency compares listed entries in the order of rank. An entry does not contain whether it failed. In state NotReady,
+// only failures and warnings have a message.
+func ByUrgency(a, b fleet.NonReadyResource) int {
+	hasFailed := func(r fleet.NonReadyResource) bool { return r.BundleState == fleet.NotReady && r.Message != "" }
+	return cmp.Compare(rank(a.BundleState, hasFailed(a)), rank(b.BundleState, hasFailed(b)))
+}
+
+// rank is lower for an entry that is listed before others: first those in state ErrApplied, so that WorstState finds one,
+// then other failures, then entries with resources that are not ready, then those that wait. A permanent failure has the
+// state NotReady.
+func rank(s fleet.BundleState, failed bool) int {
+	switch {
+	case s == fleet.ErrApplied:
 		return 0
+	case failed:
+		return 1
+	case s == fleet.NotReady:
+		return 2
+	default:
+		return 3
 	}
-	return 1
 }
 
 // counter returns the counter of a state, or nil for an unknown state.
@@ -162,17 +167,19 @@ func ReadyCondition(summary fleet.BundleSummary, kind string) genericcondition.G
 	return condition
 }
 
-// ReadyMessage describes, for each state other than Ready, the first listed entry and up to four resources of each of
-// its lists. The parts are sorted, so that equal summaries have equal messages. kind is KindCluster or KindBundle.
+// ReadyMessage describes, for each state other than Ready, the first listed entry that has a message, or else the first
+// one, and up to four resources of each of its lists. The parts are sorted, so that equal summaries have equal messages.
+// kind is KindCluster or KindBundle.
 func ReadyMessage(summary fleet.BundleSummary, kind string) string {
-	var parts []string
-	seen := map[fleet.BundleState]bool{fleet.Ready: true}
+	described := map[fleet.BundleState]fleet.NonReadyResource{}
 	for _, listed := range summary.NonReadyResources {
-		if seen[listed.BundleState] {
-			continue
+		if first, found := described[listed.BundleState]; !found || first.Message == "" && listed.Message != "" {
+			described[listed.BundleState] = listed
 		}
-		seen[listed.BundleState] = true
-		if c := counter(&summary, listed.BundleState); c != nil && *c > 0 {
+	}
+	var parts []string
+	for state, listed := range described {
+		if c := counter(&summary, state); c != nil && *c > 0 && state != fleet.Ready {
 			parts = append(parts, fragments(listed, *c, kind)...)
 		}
 	}

@@ -78,6 +78,54 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
+// A permanent failure has the state NotReady, and its cluster may be the last by name.
+func TestFailedEntry_IsListedAndDescribed(t *testing.T) {
+	failed := Entry{Name: "ws/z", State: fleet.NotReady, Message: "not installed: boom", Failed: true}
+	entries := func(n int, state fleet.BundleState) (all []Entry) {
+		for i := range n {
+			all = append(all, Entry{Name: fmt.Sprintf("ws/c%02d", i), State: state})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		others []Entry
+		want   string
+	}{
+		"twelve wait":         {entries(12, fleet.WaitApplied), "NotReady(1) [Cluster ws/z: not installed: boom]; WaitApplied(12) [Cluster ws/c00]"},
+		"twelve are modified": {entries(12, fleet.Modified), "Modified(12) [Cluster ws/c00]; NotReady(1) [Cluster ws/z: not installed: boom]"},
+		"twelve progress":     {entries(12, fleet.NotReady), "NotReady(13) [Cluster ws/z: not installed: boom]"},
+		"one progresses":      {entries(1, fleet.NotReady), "NotReady(2) [Cluster ws/z: not installed: boom]"},
+		"one waits":           {entries(1, fleet.WaitApplied), "NotReady(1) [Cluster ws/z: not installed: boom]; WaitApplied(1) [Cluster ws/c00]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			summary := Summarize(append(test.others, failed))
+			if !slices.ContainsFunc(summary.NonReadyResources, func(r fleet.NonReadyResource) bool { return r.Name == failed.Name && r.Message == failed.Message }) {
+				t.Errorf("the failed cluster is not listed: %v", summary.NonReadyResources)
+			}
+			if got := ReadyCondition(summary, KindCluster).Message; got != test.want {
+				t.Errorf("message = %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSummarize_ListsWhatIsNotReadyBeforeWhatWaits(t *testing.T) {
+	var entries []Entry
+	for i, state := range []fleet.BundleState{fleet.Modified, fleet.WaitApplied, fleet.OutOfSync, fleet.Pending} {
+		for j := range 3 {
+			entries = append(entries, Entry{Name: fmt.Sprintf("a%d%d", i, j), State: state})
+		}
+	}
+	entries = append(entries, Entry{Name: "b", State: fleet.NotReady}, Entry{Name: "c", State: fleet.Modified, Failed: true}, Entry{Name: "d", State: fleet.ErrApplied})
+	var got []string
+	for _, listed := range Summarize(entries).NonReadyResources {
+		got = append(got, listed.Name)
+	}
+	if diff := cmp.Diff([]string{"d", "c", "b", "a00", "a01", "a02", "a10", "a11", "a12", "a20"}, got); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+}
+
 func TestAdd(t *testing.T) {
 	list := func(n int, state fleet.BundleState) (out []fleet.NonReadyResource) {
 		for range n {
@@ -101,6 +149,10 @@ func TestAdd(t *testing.T) {
 	want.NonReadyResources = append(list(1, fleet.ErrApplied), list(MaxListed-1, fleet.WaitApplied)...)
 	if diff := cmp.Diff(want.NonReadyResources, Add(full, failed).NonReadyResources); diff != "" {
 		t.Errorf("list with an error (-want +got):\n%s", diff)
+	}
+	failed.NonReadyResources = []fleet.NonReadyResource{{BundleState: fleet.NotReady, Message: "not installed"}}
+	if got := Add(full, failed).NonReadyResources[0].Message; got != "not installed" {
+		t.Errorf("first of the list = %q, want the failure", got)
 	}
 }
 

@@ -72,32 +72,29 @@ func (f *Facts) since(condition *genericcondition.GenericCondition) time.Duratio
 	return f.Now.Sub(at)
 }
 
-// causeOf returns the number of clusters on which a Bundle is ready, and the message of the first other one.
+// causeOf returns the number of clusters on which a Bundle is ready, and the message of the most urgent other one.
 func causeOf(bundle Bundle, ready *genericcondition.GenericCondition) string {
 	summary := bundle.Status.Summary
 	text := fmt.Sprintf("ready on %d of %d clusters: ", summary.Ready, summary.DesiredReady)
-	if first := firstNonReady(bundle); first.Message != "" {
+	if first := mostUrgent(bundle); first.Message != "" {
 		return text + fmt.Sprintf("%s on %s: %s", first.BundleState, first.Name, first.Message)
 	}
 	return text + ready.Message
 }
 
-// firstNonReady returns the first cluster with the worst state, or the zero value.
-func firstNonReady(bundle Bundle) fleet.NonReadyResource {
+// mostUrgent returns the cluster to look at first, or the zero value: one with an error before one that waits.
+func mostUrgent(bundle Bundle) fleet.NonReadyResource {
 	all := bundle.Status.Summary.NonReadyResources
-	if i := slices.IndexFunc(all, func(r fleet.NonReadyResource) bool { return r.BundleState == fleet.ErrApplied }); i >= 0 {
-		return all[i]
-	}
 	if len(all) == 0 {
 		return fleet.NonReadyResource{}
 	}
-	return all[0]
+	return slices.MinFunc(all, state.ByUrgency)
 }
 
 // describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle. A cluster
 // with a targeting error may have no BundleDeployment.
 func describeDeployment(bundle Bundle) string {
-	first := firstNonReady(bundle)
+	first := mostUrgent(bundle)
 	workspace, cluster, found := strings.Cut(first.Name, "/")
 	if !found || strings.HasPrefix(first.Message, selection.TargetingError) {
 		return remedy.Describe("bundles", bundle.Namespace, bundle.Name)

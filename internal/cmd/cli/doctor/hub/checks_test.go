@@ -196,6 +196,13 @@ func faults() map[string]fault {
 				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "no such kind"},
 			}}
 		}, "Bundle fleet-default/app", check.Failed, "ready on 2 of 3 clusters: ErrApplied on fleet-default/west: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
+		"Bundle failed for good on the last cluster": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 3, WaitApplied: 2, NotReady: 1, NonReadyResources: []fleet.NonReadyResource{
+				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/north", BundleState: fleet.WaitApplied, Message: "its agent does not report"},
+				{Name: "fleet-default/west", BundleState: fleet.NotReady, Message: "not installed: no such kind"},
+			}}
+		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 3 clusters: NotReady on fleet-default/west: not installed: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
 		"template of a Bundle fails": {"hub-bundles-failing", func(f *Facts) {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
